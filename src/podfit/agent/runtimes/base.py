@@ -1,0 +1,306 @@
+"""What the agent asks of a runtime, and what a runtime tells the agent. Fit for CRI: values are the kernel's.
+
+One contract suite (tests/contract/test_runtime.py) holds for every runtime. Ids are the runtime's; a pod is named by
+its UID, a container by the id that `create_container` gave. Every call is idempotent where that makes sense: stopping
+what is stopped and removing what is gone succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+MIN_SHARES, MAX_SHARES = 2, 262144
+MIN_QUOTA_US = 1000
+PERIOD_US = 100_000
+
+
+class RuntimeFailure(Exception):
+    """Root of what a runtime may raise. The message is shown to users as it is."""
+
+
+class NotFound(RuntimeFailure):
+    """No such pod, container or image."""
+
+
+class ImageMissing(RuntimeFailure):
+    """The image is not here and cannot be had; `reason` is Kubernetes' word for it (ErrImagePull, InvalidImageName …)."""
+
+    def __init__(self, message: str, reason: str = "ErrImagePull") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class CannotRun(RuntimeFailure):
+    """The container cannot be created or started; `reason` as Kubernetes has it (CreateContainerError, RunContainerError)."""
+
+    def __init__(self, message: str, reason: str = "RunContainerError") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class BelowUsage(RuntimeFailure):
+    """A memory limit below what is in use and cannot be reclaimed: nothing was changed, nobody was killed."""
+
+    def __init__(self, usage_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"memory limit ({limit_bytes}) below current usage ({usage_bytes})")
+        self.usage_bytes, self.limit_bytes = usage_bytes, limit_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a cgroup is told. None means unlimited (quota, memory) or left as it is (where a call says so)."""
+
+    cpu_shares: int | None = None
+    cpu_quota_us: int | None = None
+    memory_bytes: int | None = None
+    cpu_period_us: int = PERIOD_US
+
+
+UNLIMITED = -1
+"""In `Change`: lift the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A partial update of a cgroup: None leaves a value alone, UNLIMITED lifts a limit."""
+
+    cpu_shares: int | None = None
+    cpu_quota_us: int | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    host_path: Path
+    container_path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    uid: int | None = None
+    gid: int | None = None
+    groups: tuple[int, ...] = ()
+    privileged: bool = False
+    add_capabilities: tuple[str, ...] = ()
+    drop_capabilities: tuple[str, ...] = ()
+    no_new_privileges: bool = False
+    read_only_root: bool = False
+    seccomp: str = ""
+    """"" (unconfined) or "RuntimeDefault"."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodConfig:
+    uid: str
+    name: str
+    namespace: str
+    qos: str
+    """Guaranteed, Burstable or BestEffort: decides where the pod's cgroup hangs."""
+    limits: Limits
+    hostname: str
+    log_folder: Path
+    host_network: bool = False
+    host_pid: bool = False
+    host_ipc: bool = False
+    share_process_namespace: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Kept by the runtime and given back by `pods`: enough for the agent to know its pods after a restart."""
+    resolv_conf: str = ""
+    etc_hosts: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerConfig:
+    name: str
+    attempt: int
+    """0 for the first container of this name in the pod, then 1, 2 …"""
+    image: str
+    command: tuple[str, ...]
+    args: tuple[str, ...]
+    environment: Mapping[str, str]
+    working_dir: str
+    mounts: tuple[Mount, ...]
+    limits: Limits
+    log_file: Path
+    """Written in CRI's log format: `time stream F|P text`."""
+    oom_score_adj: int = 0
+    tty: bool = False
+    stdin: bool = False
+    stdin_once: bool = False
+    security: Security = Security()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+CREATED, RUNNING, EXITED = "created", "running", "exited"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerState:
+    id: str
+    name: str
+    attempt: int
+    state: str
+    """CREATED, RUNNING or EXITED."""
+    image: str
+    image_id: str
+    created_at: float
+    started_at: float = 0.0
+    finished_at: float = 0.0
+    exit_code: int = 0
+    reason: str = ""
+    """Completed, Error, OOMKilled, ContainerCannotRun …"""
+    message: str = ""
+    pid: int = 0
+    limits: Limits = Limits()
+    """As configured; the actual values are read with `container_limits`."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PodState:
+    config: PodConfig
+    alive: bool
+    ips: tuple[str, ...]
+    created_at: float
+    containers: tuple[ContainerState, ...]
+    """All attempts that were not removed, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Read from the kernel at `at` (seconds since the epoch)."""
+
+    at: float
+    cpu_nanos: int = 0
+    """Cumulative CPU time."""
+    memory_bytes: int = 0
+    working_set_bytes: int = 0
+    rss_bytes: int = 0
+    cache_bytes: int = 0
+    page_faults: int = 0
+    major_page_faults: int = 0
+    throttled_periods: int = 0
+    periods: int = 0
+    throttled_nanos: int = 0
+    oom_kills: int = 0
+    processes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something happened to a container or a pod: look at its state. `kind`: started, exited, oom, pod-gone."""
+
+    kind: str
+    pod_uid: str
+    container_id: str = ""
+
+
+class ExecStream(Protocol):
+    """A running exec or attach. Channels: 1 stdout, 2 stderr."""
+
+    async def read(self) -> tuple[int, bytes] | None:
+        """The next piece of output, None at the end."""
+
+    async def write(self, data: bytes) -> None:
+        """To the process's standard input."""
+
+    async def close_stdin(self) -> None: ...
+
+    async def resize(self, columns: int, rows: int) -> None: ...
+
+    async def wait(self) -> int:
+        """The exit code."""
+
+    async def close(self) -> None:
+        """Ends it; an exec'd process is killed."""
+
+
+class ByteStream(Protocol):
+    """A connection into the pod, for port-forward and probes."""
+
+    async def read(self) -> bytes:
+        """b"" at the end."""
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Runtime(Protocol):
+    name: str
+    """As in `name://version` of the Node's containerRuntimeVersion, and the scheme of container ids."""
+    version: str
+
+    async def open(self) -> None:
+        """Gets ready and finds the pods that ran on while the agent was away."""
+
+    async def close(self) -> None:
+        """Lets go; pods keep running."""
+
+    def events(self) -> AsyncIterator[Event]:
+        """One consumer. Never blocks the runtime; after a gap the agent looks at everything anyway."""
+
+    # pods
+    async def run_pod(self, config: PodConfig) -> None:
+        """Makes the pod: its cgroup with its limits, its namespaces. Idempotent for the same uid."""
+
+    async def stop_pod(self, uid: str) -> None:
+        """Kills whatever still runs in it and frees what it holds; its containers' states stay readable."""
+
+    async def remove_pod(self, uid: str) -> None:
+        """Forgets it and its containers, removes its cgroup."""
+
+    async def pods(self) -> list[PodState]: ...
+
+    async def pod(self, uid: str) -> PodState | None: ...
+
+    # containers
+    async def create_container(self, uid: str, config: ContainerConfig) -> str: ...
+
+    async def start_container(self, container_id: str) -> None: ...
+
+    async def stop_container(self, container_id: str, grace_s: float) -> None:
+        """SIGTERM, then SIGKILL after the grace; returns when it is dead."""
+
+    async def remove_container(self, container_id: str) -> None: ...
+
+    async def container(self, container_id: str) -> ContainerState | None: ...
+
+    # resources
+    async def update_pod(self, uid: str, change: Change) -> None:
+        """Writes the pod's cgroup. Memory below usage raises BelowUsage and changes nothing."""
+
+    async def update_container(self, container_id: str, change: Change) -> None:
+        """Writes a running container's cgroup; the same promise."""
+
+    async def pod_limits(self, uid: str) -> Limits:
+        """What the kernel has now (CPU shares as configured where the kernel's form is coarser)."""
+
+    async def container_limits(self, container_id: str) -> Limits: ...
+
+    async def pod_usage(self, uid: str) -> Usage: ...
+
+    async def container_usage(self, container_id: str) -> Usage: ...
+
+    async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
+        """Returns once usage of the container (of the pod if the id is "") is below `bytes`, told by the kernel
+        where it can tell. Cancel it to stop waiting."""
+
+    # streams
+    async def exec(self, container_id: str, command: list[str], tty: bool = False, stdin: bool = False) -> ExecStream: ...
+
+    async def attach(self, container_id: str, stdin: bool = False) -> ExecStream: ...
+
+    async def connect(self, uid: str, port: int) -> ByteStream: ...
+
+    # images
+    async def ensure_image(self, image: str, policy: str) -> str:
+        """The image's id, having fetched it if `policy` (Always, IfNotPresent, Never) allows; raises ImageMissing."""
+
+    async def reopen_log(self, container_id: str) -> None:
+        """After the agent renamed the log file."""

@@ -1,0 +1,1 @@
+"""The Kubernetes vocabulary, as pure data: no I/O, no clock."""

@@ -1,0 +1,236 @@
+"""Resource quantities: exact arithmetic and Kubernetes' canonical form.
+
+A quantity is a whole number of nano units (Kubernetes rounds anything finer up to that) plus the format it was
+written in, which decides how results derived from it print. Used by everyone; depends on nothing.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, total_ordering
+
+DECIMAL_SI = "DecimalSI"
+BINARY_SI = "BinarySI"
+DECIMAL_EXPONENT = "DecimalExponent"
+
+NANO = 10**9
+_MAX = (2**63 - 1) * NANO
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_OF = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY_OF = {exponent: suffix for suffix, exponent in _BINARY.items()}
+
+FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+NUMERIC_WRONG = "unable to parse numeric part of quantity"
+SUFFIX_WRONG = "unable to parse quantity's suffix"
+
+
+class QuantityError(ValueError):
+    """The text is no quantity; the message is Kubernetes'."""
+
+
+@total_ordering
+class Quantity:
+    __slots__ = ("format", "nanos")
+
+    def __init__(self, nanos: int, format: str = DECIMAL_SI) -> None:
+        self.nanos = nanos
+        self.format = format
+
+    @staticmethod
+    def parse(text: str | int | float) -> Quantity:
+        """Reads what JSON may hold for a quantity: a string, or a bare number."""
+        return _parse(text if isinstance(text, str) else _number_text(text))
+
+    @staticmethod
+    def of_milli(milli: int, format: str = DECIMAL_SI) -> Quantity:
+        return Quantity(milli * 10**6, format)
+
+    @staticmethod
+    def of_units(units: int, format: str = DECIMAL_SI) -> Quantity:
+        return Quantity(units * NANO, format)
+
+    @property
+    def value(self) -> int:
+        """Whole units, rounded away from zero."""
+        return _divide_up(self.nanos, NANO)
+
+    @property
+    def milli(self) -> int:
+        """Thousandths, rounded away from zero."""
+        return _divide_up(self.nanos, 10**6)
+
+    def rounded_to_milli(self) -> Quantity:
+        """What the API server does to every resource list it decodes."""
+        return Quantity(self.milli * 10**6, self.format)
+
+    def __add__(self, other: Quantity) -> Quantity:
+        # A zero sum takes the other's format, as in Go: the first real term decides how a total prints.
+        return Quantity(self.nanos + other.nanos, self.format if self.nanos else other.format)
+
+    def __sub__(self, other: Quantity) -> Quantity:
+        return Quantity(self.nanos - other.nanos, self.format if self.nanos else other.format)
+
+    def __neg__(self) -> Quantity:
+        return Quantity(-self.nanos, self.format)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quantity) and self.nanos == other.nanos
+
+    def __lt__(self, other: Quantity) -> bool:
+        return self.nanos < other.nanos
+
+    def __hash__(self) -> int:
+        return hash(self.nanos)
+
+    def __bool__(self) -> bool:
+        return self.nanos != 0
+
+    def __repr__(self) -> str:
+        return f"Quantity({str(self)!r})"
+
+    def __str__(self) -> str:
+        return _canonical(self.nanos, self.format)
+
+
+ZERO = Quantity(0)
+
+
+def canonical(text: str | int | float) -> str:
+    """The canonical form of a quantity as it stands in JSON."""
+    return str(Quantity.parse(text))
+
+
+def milli_of(text: str | int | float) -> int:
+    return Quantity.parse(text).milli
+
+
+def units_of(text: str | int | float) -> int:
+    return Quantity.parse(text).value
+
+
+def _number_text(number: int | float) -> str:
+    if isinstance(number, bool):
+        raise QuantityError(FORMAT_WRONG)
+    return repr(number)
+
+
+def _divide_up(nanos: int, unit: int) -> int:
+    return -(-nanos // unit) if nanos >= 0 else nanos // unit
+
+
+@lru_cache(maxsize=16384)
+def _parse(text: str) -> Quantity:
+    if not text:
+        raise QuantityError(FORMAT_WRONG)
+    if text == "0":
+        return Quantity(0)
+    positive, number, whole, fraction, suffix = _split(text)
+    base, exponent, format = _interpret(suffix)
+    fast = _fast_path(base, exponent, whole, fraction)
+    if not fast and not _is_number(number):
+        raise QuantityError(NUMERIC_WRONG)
+    digits = int(whole + fraction)
+    if base == 10:
+        shift = exponent - len(fraction) + 9
+        nanos = digits * 10**shift if shift >= 0 else -(-digits // 10**-shift)
+    else:
+        nanos = -(-(digits * 2**exponent * NANO) // 10 ** len(fraction))
+    nanos = min(nanos, _MAX)
+    if format == BINARY_SI and 0 < nanos < NANO:
+        format = DECIMAL_SI
+    return Quantity(nanos if positive else -nanos, format)
+
+
+def _split(text: str) -> tuple[bool, str, str, str, str]:
+    """Sign, the number as written, digits before and after the point, suffix."""
+    positive = not text.startswith("-")
+    end = len(text)
+    at = 1 if text[0] in "+-" else 0
+    while at < end and text[at] == "0":
+        at += 1
+    if at >= end:
+        return positive, "0", "0", "", ""
+    start = at
+    at = _past_digits(text, at)
+    whole = text[start:at]
+    if at >= end:
+        return positive, text, whole, "", ""
+    whole = whole or "0"
+    fraction = ""
+    if text[at] == ".":
+        start = at + 1
+        at = _past_digits(text, start)
+        fraction = text[start:at]
+        if at >= end:
+            return positive, text, whole, fraction, ""
+    number, start = text[:at], at
+    while at < end and text[at] in "eEinumkKMGTP":
+        at += 1
+    if at < end and text[at] in "+-":
+        at += 1
+    if _past_digits(text, at) < end:
+        raise QuantityError(FORMAT_WRONG)
+    return positive, number, whole, fraction, text[start:]
+
+
+def _past_digits(text: str, at: int) -> int:
+    while at < len(text) and "0" <= text[at] <= "9":
+        at += 1
+    return at
+
+
+def _interpret(suffix: str) -> tuple[int, int, str]:
+    if suffix in _DECIMAL:
+        return 10, _DECIMAL[suffix], DECIMAL_SI
+    if suffix in _BINARY:
+        return 2, _BINARY[suffix], BINARY_SI
+    if len(suffix) > 1 and suffix[0] in "eE":
+        try:
+            return 10, _bounded(int(suffix[1:])), DECIMAL_EXPONENT
+        except ValueError:
+            pass
+    raise QuantityError(SUFFIX_WRONG)
+
+
+def _bounded(exponent: int) -> int:
+    """An exponent beyond these changes nothing more: the value is capped or rounded up to one nano anyway."""
+    if not -(2**31) <= exponent < 2**31:
+        raise ValueError
+    return max(-400, min(400, exponent))
+
+
+def _fast_path(base: int, exponent: int, whole: str, fraction: str) -> bool:
+    """Go parses short numbers from their digits alone, so there "m" and ".": no digits at all, count as zero."""
+    if base == 10:
+        return 18 - len(whole) - len(fraction) >= 0 and exponent - len(fraction) >= -9
+    return not fraction and 15 - len(whole) - exponent * 3 // 10 - 1 >= 0
+
+
+def _is_number(number: str) -> bool:
+    return any("0" <= letter <= "9" for letter in number)
+
+
+@lru_cache(maxsize=16384)
+def _canonical(nanos: int, format: str) -> str:
+    if nanos == 0:
+        return "0"
+    if format == BINARY_SI and (abs(nanos) < 1024 * NANO or nanos % NANO):
+        format = DECIMAL_SI
+    sign, amount = ("-", -nanos) if nanos < 0 else ("", nanos)
+    if format == BINARY_SI:
+        amount //= NANO
+        exponent = 0
+        while exponent < 60 and amount % 1024 == 0:
+            amount //= 1024
+            exponent += 10
+        return f"{sign}{amount}{_BINARY_OF.get(exponent, '')}"
+    exponent = -9
+    while amount % 10 == 0:
+        amount //= 10
+        exponent += 1
+    while exponent % 3 or (format == DECIMAL_SI and exponent > 18):
+        amount *= 10
+        exponent -= 1
+    if format == DECIMAL_SI:
+        return f"{sign}{amount}{_DECIMAL_OF[exponent]}"
+    return f"{sign}{amount}" + (f"e{exponent}" if exponent else "")

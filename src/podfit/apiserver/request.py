@@ -1,0 +1,44 @@
+"""A request and its answer, free of any HTTP library: the same handler serves sockets and in-process clients."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks. Groups decide most: system:masters may do everything."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"))
+
+
+@dataclass(slots=True)
+class Request:
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    headers: Mapping[str, str]
+    """Keys are lower-case."""
+    body: bytes = b""
+    user: User = ANONYMOUS
+    upgrade: Any = None
+    """The connection, for requests that leave HTTP behind (exec, attach, port-forward, WebSocket watches)."""
+
+
+@dataclass(slots=True)
+class Response:
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    stream: AsyncIterator[bytes] | None = None
+    """When set, the body comes in pieces (watches, logs); each piece is sent at once."""

@@ -1,0 +1,1 @@
+"""Things with no Kubernetes in them: clocks, backoff, tasks, files, logs."""

@@ -1,0 +1,91 @@
+"""Time as a value that can be replaced: the real clock, and one that tests move by hand.
+
+Everything that waits or stamps takes a `Clock`; nothing calls `time.time()` or `asyncio.sleep()` itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Wall-clock seconds since the epoch; may jump."""
+
+    def monotonic(self) -> float:
+        """Seconds that only grow; for durations and deadlines."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class RealClock:
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class FakeClock:
+    """Virtual time: `advance` moves it and wakes the sleepers that are due, in order."""
+
+    def __init__(self, start: float = 1_700_000_000.0) -> None:
+        self._now = start
+        self._mono = 0.0
+        self._order = itertools.count()
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def now(self) -> float:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._mono
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._mono + seconds, next(self._order), done))
+        await done
+
+    async def advance(self, seconds: float) -> None:
+        """Moves time on, letting woken tasks run between one wake-up and the next."""
+        target = self._mono + seconds
+        while self._sleepers and self._sleepers[0][0] <= target:
+            due, _, done = heapq.heappop(self._sleepers)
+            self._now += due - self._mono
+            self._mono = due
+            if not done.done():
+                done.set_result(None)
+            await self._settle()
+        self._now += target - self._mono
+        self._mono = target
+        await self._settle()
+
+    @staticmethod
+    async def _settle() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+def rfc3339(seconds: float) -> str:
+    """The form of metav1.Time: whole seconds, UTC."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(seconds: float) -> str:
+    """The form of metav1.MicroTime."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_rfc3339(text: str) -> float:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

@@ -1,0 +1,15 @@
+"""Log set-up for commands: one line a record, on stderr, never on stdout."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+
+def setup_logs(verbosity: int = 0) -> None:
+    """0 shows warnings, 1 information, 2 everything of ours."""
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname).1s %(name)s %(message)s"
+    )
+    logging.getLogger("podfit").setLevel(level)

@@ -1,0 +1,1 @@
+"""A revisioned log of keys with watch. Only the API server opens it."""
