@@ -1,0 +1,96 @@
+"""What an admission plugin is, what it is shown, and how it sees the cluster.
+
+Plugins change `Attributes.object` in the mutating phase and may only refuse in the validating phase. A refusal is an
+`ApiError`; nothing else may escape from a plugin. The chain calls plugins, plugins never call each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from podfit.api.kinds import Kind
+from podfit.api.status import ApiError, Object, forbidden
+from podfit.apiserver.request import User
+
+CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
+
+
+@dataclass(slots=True)
+class Attributes:
+    """One write on its way. `object` is the new state (None for DELETE), `old` the stored one (None for CREATE)."""
+
+    operation: str
+    kind: Kind
+    """The kind of the resource in the path; a subresource may speak another kind (Eviction, Binding, Scale)."""
+    subresource: str
+    namespace: str
+    name: str
+    """As in the path; empty on CREATE while the name is still to be generated."""
+    object: Object | None
+    old: Object | None
+    user: User
+    dry_run: bool = False
+    options: Object = field(default_factory=dict)
+    """CreateOptions, UpdateOptions or DeleteOptions as JSON, without kind and apiVersion."""
+    warnings: list[str] = field(default_factory=list)
+    """Sent to the client as Warning headers."""
+    annotations: dict[str, str] = field(default_factory=dict)
+    """Audit annotations."""
+
+    @property
+    def resource(self) -> tuple[str, str]:
+        return self.kind.group, self.kind.plural
+
+    @property
+    def display_name(self) -> str:
+        """The name refusals show: generated names do not exist yet in the mutating phase."""
+        if self.name:
+            return self.name
+        meta = (self.object or {}).get("metadata") or {}
+        return meta.get("name") or meta.get("generateName") or "Unknown"
+
+    def forbid(self, why: str, causes: list[Object] | None = None) -> ApiError:
+        return forbidden(self.kind.plural, self.display_name, why, self.kind.group, causes)
+
+
+class Cluster(Protocol):
+    """The cluster as plugins and authorizers see it: the newest stored state, decoded. Never mutate what it returns."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None: ...
+
+    def list(self, kind: Kind, namespace: str = "") -> Sequence[Object]: ...
+
+    async def update_status(self, kind: Kind, obj: Object) -> Object:
+        """Writes the status of `obj` if it still stands at its resourceVersion; ApiError 409 when it does not."""
+
+
+class Plugin:
+    """One rule set. Subclasses override what they need; the chain skips phases that are not overridden."""
+
+    name = ""
+
+    def handles(self, attrs: Attributes) -> bool:
+        """Whether the plugin cares. May depend only on operation, kind and subresource: the chain remembers it."""
+        return True
+
+    async def admit(self, attrs: Attributes) -> None:
+        """Mutating phase."""
+
+    async def validate(self, attrs: Attributes) -> None:
+        """Validating phase."""
+
+
+def spec_of(obj: Object | None) -> dict[str, Any]:
+    spec = (obj or {}).get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def meta_of(obj: Object | None) -> dict[str, Any]:
+    meta = (obj or {}).get("metadata")
+    return meta if isinstance(meta, dict) else {}
+
+
+def annotations_of(obj: Object | None) -> dict[str, str]:
+    return meta_of(obj).get("annotations") or {}

@@ -1,0 +1,1 @@
+"""Who asks (authenticate), and whether they may (authorize). Certificates and tokens are made here as well."""

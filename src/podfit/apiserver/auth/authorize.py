@@ -1,0 +1,113 @@
+"""May this user do this? A chain of authorizers: the first that allows ends it; when none does, the answer is 403.
+
+Decisions are remembered by (user, action). `Authorization.forget` drops them: whoever changes what decisions are made
+from (roles, bindings, the graph of nodes) has to call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from podfit.api.status import ApiError, forbidden, go_quote
+from podfit.apiserver.request import User
+
+MASTERS = "system:masters"
+_REMEMBERED = 16384
+
+
+class Action(NamedTuple):
+    """What is asked: a verb on a resource, or a verb on a path (`path` set, `resource` empty).
+
+    Verbs are lower-case: get, list, watch, create, update, patch, delete, deletecollection, impersonate, bind, …; for
+    paths the HTTP method. For Namespaces themselves `namespace` is the name, as Kubernetes has it.
+    """
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+    version: str = "v1"
+    field_selector: str = ""
+    """As in the query of a list, watch or deletecollection; the node authorizer reads it."""
+
+
+class Decision(NamedTuple):
+    allowed: bool
+    reason: str = ""
+    denied: bool = False
+    """An authorizer said no for good, as opposed to having no opinion."""
+    error: str = ""
+    """What kept rules from being evaluated, e.g. bindings to roles that do not exist."""
+
+
+ALLOWED = Decision(True)
+NO_OPINION = Decision(False)
+
+
+class Authorizer(Protocol):
+    def decide(self, user: User, action: Action) -> Decision: ...
+
+
+class Authorization:
+    """The chain. `check` is what a server calls for every request."""
+
+    def __init__(self, authorizers: Sequence[Authorizer]) -> None:
+        self._authorizers = tuple(authorizers)
+        self._decided: dict[tuple[str, tuple[str, ...], Action], Decision] = {}
+
+    def check(self, user: User, action: Action) -> None:
+        """Returns when allowed, raises the 403 when not."""
+        if MASTERS in user.groups:
+            return
+        decision = self.decide(user, action)
+        if not decision.allowed:
+            raise refusal(user, action, decision.reason)
+
+    def decide(self, user: User, action: Action) -> Decision:
+        if MASTERS in user.groups:
+            return ALLOWED
+        # Extra fields never decide here, so name and groups identify the user.
+        key = (user.name, user.groups, action)
+        decision = self._decided.get(key)
+        if decision is None:
+            if len(self._decided) >= _REMEMBERED:
+                self._decided.clear()
+            decision = self._decided[key] = self._ask(user, action)
+        return decision
+
+    def forget(self) -> None:
+        self._decided.clear()
+
+    def _ask(self, user: User, action: Action) -> Decision:
+        reasons, errors = [], []
+        for authorizer in self._authorizers:
+            decision = authorizer.decide(user, action)
+            if decision.allowed or decision.denied:
+                return decision
+            if decision.reason:
+                reasons.append(decision.reason)
+            if decision.error:
+                errors.append(decision.error)
+        return Decision(False, "\n".join(reasons), False, errors[0] if len(errors) == 1 else _aggregate(errors))
+
+
+def refusal(user: User, action: Action, reason: str = "") -> ApiError:
+    """403 in Kubernetes' words."""
+    who = f"User {go_quote(user.name)} cannot {action.verb} "
+    if action.path:
+        why = f"{who}path {go_quote(action.path)}"
+    else:
+        resource = f"{action.resource}/{action.subresource}" if action.subresource else action.resource
+        where = f"in the namespace {go_quote(action.namespace)}" if action.namespace else "at the cluster scope"
+        why = f"{who}resource {go_quote(resource)} in API group {go_quote(action.group)} {where}"
+    if reason:
+        why += f": {reason}"
+    return forbidden(action.resource, action.name if action.resource else "", why, action.group)
+
+
+def _aggregate(errors: list[str]) -> str:
+    return "[" + ", ".join(dict.fromkeys(errors)) + "]" if errors else ""
