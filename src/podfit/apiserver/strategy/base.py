@@ -1,0 +1,180 @@
+"""The strategy every kind has unless it says otherwise, and the order in which its hooks run.
+
+A strategy changes objects in place and answers with field errors or warnings; it never reads the store or the clock.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+from podfit.api.kinds import Kind
+from podfit.api.status import FieldError
+from podfit.apiserver.strategy import meta, names
+
+Object = dict[str, Any]
+Errors = list[FieldError]
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_LONGEST_GENERATED = 63
+_SUFFIX_LENGTH = 5
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """How a delete goes on: `graceful` — the changed object must be written; `pending` — a deletion is under way
+    already and nothing changes; neither — remove it now (or mark it, if finalizers hold it)."""
+
+    graceful: bool = False
+    pending: bool = False
+    grace_s: int = 0
+
+
+class Strategy:
+    """Override what differs. `subresource` is "" for the object itself."""
+
+    has_generation: ClassVar[bool] = True
+    """Whether metadata.generation counts changes of the spec."""
+    has_status: ClassVar[bool] = True
+    """Whether status is a subresource: dropped on create, kept on an update of the object."""
+    create_on_update: ClassVar[bool] = False
+    unconditional_update: ClassVar[bool] = True
+    """Whether an update without resourceVersion is taken to mean the newest."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+
+    # --- defaulting -----------------------------------------------------------------------------------------------
+
+    def default(self, obj: Object) -> None:
+        """Fills in what the scheme fills in, in place."""
+
+    # --- create ---------------------------------------------------------------------------------------------------
+
+    def prepare_create(self, obj: Object) -> None:
+        if self.has_status:
+            self.reset_status(obj)
+        if self.has_generation:
+            obj.setdefault("metadata", {})["generation"] = 1
+        else:
+            obj.setdefault("metadata", {}).pop("generation", None)
+
+    def reset_status(self, obj: Object) -> None:
+        """The status of a new object."""
+        obj["status"] = {}
+
+    def validate_create(self, obj: Object) -> Errors:
+        errors = meta.validate_create(obj.get("metadata") or {}, self.kind.namespaced, self.validate_name)
+        errors.extend(self.validate(obj))
+        return errors
+
+    def validate(self, obj: Object) -> Errors:
+        """Everything but the metadata, the same on create and on update."""
+        return []
+
+    def warnings_create(self, obj: Object) -> list[str]:
+        return []
+
+    # --- update ---------------------------------------------------------------------------------------------------
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        """Takes back what this endpoint may not change, then counts the generation."""
+        if subresource == "status":
+            self.keep_all_but_status(new, old)
+        elif self.has_status:
+            _keep(new, old, "status")
+        if self.has_generation:
+            self.count_generation(new, old)
+
+    def keep_all_but_status(self, new: Object, old: Object) -> None:
+        _keep(new, old, "spec")
+        meta.keep_for_status(new, old)
+
+    def count_generation(self, new: Object, old: Object) -> None:
+        generation = (old.get("metadata") or {}).get("generation", 0)
+        if self.spec_changed(new, old):
+            generation += 1
+        if generation:
+            new.setdefault("metadata", {})["generation"] = generation
+
+    def spec_changed(self, new: Object, old: Object) -> bool:
+        return new.get("spec") != old.get("spec")
+
+    def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
+        errors = meta.validate_update(new.get("metadata") or {}, old.get("metadata") or {})
+        if subresource == "status":
+            errors.extend(self.validate_status(new, old))
+        else:
+            errors.extend(self.validate(new))
+            errors.extend(self.validate_change(new, old))
+        return errors
+
+    def validate_change(self, new: Object, old: Object) -> Errors:
+        """What may not differ between two versions of the object."""
+        return []
+
+    def validate_status(self, new: Object, old: Object) -> Errors:
+        return []
+
+    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
+        return []
+
+    # --- names ----------------------------------------------------------------------------------------------------
+
+    def validate_name(self, name: str, prefix: bool = False) -> list[str]:
+        """Complaints about metadata.name; `prefix` when it is a generateName, whose last dash may end it."""
+        return names.dns_subdomain(name, prefix)
+
+    def generate_name(self, base: str) -> str:
+        """A name from metadata.generateName, cut so that the suffix fits."""
+        kept = base[: _LONGEST_GENERATED - _SUFFIX_LENGTH]
+        return kept + "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
+
+    # --- delete ---------------------------------------------------------------------------------------------------
+
+    graceful: ClassVar[bool] = False
+
+    def grace_period_s(self, obj: Object, asked: int | None) -> int:
+        """Seconds a graceful deletion gives; only asked when `graceful`."""
+        return asked or 0
+
+    def graceful_delete(self, obj: Object, options: Object, now: datetime) -> Deletion:
+        """Decides how the delete goes on; changes metadata in place when the answer is `graceful`."""
+        if not self.graceful:
+            return Deletion()
+        metadata = obj["metadata"]
+        asked = options.get("gracePeriodSeconds")
+        if metadata.get("deletionTimestamp"):
+            return _shorten(metadata, asked)
+        grace = self.grace_period_s(obj, asked)
+        metadata["deletionTimestamp"] = _stamp(now + timedelta(seconds=grace))
+        metadata["deletionGracePeriodSeconds"] = grace
+        if metadata.get("generation"):
+            metadata["generation"] += 1
+        return Deletion(graceful=True, grace_s=grace)
+
+
+def _shorten(metadata: Object, asked: int | None) -> Deletion:
+    """A second delete may only bring the end nearer."""
+    current = metadata.get("deletionGracePeriodSeconds")
+    if current is None:
+        return Deletion()
+    if asked is None or asked >= current:
+        return Deletion(pending=True, grace_s=current)
+    end = datetime.strptime(metadata["deletionTimestamp"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    metadata["deletionTimestamp"] = _stamp(end - timedelta(seconds=current) + timedelta(seconds=asked))
+    metadata["deletionGracePeriodSeconds"] = asked
+    return Deletion(graceful=True, grace_s=asked)
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _keep(new: Object, old: Object, field: str) -> None:
+    if field in old:
+        new[field] = old[field]
+    else:
+        new.pop(field, None)
