@@ -1,0 +1,8 @@
+"""How everyone reaches an API server: ours or any other, over HTTPS or in process."""
+
+from podfit.client.cache import Cache
+from podfit.client.events import EventRecorder
+from podfit.client.rest import Client
+from podfit.client.transport import HttpTransport, LocalTransport, Transport
+
+__all__ = ["Cache", "Client", "EventRecorder", "HttpTransport", "LocalTransport", "Transport"]

@@ -1,0 +1,7 @@
+"""The engine under every loop: a queue of keys, workers, results, leases."""
+
+from podfit.reconcile.engine import Engine
+from podfit.reconcile.queue import Queue
+from podfit.reconcile.result import DONE, Again, Done, Result
+
+__all__ = ["DONE", "Again", "Done", "Engine", "Queue", "Result"]

@@ -1,0 +1,170 @@
+"""A local copy of a collection, kept current by list and watch, that tells its subscribers what changed.
+
+The copy survives the server being away: it goes on from the last revision, or lists again and reports the difference,
+so that subscribers never miss that something changed (they may miss intermediate states, as any Kubernetes client).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import aclosing
+
+from podfit.api.kinds import Kind
+from podfit.api.status import ApiError, Object
+from podfit.client.rest import Client
+from podfit.client.transport import Unreachable
+from podfit.kit.backoff import Backoff
+from podfit.kit.clock import Clock, RealClock
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+"""(namespace, name)"""
+Handler = Callable[[Object | None, Object | None], None]
+"""Called with (before, after): None before means added, None after deleted. Must not block."""
+IndexBy = Callable[[Object], Iterable[str]]
+
+
+def key_of(obj: Object) -> Key:
+    meta = obj["metadata"]
+    return meta.get("namespace", ""), meta["name"]
+
+
+class Cache:
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        indexes: dict[str, IndexBy] | None = None,
+        clock: Clock | None = None,
+        page: int = 0,
+        **query: str,
+    ) -> None:
+        """`query` holds selectors in API spelling (fieldSelector="spec.nodeName=n1"); `page` limits list chunks."""
+        self.client, self.kind, self.namespace, self.query = client, kind, namespace, query
+        self.ready = asyncio.Event()
+        self._clock = clock or RealClock()
+        self._page = page
+        self._objects: dict[Key, Object] = {}
+        self._handlers: list[Handler] = []
+        self._index_by = indexes or {}
+        self._indexes: dict[str, dict[str, dict[Key, Object]]] = {name: {} for name in self._index_by}
+        self._revision = ""
+        self._backoff = Backoff(0.05, 5.0, jitter=0.2)
+        self.connected = False
+
+    # --- reading
+    def get(self, namespace: str, name: str) -> Object | None:
+        return self._objects.get((namespace, name))
+
+    def __iter__(self) -> Iterator[Object]:
+        return iter(list(self._objects.values()))
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def by(self, index: str, value: str) -> list[Object]:
+        """The objects whose index function names `value`."""
+        return list(self._indexes[index].get(value, {}).values())
+
+    def subscribe(self, handler: Handler) -> None:
+        """Also told of what is here already."""
+        self._handlers.append(handler)
+        for obj in self:
+            handler(None, obj)
+
+    # --- following
+    async def run(self) -> None:
+        """Follows the collection until cancelled."""
+        while True:
+            try:
+                if not self._revision:
+                    await self._list()
+                await self._watch()
+                self._backoff.forget()
+            except ApiError as error:
+                self.connected = False
+                if error.code == 410:
+                    self._revision = ""
+                    continue
+                log.warning("watching %s: %s", self.kind.plural, error)
+                await self._clock.sleep(self._backoff.next())
+            except Unreachable as error:
+                self.connected = False
+                log.info("watching %s: %s", self.kind.plural, error)
+                await self._clock.sleep(self._backoff.next())
+
+    async def _list(self) -> None:
+        query = dict(self.query)
+        if self._page:
+            query["limit"] = str(self._page)
+        found: dict[Key, Object] = {}
+        while True:
+            answer = await self.client.list(self.kind, self.namespace, **query)
+            for obj in answer.get("items") or []:
+                # Items of a list carry no kind of their own in some servers; consumers want it on every object.
+                obj.setdefault("kind", self.kind.kind)
+                obj.setdefault("apiVersion", self.kind.api_version)
+                found[key_of(obj)] = obj
+            token = answer["metadata"].get("continue")
+            if not token:
+                break
+            query["continue"] = token
+        self._replace(found)
+        self._revision = answer["metadata"]["resourceVersion"]
+        self.connected = True
+        self._backoff.forget()
+        self.ready.set()
+
+    def _replace(self, found: dict[Key, Object]) -> None:
+        for key in [key for key in self._objects if key not in found]:
+            self._put(key, None)
+        for key, obj in found.items():
+            before = self._objects.get(key)
+            if before is None or before["metadata"].get("resourceVersion") != obj["metadata"].get("resourceVersion"):
+                self._put(key, obj)
+
+    async def _watch(self) -> None:
+        query = {**self.query, "resourceVersion": self._revision, "allowWatchBookmarks": "true"}
+        async with aclosing(self.client.watch(self.kind, self.namespace, **query)) as events:
+            async for event, obj in events:
+                self.connected = True
+                if event != "BOOKMARK":
+                    self._put(key_of(obj), None if event == "DELETED" else obj, obj)
+                self._revision = obj["metadata"]["resourceVersion"]
+
+    def _put(self, key: Key, after: Object | None, last: Object | None = None) -> None:
+        before = self._objects.get(key)
+        if after is None:
+            if before is None:
+                return
+            del self._objects[key]
+            before = last or before
+        else:
+            self._objects[key] = after
+        for name, values in self._index_by.items():
+            self._reindex(self._indexes[name], values, key, before, after)
+        for handler in self._handlers:
+            try:
+                handler(before, after)
+            except Exception:
+                log.exception("a subscriber of %s failed", self.kind.plural)
+
+    @staticmethod
+    def _reindex(
+        index: dict[str, dict[Key, Object]], values: IndexBy, key: Key, before: Object | None, after: Object | None
+    ) -> None:
+        old = set(values(before)) if before is not None else set()
+        new = set(values(after)) if after is not None else set()
+        for value in old - new:
+            bucket = index.get(value, {})
+            bucket.pop(key, None)
+            if not bucket:
+                index.pop(value, None)
+        for value in new:
+            assert after is not None
+            index.setdefault(value, {})[key] = after

@@ -1,0 +1,129 @@
+"""Reads a kubeconfig (or the in-cluster service account) and makes a transport of it."""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from podfit.client.transport import HttpTransport
+
+_MOUNTED = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class BadKubeconfig(ValueError):
+    """The file cannot be used; the message says why."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """What it takes to reach a server: its address, how to trust it, who we are."""
+
+    server: str
+    namespace: str = "default"
+    ca: bytes | None = None
+    insecure: bool = False
+    cert: bytes | None = None
+    key: bytes | None = None
+    token: str = ""
+    token_file: str = ""
+    server_name: str = ""
+
+    def transport(self, user_agent: str = "podfit", timeout_s: float = 60.0) -> HttpTransport:
+        return HttpTransport(
+            self.server,
+            tls=self.tls() if self.server.startswith("https") else None,
+            token=self.token,
+            token_file=self.token_file,
+            user_agent=user_agent,
+            timeout_s=timeout_s,
+        )
+
+    def tls(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cadata=self.ca.decode() if self.ca else None)
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.cert and self.key:
+            _load_pair(context, self.cert, self.key)
+        return context
+
+
+def _load_pair(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
+    # Python's ssl takes files only; they live in a private folder for the moment of the call.
+    with tempfile.TemporaryDirectory() as folder:
+        cert_file, key_file = Path(folder, "cert.pem"), Path(folder, "key.pem")
+        cert_file.write_bytes(cert)
+        key_file.touch(0o600)
+        key_file.write_bytes(key)
+        context.load_cert_chain(cert_file, key_file)
+
+
+def load(path: str = "", context: str = "") -> Access:
+    """From `path`, else $KUBECONFIG, else the pod's service account, else ~/.kube/config."""
+    chosen = path or next((part for part in os.environ.get("KUBECONFIG", "").split(":") if part), "")
+    if not chosen and (_MOUNTED / "token").exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return _in_cluster()
+    file = Path(chosen or Path.home() / ".kube" / "config")
+    try:
+        document = yaml.safe_load(file.read_text())
+    except OSError as error:
+        raise BadKubeconfig(f"cannot read kubeconfig {file}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise BadKubeconfig(f"kubeconfig {file} is no YAML: {error}") from error
+    if not isinstance(document, dict):
+        raise BadKubeconfig(f"kubeconfig {file} is empty")
+    return _access(document, file, context)
+
+
+def _in_cluster() -> Access:
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    host = f"[{host}]" if ":" in host else host
+    namespace = (_MOUNTED / "namespace").read_text().strip()
+    return Access(
+        f"https://{host}:{port}", namespace, (_MOUNTED / "ca.crt").read_bytes(), token_file=str(_MOUNTED / "token")
+    )
+
+
+def _access(document: dict[str, Any], file: Path, context: str) -> Access:
+    wanted = context or document.get("current-context") or ""
+    chosen = _named(document, "contexts", wanted, "context", file)
+    cluster = _named(document, "clusters", chosen.get("cluster", ""), "cluster", file)
+    user = _named(document, "users", chosen["user"], "user", file) if chosen.get("user") else {}
+    if not cluster.get("server"):
+        raise BadKubeconfig(f"kubeconfig {file}: cluster {chosen.get('cluster')!r} has no server")
+    if "exec" in user or "auth-provider" in user:
+        raise BadKubeconfig(
+            f"kubeconfig {file}: user {chosen.get('user')!r} logs in by a plugin; give a token or certificate"
+        )
+    return Access(
+        cluster["server"],
+        chosen.get("namespace") or "default",
+        _bytes(cluster, "certificate-authority", file),
+        bool(cluster.get("insecure-skip-tls-verify")),
+        _bytes(user, "client-certificate", file),
+        _bytes(user, "client-key", file),
+        str(user.get("token") or ""),
+        str(file.parent / user["tokenFile"]) if user.get("tokenFile") else "",
+    )
+
+
+def _named(document: dict[str, Any], section: str, name: str, inner: str, file: Path) -> dict[str, Any]:
+    for entry in document.get(section) or []:
+        if entry.get("name") == name:
+            return entry.get(inner) or {}
+    raise BadKubeconfig(f"kubeconfig {file}: no {inner} named {name!r}")
+
+
+def _bytes(section: dict[str, Any], field: str, file: Path) -> bytes | None:
+    if section.get(f"{field}-data"):
+        return base64.b64decode(section[f"{field}-data"])
+    if section.get(field):
+        return Path(file.parent, section[field]).read_bytes()
+    return None

@@ -1,0 +1,145 @@
+"""Verbs on kinds: get, list, create, patch, update, delete, watch. Objects are JSON dicts; refusals are ApiErrors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from podfit.api.kinds import Kind
+from podfit.api.status import ApiError, Object
+from podfit.client.transport import Query, Reply, Stream, Transport
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+_encode = msgspec.json.encode
+_decode = msgspec.json.decode
+
+
+class Client:
+    def __init__(self, transport: Transport, field_manager: str = "") -> None:
+        self.transport = transport
+        self.field_manager = field_manager
+
+    async def close(self) -> None:
+        await self.transport.close()
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Any path of the server; the decoded answer (text where it is not JSON)."""
+        data = None if body is None else body if isinstance(body, bytes) else _encode(body)
+        sent = {"Content-Type": content_type} if data is not None else {}
+        reply = await self.transport.request(method, path, query, data, {**sent, **(headers or {})})
+        return _answer(reply)
+
+    async def get(
+        self, kind: Kind, namespace: str, name: str, subresource: str = "", query: Query | None = None
+    ) -> Object:
+        return await self.raw("GET", kind.path(namespace, name, subresource), query)  # type: ignore[no-any-return]
+
+    async def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """`get` that answers None where there is no such object."""
+        try:
+            return await self.get(kind, namespace, name)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def list(self, kind: Kind, namespace: str = "", **query: str) -> Object:
+        """The list object (`items`, `metadata.resourceVersion`); query words in API spelling (labelSelector=…)."""
+        return await self.raw("GET", kind.path(namespace), query)  # type: ignore[no-any-return]
+
+    async def create(
+        self, kind: Kind, obj: Object, namespace: str = "", name: str = "", subresource: str = "", **query: str
+    ) -> Object:
+        where = namespace or str((obj.get("metadata") or {}).get("namespace") or "")
+        return await self.raw("POST", kind.path(where, name, subresource), self._managed(query), obj)  # type: ignore[no-any-return]
+
+    async def update(self, kind: Kind, obj: Object, subresource: str = "", **query: str) -> Object:
+        meta = obj["metadata"]
+        path = kind.path(meta.get("namespace", ""), meta["name"], subresource)
+        return await self.raw("PUT", path, self._managed(query), obj)  # type: ignore[no-any-return]
+
+    async def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Any,
+        subresource: str = "",
+        content_type: str = MERGE,
+        **query: str,
+    ) -> Object:
+        path = kind.path(namespace, name, subresource)
+        return await self.raw("PATCH", path, self._managed(query), patch, content_type)  # type: ignore[no-any-return]
+
+    async def apply(self, kind: Kind, obj: Object, subresource: str = "", force: bool = False) -> Object:
+        meta = obj["metadata"]
+        query = self._managed({"force": "true"} if force else {})
+        path = kind.path(meta.get("namespace", ""), meta["name"], subresource)
+        return await self.raw("PATCH", path, query, obj, APPLY)  # type: ignore[no-any-return]
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, options: Object | None = None, **query: str
+    ) -> Object:
+        return await self.raw("DELETE", kind.path(namespace, name), query, options)  # type: ignore[no-any-return]
+
+    async def watch(self, kind: Kind, namespace: str = "", **query: str) -> AsyncGenerator[tuple[str, Object], None]:
+        """(type, object) pairs until the server ends the watch; an ERROR event is raised as ApiError."""
+        async with self.transport.stream("GET", kind.path(namespace), {"watch": "true", **query}) as stream:
+            if stream.status != 200:
+                raise await _refusal(stream)
+            async with aclosing(_lines(stream)) as lines:
+                async for line in lines:
+                    event = _decode(line)
+                    if event["type"] == "ERROR":
+                        raise ApiError.from_status(event["object"], 500)
+                    yield event["type"], event["object"]
+
+    def _managed(self, query: dict[str, str]) -> dict[str, str]:
+        if self.field_manager and "fieldManager" not in query:
+            return {**query, "fieldManager": self.field_manager}
+        return query
+
+
+def _answer(reply: Reply) -> Any:
+    content = _decode(reply.body) if reply.body[:1] in (b"{", b"[") else reply.body.decode("utf-8", "replace")
+    if reply.status < 400:
+        return content
+    raise _error(reply.status, content)
+
+
+def _error(status: int, content: Any) -> ApiError:
+    if isinstance(content, dict) and content.get("kind") == "Status":
+        return ApiError.from_status(content, status)
+    return ApiError(status, "", str(content)[:500])
+
+
+async def _refusal(stream: Stream) -> ApiError:
+    body = b"".join([chunk async for chunk in stream.chunks])
+    content = _decode(body) if body[:1] == b"{" else body.decode("utf-8", "replace")
+    return _error(stream.status, content)
+
+
+async def _lines(stream: Stream) -> AsyncGenerator[bytes, None]:
+    rest = b""
+    async for chunk in stream.chunks:
+        *whole, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
+        for line in whole:
+            if line:
+                yield line
+    if rest.strip():
+        yield rest

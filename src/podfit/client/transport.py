@@ -1,0 +1,195 @@
+"""Bytes to and from an API server: over HTTPS, or straight into a server in this process.
+
+Everything above speaks of kinds and objects; here are only methods, paths and bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import urlencode
+
+import aiohttp
+
+Query = Mapping[str, str | list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Stream:
+    """A reply that goes on: `chunks` yields bytes as they come, not aligned to lines."""
+
+    status: int
+    chunks: AsyncIterator[bytes]
+
+
+class Unreachable(Exception):
+    """The server did not answer: try again later. (A refusal is an ApiError instead.)"""
+
+
+class Transport(Protocol):
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply: ...
+
+    def stream(
+        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[Stream]: ...
+
+    async def close(self) -> None: ...
+
+
+def _encoded(path: str, query: Query | None) -> str:
+    return f"{path}?{urlencode(query, doseq=True)}" if query else path
+
+
+class HttpTransport:
+    """Keep-alive HTTPS to one server; as many connections as there are requests in flight."""
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        token: str = "",
+        token_file: str = "",
+        timeout_s: float = 60.0,
+        user_agent: str = "podfit",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.server = server.rstrip("/")
+        self.tls = tls
+        self._token, self._token_file = token, token_file
+        self._timeout_s = timeout_s
+        self._headers = {"User-Agent": user_agent, "Accept": "application/json", **(headers or {})}
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                ssl=self.tls if self.tls is not None else True, limit=0, keepalive_timeout=60
+            )
+            self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
+        return self._session
+
+    def auth_headers(self) -> dict[str, str]:
+        token = self._token
+        if self._token_file:
+            # Mounted service-account tokens rotate: read it each time, the file is small and cached by the kernel.
+            with open(self._token_file) as file:
+                token = file.read().strip()
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        sent = {**self._headers, **self.auth_headers(), **(headers or {})}
+        timeout = aiohttp.ClientTimeout(total=self._timeout_s)
+        try:
+            async with self.session.request(
+                method, self.server + _encoded(path, query), data=body, headers=sent, timeout=timeout
+            ) as answer:
+                return Reply(answer.status, await answer.read(), answer.headers)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{method} {path}: {error or type(error).__name__}") from error
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Stream]:
+        sent = {**self._headers, **self.auth_headers(), **(headers or {})}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s)
+        try:
+            async with self.session.request(
+                method, self.server + _encoded(path, query), headers=sent, timeout=timeout, read_bufsize=2**20
+            ) as answer:
+                yield Stream(answer.status, answer.content.iter_any())
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{method} {path}: {error or type(error).__name__}") from error
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+@dataclass(slots=True)
+class LocalReply:
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    stream: AsyncIterator[bytes] | None = None
+
+
+LocalCall = Callable[[str, str, dict[str, list[str]], dict[str, str], bytes], Awaitable[LocalReply]]
+"""(method, path, query, lower-case headers, body) → reply; the composer binds it to a server and a user."""
+
+
+class LocalTransport:
+    """Calls a server in the same process: no sockets, no TLS, the same answers."""
+
+    def __init__(self, call: LocalCall, user_agent: str = "podfit") -> None:
+        self._call = call
+        self._headers = {"user-agent": user_agent, "accept": "application/json"}
+
+    async def _ask(
+        self, method: str, path: str, query: Query | None, body: bytes, headers: Mapping[str, str] | None
+    ) -> LocalReply:
+        listed = {key: [value] if isinstance(value, str) else list(value) for key, value in (query or {}).items()}
+        sent = {**self._headers, **{key.lower(): value for key, value in (headers or {}).items()}}
+        return await self._call(method, path, listed, sent, body)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        reply = await self._ask(method, path, query, body or b"", headers)
+        data = reply.body
+        if reply.stream is not None:
+            data += b"".join([chunk async for chunk in reply.stream])
+        return Reply(reply.status, data, reply.headers)
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Stream]:
+        reply = await self._ask(method, path, query, b"", headers)
+        source = reply.stream if reply.stream is not None else _once(reply.body)
+        try:
+            yield Stream(reply.status, source)
+        finally:
+            closing = getattr(source, "aclose", None)
+            if closing is not None:
+                await closing()
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+
+
+async def _once(data: bytes) -> AsyncIterator[bytes]:
+    yield data

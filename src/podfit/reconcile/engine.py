@@ -1,0 +1,76 @@
+"""Runs a reconcile function over a queue with a few workers; failures are retried with backoff, never lost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from podfit.api.status import ApiError
+from podfit.client.transport import Unreachable
+from podfit.kit.backoff import Backoff
+from podfit.kit.clock import Clock, RealClock
+from podfit.kit.tasks import Tasks
+from podfit.reconcile.queue import Queue
+from podfit.reconcile.result import Again, Result
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Engine(Generic[K]):
+    def __init__(
+        self,
+        name: str,
+        reconcile: Callable[[K], Awaitable[Result]],
+        *,
+        workers: int = 4,
+        clock: Clock | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.name = name
+        self.queue: Queue[K] = Queue(clock or RealClock())
+        self._reconcile = reconcile
+        self._workers = workers
+        self._backoff = backoff or Backoff(0.005, 30.0, jitter=0.1)
+
+    def add(self, key: K) -> None:
+        self.queue.add(key)
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        tasks = Tasks(self.name)
+        try:
+            workers = [tasks.start(self._work(), f"{self.name}-{number}") for number in range(self._workers)]
+            for worker in workers:
+                await worker
+        finally:
+            await tasks.stop()
+            self.queue.close()
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.get()
+            try:
+                await self._once(key)
+            finally:
+                self.queue.done(key)
+
+    async def _once(self, key: K) -> None:
+        try:
+            result = await self._reconcile(key)
+        except ApiError as error:
+            # A conflict means that our view is old: the watch will bring the newer object, so try soon and quietly.
+            level = logging.DEBUG if error.code in (404, 409) else logging.WARNING
+            log.log(level, "%s %s: %s", self.name, key, error)
+        except Unreachable as error:
+            log.info("%s %s: %s", self.name, key, error)
+        except Exception:
+            log.exception("%s %s failed", self.name, key)
+        else:
+            self._backoff.forget(key)
+            if isinstance(result, Again):
+                self.queue.add_after(key, result.after_s)
+            return
+        self.queue.add_after(key, self._backoff.next(key))
