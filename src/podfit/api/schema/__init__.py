@@ -1,0 +1,69 @@
+"""What the built-in kinds look like: `type_of(kind)` and `type_named("PodTemplateSpec")`."""
+
+from __future__ import annotations
+
+from podfit.api.kinds import Kind
+from podfit.api.schema.notation import Library, Table
+from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
+
+__all__ = ["Field", "ListOf", "MapOf", "Scalar", "Struct", "Type", "register", "type_named", "type_of", "unregister"]
+
+TABLES: dict[tuple[str, str], str] = {
+    ("", "v1"): "core",
+    ("apps", "v1"): "apps",
+    ("batch", "v1"): "batch",
+    ("policy", "v1"): "policy",
+    ("scheduling.k8s.io", "v1"): "scheduling",
+    ("coordination.k8s.io", "v1"): "coordination",
+    ("rbac.authorization.k8s.io", "v1"): "rbac",
+    ("node.k8s.io", "v1"): "node",
+    ("autoscaling", "v1"): "autoscaling_v1",
+    ("autoscaling", "v2"): "autoscaling_v2",
+    ("admissionregistration.k8s.io", "v1"): "admissionregistration",
+    ("apiextensions.k8s.io", "v1"): "apiextensions",
+    ("events.k8s.io", "v1"): "events",
+    ("certificates.k8s.io", "v1"): "certificates",
+    ("apiregistration.k8s.io", "v1"): "apiregistration",
+    ("authentication.k8s.io", "v1"): "authentication",
+    ("authorization.k8s.io", "v1"): "authorization",
+    ("meta.k8s.io", "v1"): "meta",
+}
+_library = Library()
+_custom: dict[tuple[str, str, str], Struct] = {}
+
+
+def table_of(group: str, version: str) -> Table | None:
+    name = TABLES.get((group, version))
+    return None if name is None else _library.table(name, version)
+
+
+def type_of(kind: Kind) -> Struct | None:
+    """The struct of a kind: built in, or registered for a custom resource; None when nothing is known of it."""
+    return struct_of(kind.group, kind.version, kind.kind)
+
+
+def struct_of(group: str, version: str, name: str) -> Struct | None:
+    custom = _custom.get((group, version, name))
+    if custom is not None:
+        return custom
+    table = table_of(group, version)
+    found = table.own(name) if table is not None else None
+    return found if isinstance(found, Struct) else None
+
+
+def type_named(name: str, group: str = "", version: str = "v1") -> Struct:
+    """A struct by its name, e.g. `PodTemplateSpec`; a group's own types win over those of core and meta."""
+    table = table_of(group, version) or _library.table("core")
+    found = _library.find(table, name)
+    if not isinstance(found, Struct):
+        raise KeyError(f"{name} is no struct")
+    return found
+
+
+def register(kind: Kind, struct: Struct) -> None:
+    """Makes `type_of` answer for a custom resource."""
+    _custom[kind.group, kind.version, kind.kind] = struct
+
+
+def unregister(kind: Kind) -> None:
+    _custom.pop((kind.group, kind.version, kind.kind), None)
