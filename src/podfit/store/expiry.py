@@ -1,0 +1,78 @@
+"""Keys that vanish by themselves: a deadline each, one alarm for the nearest.
+
+For stores that have to do it themselves (memory, sqlite); etcd has leases. Deadlines are wall-clock times, because
+they outlive the process; the alarm looks again at least once a minute, because wall clocks jump.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+from collections.abc import Awaitable, Callable
+
+from podfit.kit.clock import Clock
+from podfit.kit.tasks import Tasks
+from podfit.store.backend import Mismatch, StoreError
+
+LOOK_AGAIN_S = 60.0
+RETRY_S = 1.0
+AT_ONCE = 500
+
+
+class Expiry:
+    """`delete(key, revision)` is awaited for each key whose time has come, if it still stands at that revision."""
+
+    def __init__(self, clock: Clock, delete: Callable[[str, int], Awaitable[object]]) -> None:
+        self._clock = clock
+        self._delete = delete
+        self._due: dict[str, tuple[float, int]] = {}
+        self._heap: list[tuple[float, str]] = []
+        self._tasks = Tasks("expiry")
+        self._alarm: asyncio.Task[None] | None = None
+        self._alarm_at = math.inf
+
+    def set(self, key: str, deadline: float, revision: int) -> None:
+        self._due[key] = (deadline, revision)
+        heapq.heappush(self._heap, (deadline, key))
+        if len(self._heap) > 2 * len(self._due) + 64:  # mostly deadlines that were replaced since
+            self._heap = [(when, name) for name, (when, _) in self._due.items()]
+            heapq.heapify(self._heap)
+        self._arm()
+
+    def drop(self, key: str) -> None:
+        self._due.pop(key, None)
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    def _arm(self) -> None:
+        while self._heap and self._due.get(self._heap[0][1], (None,))[0] != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        if not self._heap or self._heap[0][0] >= self._alarm_at:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = self._heap[0][0]
+        self._alarm = self._tasks.start(self._ring(self._alarm_at))
+
+    async def _ring(self, deadline: float) -> None:
+        await self._clock.sleep(min(max(deadline - self._clock.now(), 0.0), LOOK_AGAIN_S))
+        self._alarm, self._alarm_at = None, math.inf
+        now = self._clock.now()
+        late: list[tuple[str, int]] = []
+        while self._heap and self._heap[0][0] <= now and len(late) < AT_ONCE:
+            when, key = heapq.heappop(self._heap)
+            if self._due.get(key, (None,))[0] == when:
+                late.append((key, self._due.pop(key)[1]))
+        await asyncio.gather(*(self._expire(key, revision) for key, revision in late))
+        self._arm()
+
+    async def _expire(self, key: str, revision: int) -> None:
+        try:
+            await self._delete(key, revision)
+        except Mismatch:
+            pass  # written again in the meantime: that write decided about its own end
+        except StoreError:
+            if key not in self._due:
+                self.set(key, self._clock.now() + RETRY_S, revision)

@@ -1,0 +1,233 @@
+"""The store of a single machine: a view in memory and one SQLite file, written by one thread in groups.
+
+Writes that arrive while a transaction is on its way to the disk wait and go together in the next one. Each group is
+decided on the event loop against the view and the writes before it in the group, so there is one truth and no lock;
+the thread only carries rows to the disk. Nobody is told anything, Mismatch included, before the disk has confirmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from podfit.kit.clock import Clock, RealClock
+from podfit.store.backend import Change, Mismatch, Record, Unavailable
+from podfit.store.expiry import Expiry
+from podfit.store.sqlite_file import Row, SqliteFile
+from podfit.store.view import View, next_change
+
+log = logging.getLogger(__name__)
+
+GROUP = 512
+GROUP_BYTES = 8 << 20
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    key: str
+    value: bytes | None
+    expect: int | None
+    expires: float
+    done: asyncio.Future[Change]
+    outcome: Change | Mismatch | None = None
+
+
+@dataclass(slots=True)
+class Group:
+    """What one transaction carries, and who waits for it."""
+
+    writes: list[Write] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    garbage: list[int] = field(default_factory=list)
+    compacted: int = 0
+    compactions: list[asyncio.Future[None]] = field(default_factory=list)
+
+
+class SqliteStore(View):
+    def __init__(
+        self, path: str | Path, history: int = 10_000, history_bytes: int = 64 << 20, clock: Clock | None = None
+    ) -> None:
+        super().__init__(history, history_bytes)
+        self._file = SqliteFile(Path(path))
+        self._clock = clock or RealClock()
+        self._expiry = Expiry(self._clock, self.delete)
+        self._queue: deque[Write] = deque()
+        self._compactions: list[asyncio.Future[None]] = []
+        self._garbage: list[int] = []
+        self._jobs: SimpleQueue[Group | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._idle = asyncio.Event()
+        self._scheduled = self._in_flight = False
+
+    async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        compacted, rows = await asyncio.to_thread(self._file.open)
+        self._restore(compacted, rows)
+        self._idle.set()
+        self._thread = threading.Thread(target=self._carry, name="podfit-store", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Ends after everything that was asked for is on the disk."""
+        thread, self._thread = self._thread, None
+        await self._expiry.stop()
+        if thread is not None:
+            await self._idle.wait()
+            self._jobs.put(None)
+            await asyncio.to_thread(thread.join)
+        self.end()
+
+    async def sync(self) -> int:
+        return self.revision
+
+    async def put(self, key: str, value: bytes, expect: int | None = None, ttl_s: float = 0) -> Record:
+        change = await self._write(key, value, expect, self._clock.now() + ttl_s if ttl_s > 0 else 0.0)
+        assert change.record is not None
+        return change.record
+
+    async def delete(self, key: str, expect: int | None = None) -> Change:
+        return await self._write(key, None, expect, 0.0)
+
+    async def compact(self, revision: int) -> None:
+        self._check_open()
+        self.forget(revision)
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._compactions.append(done)
+        self._schedule()
+        await done
+
+    def forgotten(self, changes: list[Change]) -> None:
+        """A change that is history no more needs neither the row it replaced nor, if a deletion, its own."""
+        for change in changes:
+            if change.previous is not None:
+                self._garbage.append(change.previous.modified)
+            if change.record is None:
+                self._garbage.append(change.revision)
+
+    def _check_open(self) -> None:
+        if self._thread is None:
+            raise Unavailable("the store is closed")
+
+    def _write(self, key: str, value: bytes | None, expect: int | None, expires: float) -> asyncio.Future[Change]:
+        self._check_open()
+        done: asyncio.Future[Change] = self._loop.create_future()
+        self._queue.append(Write(key, value, expect, expires, done))
+        self._schedule()
+        return done
+
+    def _schedule(self) -> None:
+        # Not at once: whoever else is ready to run in this turn of the loop, woken by the last group say, joins.
+        self._idle.clear()
+        if not self._in_flight and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._start_group)
+
+    def _start_group(self) -> None:
+        self._scheduled, self._in_flight = False, True
+        self._jobs.put(self._next_group())
+
+    def _next_group(self) -> Group:
+        group, size = Group(compacted=self.compacted), 0
+        group.garbage, self._garbage = self._garbage, []
+        group.compactions, self._compactions = self._compactions, []
+        ahead: dict[str, Record | None] = {}
+        revision = self.revision
+        while self._queue and len(group.writes) < GROUP and size < GROUP_BYTES:
+            write = self._queue.popleft()
+            if write.done.cancelled():
+                continue
+            group.writes.append(write)
+            current = ahead[write.key] if write.key in ahead else self.get(write.key)
+            try:
+                change = next_change(current, write.key, write.value, write.expect, revision + 1)
+            except Mismatch as mismatch:
+                write.outcome = mismatch
+                continue
+            revision += 1
+            write.outcome = change
+            ahead[write.key] = change.record
+            created = revision if change.record is None else change.record.created
+            group.rows.append(Row(revision, change.key, created, write.value, write.expires))
+            size += len(write.value or b"")
+        return group
+
+    def _carry(self) -> None:
+        """The writer thread."""
+        while (group := self._jobs.get()) is not None:
+            error: Exception | None = None
+            try:
+                if group.rows or group.garbage:
+                    self._file.append(group.rows, group.garbage, group.compacted)
+                if group.compactions:
+                    self._file.compact(group.compacted)
+            except Exception as failure:
+                error = failure
+            try:
+                self._loop.call_soon_threadsafe(self._settle, group, error)
+            except RuntimeError:
+                break  # the loop is gone, and with it everyone who waited
+        self._file.close()
+
+    def _settle(self, group: Group, error: Exception | None) -> None:
+        self._in_flight = False
+        if error is not None:
+            self._refuse(group, error)
+        else:
+            for write in group.writes:
+                self._finish(write)
+            for done in group.compactions:
+                if not done.done():
+                    done.set_result(None)
+        if self._queue or self._compactions:
+            self._schedule()
+        else:
+            self._idle.set()
+
+    def _finish(self, write: Write) -> None:
+        outcome = write.outcome
+        if isinstance(outcome, Change):
+            self.apply(outcome)
+            if write.expires:
+                self._expiry.set(outcome.key, write.expires, outcome.revision)
+            else:
+                self._expiry.drop(outcome.key)
+        if write.done.done():
+            return
+        if isinstance(outcome, Change):
+            write.done.set_result(outcome)
+        else:
+            write.done.set_exception(outcome or Unavailable("the write was not decided"))
+
+    def _refuse(self, group: Group, error: Exception) -> None:
+        log.error("store: %d writes failed: %s", len(group.writes), error)
+        self._garbage = group.garbage + self._garbage
+        reason = f"the store cannot be written: {error}"
+        if (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF == sqlite3.SQLITE_FULL:
+            reason = "the store cannot be written: the disk is full"
+        waiting: list[asyncio.Future[Any]] = [*(write.done for write in group.writes), *group.compactions]
+        for done in waiting:
+            if not done.done():
+                done.set_exception(Unavailable(reason))
+
+    def _restore(self, compacted: int, rows: list[Row]) -> None:
+        base: dict[str, Record] = {}
+        expires: dict[str, tuple[float, int]] = {}
+        split = next((at for at, row in enumerate(rows) if row.revision > compacted), len(rows))
+        for row in rows[:split]:
+            if row.value is not None:
+                base[row.key] = Record(row.key, row.value, row.created, row.revision)
+        self.reset(base.values(), compacted, compacted)
+        for row in rows[split:]:
+            self.apply(next_change(self.get(row.key), row.key, row.value, None, row.revision))
+        for row in rows:
+            expires[row.key] = (row.expires, row.revision)
+        for key, (deadline, revision) in expires.items():
+            if deadline and self.get(key) is not None:
+                self._expiry.set(key, deadline, revision)

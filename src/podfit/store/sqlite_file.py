@@ -1,0 +1,202 @@
+"""The file below the SQLite store: one table, a row per change, and how it is opened, read, appended to and shrunk.
+
+The newest row of a key is its record; older rows and deletions are history and go when history goes. Appending is the
+cheapest write a B-tree knows, no index is needed because the view in memory knows where everything is, and watchers
+survive a restart of the server. Called from the writer thread only; knows nothing of asyncio.
+
+A statement gives up the interpreter lock, and on a busy loop getting it back costs up to a switch interval: a batch
+therefore goes out in few statements with many rows, not in many statements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from podfit.kit.atomicfile import sync_folder
+from podfit.store.backend import Unusable
+from podfit.store.sqlite_wal import lost_commits, read_wal
+
+SCHEMA = 1
+APPLICATION = 0x706F6466  # "podf": says whose file it is
+WIDEST = 64
+VACUUM_PAGES = 4096
+
+CREATE = """
+BEGIN;
+CREATE TABLE log (
+  revision INTEGER PRIMARY KEY, key TEXT NOT NULL, created INTEGER NOT NULL, value BLOB,
+  expires REAL NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 0), compacted INTEGER NOT NULL);
+INSERT INTO state VALUES (0, 1);
+PRAGMA application_id = {application};
+PRAGMA user_version = {schema};
+COMMIT;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    revision: int
+    key: str
+    created: int
+    value: bytes | None
+    """None: the key was deleted."""
+    expires: float
+    """Wall-clock time at which the key vanishes; 0.0: never."""
+
+    def crc(self) -> int:
+        head = f"{self.revision} {self.created} {self.expires!r} {self.value is None} {self.key}"
+        return zlib.crc32(self.value or b"", zlib.crc32(head.encode("utf-8", "surrogatepass")))
+
+
+class SqliteFile:
+    def __init__(self, path: Path, busy_s: float = 1.0) -> None:
+        self.path = path
+        self._busy_s = busy_s
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise sqlite3.ProgrammingError("the file is closed")
+        return self._connection
+
+    def open(self) -> tuple[int, list[Row]]:
+        """Takes the file for this process alone; the revision history starts at, and all rows in order."""
+        try:
+            wal = self._prepare()
+            self._connect()
+            if lost_commits(wal, self._frames()):
+                raise Unusable(self._advice("its write-ahead log is damaged before its end"))
+            return self._load()
+        except sqlite3.Error as error:
+            self.close()
+            raise Unusable(self._explain(error)) from error
+        except OSError as error:
+            self.close()
+            raise Unusable(
+                f"cannot open the store {self.path}: {error.strerror}; check the path and its owner"
+            ) from error
+        except Unusable:
+            self.close()
+            raise
+
+    def append(self, rows: list[Row], garbage: list[int], compacted: int) -> None:
+        """One transaction: new rows in, rows of forgotten history out. On return it is on the disk."""
+        connection = self.connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for start, width in _spans(len(rows)):
+                values: list[object] = []
+                for row in rows[start : start + width]:
+                    values += (row.revision, row.key, row.created, row.value, row.expires, row.crc())
+                connection.execute(_insert(width), values)
+            if garbage:
+                connection.execute(
+                    "DELETE FROM log WHERE revision IN (SELECT value FROM json_each(?))", (json.dumps(garbage),)
+                )
+                connection.execute("UPDATE state SET compacted = ?", (compacted,))
+            connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+
+    def compact(self, compacted: int) -> None:
+        """Notes the start of history and gives pages no longer needed back to the disk, a few MiB at a time."""
+        self.connection.execute("UPDATE state SET compacted = max(compacted, ?)", (compacted,))
+        free = self.connection.execute("PRAGMA freelist_count").fetchone()[0]
+        # Some free pages are the working room of a store in use; moving them in and out would only cost.
+        if free > 256:
+            self.connection.execute(f"PRAGMA incremental_vacuum({min(free - 256, VACUUM_PAGES)})").fetchall()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    def _prepare(self) -> bytes:
+        """Makes the file if it is not there; returns what the write-ahead log holds before SQLite touches it."""
+        if not self.path.exists():
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            sync_folder(self.path.parent)
+        return read_wal(self.path)
+
+    def _connect(self) -> None:
+        self._connection = sqlite3.connect(
+            self.path, timeout=self._busy_s, isolation_level=None, check_same_thread=False
+        )
+        for pragma in ("locking_mode = EXCLUSIVE", "auto_vacuum = INCREMENTAL", "journal_mode = WAL"):
+            self.connection.execute(f"PRAGMA {pragma}").fetchall()
+        for pragma in ("synchronous = FULL", "journal_size_limit = 16777216", "temp_store = MEMORY"):
+            self.connection.execute(f"PRAGMA {pragma}").fetchall()
+        # In exclusive mode the first transaction takes the file, and no other process can open it from here on.
+        self.connection.execute("BEGIN EXCLUSIVE")
+        self.connection.execute("COMMIT")
+
+    def _frames(self) -> int:
+        """How many frames of the write-ahead log SQLite found whole."""
+        return int(self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
+
+    def _load(self) -> tuple[int, list[Row]]:
+        self._check_schema()
+        (compacted,) = self.connection.execute("SELECT compacted FROM state").fetchone()
+        rows = []
+        for *fields, crc in self.connection.execute("SELECT * FROM log ORDER BY revision"):
+            row = Row(*fields)
+            if row.crc() != crc:
+                raise Unusable(self._advice(f"the entry of revision {row.revision} is damaged"))
+            rows.append(row)
+        tail = [row.revision for row in rows if row.revision > compacted]
+        if tail and tail[-1] - compacted != len(tail):
+            raise Unusable(self._advice(f"entries between revisions {compacted} and {tail[-1]} are missing"))
+        return compacted, rows
+
+    def _check_schema(self) -> None:
+        (application,) = self.connection.execute("PRAGMA application_id").fetchone()
+        (schema,) = self.connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = self.connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if not application and not schema and not tables:
+            self.connection.executescript(CREATE.format(application=APPLICATION, schema=SCHEMA))
+        elif application != APPLICATION:
+            raise Unusable(f"{self.path} is a database of another program; choose another path for the store")
+        elif schema != SCHEMA:
+            raise Unusable(
+                f"the store {self.path} has format {schema}, this version reads format {SCHEMA}; "
+                "run the version of podfit that wrote it, or a newer one"
+            )
+
+    def _explain(self, error: sqlite3.Error) -> str:
+        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return f"the store {self.path} is in use by another process; stop that one first, or choose another path"
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return self._advice(str(error))
+        return f"cannot open the store {self.path}: {error}; check the path, its owner and the free space"
+
+    def _advice(self, damage: str) -> str:
+        return (
+            f"the store {self.path} is damaged ({damage}); nothing was changed. Restore it from a copy together with "
+            f"its -wal file, or move both away to start empty"
+        )
+
+
+def _spans(count: int) -> list[tuple[int, int]]:
+    """Cuts `count` rows into pieces whose sizes are powers of two, so that few statements have to be prepared."""
+    spans, start = [], 0
+    while start < count:
+        width = min(WIDEST, 1 << ((count - start).bit_length() - 1))
+        spans.append((start, width))
+        start += width
+    return spans
+
+
+def _insert(width: int) -> str:
+    return "INSERT INTO log VALUES " + ",".join(["(?,?,?,?,?,?)"] * width)
