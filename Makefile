@@ -1,0 +1,52 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup system run clean-run test test-all test-v2 check fix bench wheel
+
+help: ## Show this list
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[etcd,dev]"
+	@touch $@
+
+setup: $(BIN)/.ready ## Make the virtual environment with all dependencies
+
+system: ## Install the system packages the tests use (when root; else tests skip)
+	@scripts/system-packages
+
+run: setup ## Run everything on this machine, with a demo to watch
+	@$(BIN)/podfit demo --data-dir .run
+
+clean-run: ## Remove what `make run` left: its data directory
+	rm -rf .run
+
+test: setup system ## Run the test suite
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow"
+
+test-all: setup system ## Run the test suite and the slow campaigns
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+test-v2: setup system ## Run the runtime suite on a cgroup v2 kernel in QEMU
+	$(BIN)/python -m pytest tests/e2e/test_cgroup_v2_guest.py -rs
+
+check: setup ## Lint, formats, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fix: setup ## Format and mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## Measure; prints the tables of docs/performance.md
+	$(BIN)/python -m bench
+
+wheel: setup ## Build the wheel into dist/
+	$(BIN)/pip wheel -q --no-deps -w dist .

@@ -1,0 +1,55 @@
+"""Keeps ServiceAccount `default` and ConfigMap `kube-root-ca.crt` in every namespace that is not going away."""
+
+from __future__ import annotations
+
+from podfit.api.kinds import NAMESPACE, Kind, kind_named
+from podfit.api.status import ApiError, Object
+from podfit.controllers.world import World
+from podfit.reconcile import DONE, Engine, Result
+
+ACCOUNT, CONFIG = kind_named("ServiceAccount"), kind_named("ConfigMap")
+ROOT_CA = "kube-root-ca.crt"
+_ABOUT = "The certificates that verify the API server from inside the cluster."
+
+
+class AccountsController:
+    name = "serviceaccount-controller"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
+        self._namespaces, self._accounts, self._configs = (world.cache(kind) for kind in (NAMESPACE, ACCOUNT, CONFIG))
+        self._namespaces.subscribe(lambda before, after: self._engine.add(after["metadata"]["name"]) if after else None)
+        self._accounts.subscribe(lambda before, after: self._gone(before, after, "default"))
+        self._configs.subscribe(lambda before, after: self._gone(before, after, ROOT_CA))
+
+    async def run(self) -> None:
+        await self._engine.run()
+
+    def _gone(self, before: Object | None, after: Object | None, name: str) -> None:
+        one = after or before
+        if one is not None and before is not None and one["metadata"]["name"] == name:
+            self._engine.add(one["metadata"]["namespace"])
+
+    async def _reconcile(self, name: str) -> Result:
+        namespace = self._namespaces.get("", name)
+        if namespace is None or namespace["metadata"].get("deletionTimestamp"):
+            return DONE
+        if self._accounts.get(name, "default") is None:
+            await self._create(ACCOUNT, {"metadata": {"name": "default", "namespace": name}})
+        wanted = {"ca.crt": self._world.cluster_ca.decode()}
+        config = self._configs.get(name, ROOT_CA)
+        if config is None:
+            meta = {"name": ROOT_CA, "namespace": name, "annotations": {"kubernetes.io/description": _ABOUT}}
+            await self._create(CONFIG, {"metadata": meta, "data": wanted})
+        elif config.get("data") != wanted:
+            await self._world.client.patch(CONFIG, name, ROOT_CA, {"data": wanted})
+        return DONE
+
+    async def _create(self, kind: Kind, obj: Object) -> None:
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
+        try:
+            await self._world.client.create(kind, body)
+        except ApiError as error:
+            if error.code != 409 and not (error.code in (403, 404) and "terminat" in error.message):
+                raise

@@ -1,0 +1,50 @@
+"""How many pods a budget lets go just now. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from podfit.api.status import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    expected: int
+    healthy: int
+    desired: int
+
+    @property
+    def allowed(self) -> int:
+        return max(0, self.healthy - self.desired) if self.expected > 0 else 0
+
+
+def scaled(value: int | str, total: int, *, round_up: bool = True) -> int:
+    """An int-or-percent of `total`; percentages round up as budgets have it."""
+    if isinstance(value, str) and value.endswith("%"):
+        share = int(value[:-1]) * total / 100
+        return math.ceil(share) if round_up else math.floor(share)
+    return int(value)
+
+
+def is_healthy(pod: Object) -> bool:
+    if pod["metadata"].get("deletionTimestamp"):
+        return False
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def counts(spec: Object, expected: int, healthy: int) -> Count:
+    """`expected` is what the pods' controllers ask for (or the pods there are, for an absolute minAvailable)."""
+    if spec.get("maxUnavailable") is not None:
+        desired = max(0, expected - scaled(spec["maxUnavailable"], expected))
+    elif spec.get("minAvailable") is not None:
+        desired = scaled(spec["minAvailable"], expected)
+    else:
+        desired = 1
+    return Count(expected, healthy, desired)
+
+
+def needs_scale(spec: Object) -> bool:
+    """Whether `expected` must come from the controllers' scale rather than from counting pods."""
+    return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)

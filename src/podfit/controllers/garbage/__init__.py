@@ -1,0 +1,6 @@
+"""Garbage collection by ownerReferences, and of pods nobody will finish."""
+
+from podfit.controllers.garbage.owners import GarbageCollector
+from podfit.controllers.garbage.pods import PodGarbageController
+
+__all__ = ["GarbageCollector", "PodGarbageController"]

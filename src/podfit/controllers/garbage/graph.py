@@ -1,0 +1,133 @@
+"""Who owns whom: an in-memory graph of UIDs, and what should happen to an object by it. Pure.
+
+The graph knows the objects the caches show (`nodes`) and the owners that are only named by somebody's reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from podfit.api.kinds import Kind
+from podfit.api.status import Object
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+
+
+@dataclass(slots=True)
+class Item:
+    kind: Kind
+    namespace: str
+    name: str
+    uid: str
+    owners: list[Object]
+    finalizers: list[str]
+    deleting: bool
+
+    @property
+    def foreground(self) -> bool:
+        return self.deleting and FOREGROUND in self.finalizers
+
+    @property
+    def orphaning(self) -> bool:
+        return self.deleting and ORPHAN in self.finalizers
+
+
+def item_of(kind: Kind, obj: Object) -> Item:
+    meta = obj["metadata"]
+    return Item(
+        kind,
+        meta.get("namespace", ""),
+        meta["name"],
+        meta["uid"],
+        meta.get("ownerReferences") or [],
+        meta.get("finalizers") or [],
+        bool(meta.get("deletionTimestamp")),
+    )
+
+
+@dataclass
+class Graph:
+    nodes: dict[str, Item] = field(default_factory=dict)
+    dependents: dict[str, set[str]] = field(default_factory=dict)
+
+    def put(self, item: Item) -> None:
+        self.drop(item.uid)
+        self.nodes[item.uid] = item
+        for owner in item.owners:
+            self.dependents.setdefault(owner["uid"], set()).add(item.uid)
+
+    def drop(self, uid: str) -> Item | None:
+        item = self.nodes.pop(uid, None)
+        if item is not None:
+            for owner in item.owners:
+                below = self.dependents.get(owner["uid"])
+                if below is not None:
+                    below.discard(uid)
+                    if not below:
+                        del self.dependents[owner["uid"]]
+        return item
+
+    def below(self, uid: str) -> list[Item]:
+        return [self.nodes[child] for child in self.dependents.get(uid, ()) if child in self.nodes]
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropReferences:
+    """Owners that are gone while another still stands: forget them, keep the object."""
+
+    uids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropFinalizer:
+    finalizer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """Take the references off all dependents, then let the owner go."""
+
+    dependents: tuple[str, ...]
+
+
+Verdict = Nothing | Delete | DropReferences | DropFinalizer | Orphan
+
+
+def judge(graph: Graph, item: Item, absent: Callable[[Object, str], bool]) -> Verdict:
+    """What to do with `item`. `absent(reference, namespace)` tells whether an owner is known not to exist."""
+    if item.orphaning:
+        return Orphan(tuple(child.uid for child in graph.below(item.uid)))
+    if item.foreground:
+        blocking = [child for child in graph.below(item.uid) if _blocks(child, item.uid)]
+        return Nothing() if blocking else DropFinalizer(FOREGROUND)
+    if item.deleting or not item.owners:
+        return Nothing()
+    gone = [owner for owner in item.owners if absent(owner, item.namespace)]
+    waiting = [owner for owner in item.owners if owner not in gone and _waits(graph, owner)]
+    solid = [owner for owner in item.owners if owner not in gone and owner not in waiting]
+    if solid:
+        dangling = tuple(owner["uid"] for owner in gone + waiting)
+        return DropReferences(dangling) if dangling else Nothing()
+    if waiting:
+        return Delete("Foreground" if graph.below(item.uid) else "Background")
+    return Delete("Background")
+
+
+def _blocks(child: Item, owner_uid: str) -> bool:
+    return any(owner["uid"] == owner_uid and owner.get("blockOwnerDeletion") for owner in child.owners)
+
+
+def _waits(graph: Graph, owner: Object) -> bool:
+    node = graph.nodes.get(owner["uid"])
+    return node is not None and node.foreground

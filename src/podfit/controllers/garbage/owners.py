@@ -1,0 +1,164 @@
+"""Deletes what lost all its owners; carries out foreground deletion and orphaning.
+
+It follows every kind that can be listed, watched and deleted (custom ones too), keeps a graph of who owns whom and
+looks only at objects whose neighbourhood changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+
+from podfit.api.kinds import EVENT, Kind
+from podfit.api.status import ApiError, Object
+from podfit.client.discovery import discover
+from podfit.client.transport import Unreachable
+from podfit.controllers.garbage.graph import (
+    ORPHAN,
+    Delete,
+    DropFinalizer,
+    DropReferences,
+    Graph,
+    Item,
+    Orphan,
+    item_of,
+    judge,
+)
+from podfit.controllers.world import World
+from podfit.kit.tasks import Tasks
+from podfit.reconcile import DONE, Engine, Result
+
+log = logging.getLogger(__name__)
+
+_REDISCOVER_S = 30.0
+_ABSENT_REMEMBERED = 2048
+
+
+class GarbageCollector:
+    name = "garbage-collector"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._graph = Graph()
+        self._kinds: dict[tuple[str, str], Kind] = {}
+        self._followed: set[tuple[str, str]] = set()
+        self._absent: OrderedDict[str, None] = OrderedDict()
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, workers=8, clock=world.clock)
+
+    async def run(self) -> None:
+        tasks = Tasks(self.name)
+        try:
+            tasks.start(self._follow_kinds(), "kinds")
+            await self._engine.run()
+        finally:
+            await tasks.stop()
+
+    async def _follow_kinds(self) -> None:
+        while True:
+            try:
+                for kind in await discover(self._world.client):
+                    self._follow(kind)
+            except (ApiError, Unreachable) as error:
+                log.info("discovery: %s", error)
+            await self._world.clock.sleep(_REDISCOVER_S)
+
+    def _follow(self, kind: Kind) -> None:
+        self._kinds[kind.api_version, kind.kind] = kind
+        id = (kind.group, kind.plural)
+        if id in self._followed or kind.plural == EVENT.plural or not {"list", "watch", "delete"} <= set(kind.verbs):
+            return
+        self._followed.add(id)
+        known = next((cached for cached in self._world.informers.kinds() if (cached.group, cached.plural) == id), kind)
+        self._world.cache(known).subscribe(lambda before, after: self._changed(known, before, after))
+
+    def _changed(self, kind: Kind, before: Object | None, after: Object | None) -> None:
+        if after is not None:
+            item = item_of(kind, after)
+            old = self._graph.nodes.get(item.uid)
+            self._graph.put(item)
+            self._absent.pop(item.uid, None)
+            if item.owners or item.foreground or item.orphaning:
+                self._engine.add(item.uid)
+            if item.foreground and not (old and old.foreground):
+                for child in self._graph.below(item.uid):
+                    self._engine.add(child.uid)
+            # The same name with another UID: the one before was deleted while nobody looked.
+            if before is not None and before["metadata"]["uid"] != item.uid:
+                self._gone(before["metadata"]["uid"])
+        elif before is not None:
+            self._gone(before["metadata"]["uid"])
+
+    def _gone(self, uid: str) -> None:
+        item = self._graph.drop(uid)
+        self._remember_absent(uid)
+        for child in self._graph.below(uid):
+            self._engine.add(child.uid)
+        for owner in item.owners if item else ():
+            node = self._graph.nodes.get(owner["uid"])
+            if node is not None and node.foreground:
+                self._engine.add(node.uid)
+
+    def _remember_absent(self, uid: str) -> None:
+        self._absent[uid] = None
+        if len(self._absent) > _ABSENT_REMEMBERED:
+            self._absent.popitem(last=False)
+
+    async def _reconcile(self, uid: str) -> Result:
+        item = self._graph.nodes.get(uid)
+        if item is None:
+            return DONE
+        for owner in item.owners:
+            await self._look_up(owner, item)
+        verdict = judge(self._graph, item, lambda owner, _: owner["uid"] in self._absent)
+        try:
+            await self._carry_out(item, verdict)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+        return DONE
+
+    async def _look_up(self, owner: Object, item: Item) -> None:
+        """Makes sure of an owner that no cache shows: ask the server once, remember that it is not there."""
+        uid = owner["uid"]
+        if uid in self._graph.nodes or uid in self._absent:
+            return
+        kind = self._kinds.get((owner.get("apiVersion", ""), owner.get("kind", "")))
+        if kind is None:
+            return
+        found = await self._world.client.find(kind, item.namespace if kind.namespaced else "", owner.get("name", ""))
+        if found is None or found["metadata"]["uid"] != uid:
+            self._remember_absent(uid)
+
+    async def _carry_out(self, item: Item, verdict: object) -> None:
+        client = self._world.client
+        if isinstance(verdict, Delete):
+            options = {"preconditions": {"uid": item.uid}, "propagationPolicy": verdict.policy}
+            await client.delete(item.kind, item.namespace, item.name, options)
+        elif isinstance(verdict, DropReferences):
+            await self._drop_references(item, set(verdict.uids))
+        elif isinstance(verdict, DropFinalizer):
+            await self._drop_finalizer(item, verdict.finalizer)
+        elif isinstance(verdict, Orphan):
+            for uid in verdict.dependents:
+                child = self._graph.nodes.get(uid)
+                if child is not None:
+                    await self._drop_references(child, {item.uid})
+            await self._drop_finalizer(item, ORPHAN)
+
+    async def _drop_references(self, item: Item, uids: set[str]) -> None:
+        live = await self._world.client.find(item.kind, item.namespace, item.name)
+        if live is None or live["metadata"]["uid"] != item.uid:
+            return
+        owners = [owner for owner in live["metadata"].get("ownerReferences") or [] if owner["uid"] not in uids]
+        await self._patch_meta(item, live, {"ownerReferences": owners or None})
+
+    async def _drop_finalizer(self, item: Item, finalizer: str) -> None:
+        live = await self._world.client.find(item.kind, item.namespace, item.name)
+        if live is None or live["metadata"]["uid"] != item.uid:
+            return
+        left = [word for word in live["metadata"].get("finalizers") or [] if word != finalizer]
+        await self._patch_meta(item, live, {"finalizers": left or None})
+
+    async def _patch_meta(self, item: Item, live: Object, change: Object) -> None:
+        meta = {**change, "resourceVersion": live["metadata"]["resourceVersion"], "uid": item.uid}
+        await self._world.client.patch(item.kind, item.namespace, item.name, {"metadata": meta})

@@ -1,0 +1,179 @@
+"""Tells nodes that stopped reporting, and taints nodes by their conditions.
+
+A node reports by renewing its Lease or by a heartbeat in its status. Silence is measured on our own clock, from the
+last change we saw: the node's clock does not matter. A server outage is no silence of the nodes: while our own watch
+is cut off, nobody is judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podfit.api.kinds import LEASE, NODE, POD
+from podfit.api.status import ApiError, Object
+from podfit.client.rest import STRATEGIC
+from podfit.controllers.world import World
+from podfit.kit.clock import rfc3339
+from podfit.reconcile import DONE, Again, Engine, Result
+
+GRACE_S = 50.0
+STARTUP_GRACE_S = 60.0
+NODE_LEASES = "kube-node-lease"
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+_CONDITION_TAINTS = {
+    ("Ready", "False"): NOT_READY,
+    ("Ready", "Unknown"): UNREACHABLE,
+    ("MemoryPressure", "True"): "node.kubernetes.io/memory-pressure",
+    ("DiskPressure", "True"): "node.kubernetes.io/disk-pressure",
+    ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
+    ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
+}
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+_OURS = {*_CONDITION_TAINTS.values(), UNSCHEDULABLE}
+_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+@dataclass(slots=True)
+class Sign:
+    """The last sign of life of a node: what we saw, and when on our monotonic clock."""
+
+    seen: tuple[str, str]
+    at: float
+    reported: bool
+
+
+class NodeLifecycleController:
+    name = "node-lifecycle-controller"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._nodes, self._leases, self._pods = world.cache(NODE), world.cache(LEASE), world.cache(POD)
+        self._signs: dict[str, Sign] = {}
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
+        self._nodes.subscribe(self._node_changed)
+        self._leases.subscribe(self._lease_changed)
+
+    async def run(self) -> None:
+        await self._engine.run()
+
+    def _node_changed(self, before: Object | None, after: Object | None) -> None:
+        if after is None:
+            if before is not None:
+                self._signs.pop(before["metadata"]["name"], None)
+            return
+        self._note(after["metadata"]["name"])
+        self._engine.add(after["metadata"]["name"])
+
+    def _lease_changed(self, before: Object | None, after: Object | None) -> None:
+        if after is not None and after["metadata"]["namespace"] == NODE_LEASES:
+            name = after["metadata"]["name"]
+            self._note(name)
+            node = self._nodes.get("", name)
+            # A renewal of a healthy node's lease is the common case: nothing to reconcile.
+            if node is not None and _status(node, "Ready") == "Unknown":
+                self._engine.add(name)
+
+    def _note(self, name: str) -> None:
+        node, lease = self._nodes.get("", name), self._leases.get(NODE_LEASES, name)
+        if node is None:
+            return
+        renewed = str(((lease or {}).get("spec") or {}).get("renewTime", ""))
+        ready = _condition(node, "Ready")
+        heartbeat = str((ready or {}).get("lastHeartbeatTime", "")) if (ready or {}).get("status") != "Unknown" else ""
+        now, sign = self._world.clock.monotonic(), self._signs.get(name)
+        if sign is None:
+            self._signs[name] = Sign((renewed, heartbeat), now, ready is not None)
+        elif (renewed and renewed != sign.seen[0]) or (heartbeat and heartbeat != sign.seen[1]):
+            self._signs[name] = Sign((renewed, heartbeat or sign.seen[1]), now, ready is not None)
+
+    async def _reconcile(self, name: str) -> Result:
+        node = self._nodes.get("", name)
+        sign = self._signs.get(name)
+        if node is None or sign is None:
+            return DONE
+        grace = GRACE_S if sign.reported else STARTUP_GRACE_S
+        left = sign.at + grace - self._world.clock.monotonic()
+        if left <= 0 and self._nodes.connected and _status(node, "Ready") != "Unknown":
+            await self._mark_unknown(node)
+            return Again(grace, "the node may report again")
+        await self._taint(node)
+        return Again(max(left, 1.0) if left > 0 else grace, "the node's next sign of life is due by then")
+
+    async def _mark_unknown(self, node: Object) -> None:
+        now = rfc3339(self._world.clock.now())
+        conditions = []
+        for type in _CONDITIONS:
+            before = _condition(node, type) or {}
+            never = not before
+            conditions.append(
+                {
+                    "type": type,
+                    "status": "Unknown",
+                    "reason": "NodeStatusNeverUpdated" if never else "NodeStatusUnknown",
+                    "message": "Kubelet never posted node status." if never else "Kubelet stopped posting node status.",
+                    "lastHeartbeatTime": before.get("lastHeartbeatTime") or node["metadata"]["creationTimestamp"],
+                    "lastTransitionTime": now if before.get("status") != "Unknown" else before["lastTransitionTime"],
+                }
+            )
+        name = node["metadata"]["name"]
+        change = {"status": {"conditions": conditions}}
+        await self._world.client.patch(NODE, "", name, change, subresource="status", content_type=STRATEGIC)
+        self._world.recorder.record(node, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+        await self._mark_pods_not_ready(name)
+
+    async def _mark_pods_not_ready(self, node: str) -> None:
+        now = rfc3339(self._world.clock.now())
+        for pod in self._pods.by("node", node):
+            ready = next(
+                (one for one in (pod.get("status") or {}).get("conditions") or [] if one["type"] == "Ready"), None
+            )
+            if ready is None or ready["status"] != "True":
+                continue
+            change = {"status": {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": now}]}}
+            meta = pod["metadata"]
+            try:
+                await self._world.client.patch(
+                    POD, meta["namespace"], meta["name"], change, subresource="status", content_type=STRATEGIC
+                )
+            except ApiError as error:
+                if error.code not in (404, 409):
+                    raise
+            self._world.recorder.record(pod, "Warning", "NodeNotReady", "Node is not ready")
+
+    async def _taint(self, node: Object) -> None:
+        taints = wanted_taints(node, rfc3339(self._world.clock.now()))
+        if taints != ((node.get("spec") or {}).get("taints") or []):
+            meta = {"resourceVersion": node["metadata"]["resourceVersion"]}
+            change = {"metadata": meta, "spec": {"taints": taints or None}}
+            await self._world.client.patch(NODE, "", node["metadata"]["name"], change)
+
+
+def wanted_taints(node: Object, now: str) -> list[Object]:
+    """The node's taints as its conditions ask for; those of others stay as they are. Pure."""
+    spec = node.get("spec") or {}
+    wanted: dict[tuple[str, str], Object] = {}
+    for condition in (node.get("status") or {}).get("conditions") or []:
+        key = _CONDITION_TAINTS.get((condition["type"], condition["status"]))
+        if key:
+            wanted[key, "NoSchedule"] = {"key": key, "effect": "NoSchedule"}
+            if key in (NOT_READY, UNREACHABLE):
+                wanted[key, "NoExecute"] = {"key": key, "effect": "NoExecute", "timeAdded": now}
+    if spec.get("unschedulable"):
+        wanted[UNSCHEDULABLE, "NoSchedule"] = {"key": UNSCHEDULABLE, "effect": "NoSchedule"}
+    if _condition(node, "Ready") is None and any(taint["key"] == NOT_READY for taint in spec.get("taints") or []):
+        # Not reported yet: the taint it was born with stays.
+        wanted[NOT_READY, "NoSchedule"] = {"key": NOT_READY, "effect": "NoSchedule"}
+    kept = []
+    for taint in spec.get("taints") or []:
+        id = (taint["key"], taint.get("effect", ""))
+        if taint["key"] not in _OURS or wanted.pop(id, None) is not None:
+            kept.append(taint)
+    return kept + list(wanted.values())
+
+
+def _condition(node: Object, type: str) -> Object | None:
+    return next((one for one in (node.get("status") or {}).get("conditions") or [] if one["type"] == type), None)
+
+
+def _status(node: Object, type: str) -> str:
+    return str((_condition(node, type) or {}).get("status", ""))

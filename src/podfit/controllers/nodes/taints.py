@@ -1,0 +1,110 @@
+"""Evicts pods that do not tolerate a NoExecute taint of their node, when their toleration runs out."""
+
+from __future__ import annotations
+
+from podfit.api.kinds import NODE, POD
+from podfit.api.status import ApiError, Object
+from podfit.client.rest import STRATEGIC
+from podfit.controllers.world import World
+from podfit.kit.clock import parse_rfc3339, rfc3339
+from podfit.reconcile import DONE, Again, Engine, Result
+
+Key = tuple[str, str]
+
+
+class TaintEvictionController:
+    name = "taint-eviction-controller"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._nodes, self._pods = world.cache(NODE), world.cache(POD)
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
+        self._nodes.subscribe(self._node_changed)
+        self._pods.subscribe(self._pod_changed)
+
+    async def run(self) -> None:
+        await self._engine.run()
+
+    def _node_changed(self, before: Object | None, after: Object | None) -> None:
+        if after is not None and no_execute(before) != no_execute(after):
+            for pod in self._pods.by("node", after["metadata"]["name"]):
+                self._engine.add((pod["metadata"]["namespace"], pod["metadata"]["name"]))
+
+    def _pod_changed(self, before: Object | None, after: Object | None) -> None:
+        if after is None:
+            return
+        node = self._nodes.get("", (after.get("spec") or {}).get("nodeName") or "")
+        if node is not None and no_execute(node):
+            self._engine.add((after["metadata"]["namespace"], after["metadata"]["name"]))
+
+    async def _reconcile(self, key: Key) -> Result:
+        pod = self._pods.get(*key)
+        node = self._nodes.get("", ((pod or {}).get("spec") or {}).get("nodeName") or "")
+        if pod is None or node is None or pod["metadata"].get("deletionTimestamp"):
+            return DONE
+        due = eviction_time(no_execute(node), pod["spec"].get("tolerations") or [], self._world.clock.now())
+        if due is None:
+            return DONE
+        left = due - self._world.clock.now()
+        if left > 0:
+            return Again(left, "the pod tolerates the taint until then")
+        await self._evict(pod)
+        return DONE
+
+    async def _evict(self, pod: Object) -> None:
+        meta = pod["metadata"]
+        self._world.recorder.record(
+            pod, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {meta['namespace']}/{meta['name']}"
+        )
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByTaintManager",
+            "message": "Taint manager: deleting due to NoExecute taint",
+            "lastTransitionTime": rfc3339(self._world.clock.now()),
+        }
+        change = {"status": {"conditions": [condition]}}
+        try:
+            await self._world.client.patch(
+                POD, meta["namespace"], meta["name"], change, subresource="status", content_type=STRATEGIC
+            )
+            await self._world.client.delete(
+                POD, meta["namespace"], meta["name"], {"preconditions": {"uid": meta["uid"]}}
+            )
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+
+
+def no_execute(node: Object | None) -> list[Object]:
+    taints = ((node or {}).get("spec") or {}).get("taints") or []
+    return [taint for taint in taints if taint.get("effect") == "NoExecute"]
+
+
+def tolerates(toleration: Object, taint: Object) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if toleration.get("key") and toleration["key"] != taint["key"]:
+        return False
+    operator = toleration.get("operator") or "Equal"
+    if operator == "Exists":
+        return True
+    return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def eviction_time(taints: list[Object], tolerations: list[Object], now: float) -> float | None:
+    """When the pod must go: None for never. Pure.
+
+    A taint that nothing tolerates: now. Otherwise the shortest toleration of all used ones counts from the taint.
+    """
+    due: float | None = None
+    for taint in taints:
+        using = [one for one in tolerations if tolerates(one, taint)]
+        if not using:
+            return now
+        seconds = [one["tolerationSeconds"] for one in using if one.get("tolerationSeconds") is not None]
+        if seconds:
+            since = parse_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else now
+            at = since + max(0, min(seconds))
+            due = at if due is None else min(due, at)
+    return due

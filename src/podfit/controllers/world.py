@@ -1,0 +1,98 @@
+"""What every controller is given: a client, shared caches, an Event recorder, a clock.
+
+Caches are shared: whoever asks for a kind gets the one copy, however many controllers read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from podfit.api.kinds import POD, Kind
+from podfit.api.status import Object
+from podfit.client import Cache, Client, EventRecorder
+from podfit.client.cache import IndexBy
+from podfit.kit.clock import Clock
+from podfit.kit.tasks import Tasks
+
+
+def controller_uid(obj: Object) -> Iterable[str]:
+    """The UID of the owner that controls `obj`, if one does."""
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            yield owner["uid"]
+
+
+def owner_uids(obj: Object) -> Iterable[str]:
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        yield owner["uid"]
+
+
+def _namespace(obj: Object) -> Iterable[str]:
+    return (obj["metadata"].get("namespace", ""),)
+
+
+def _node(pod: Object) -> Iterable[str]:
+    return ((pod.get("spec") or {}).get("nodeName") or "",)
+
+
+class Informers:
+    """Caches by kind, with the indexes `namespace`, `controller` and `owner`; pods also by `node`."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client, self._clock = client, clock
+        self._caches: dict[Kind, Cache] = {}
+        self._tasks = Tasks("informers")
+        self._running = False
+
+    def of(self, kind: Kind) -> Cache:
+        cache = self._caches.get(kind)
+        if cache is None:
+            indexes: dict[str, IndexBy] = {"namespace": _namespace, "controller": controller_uid, "owner": owner_uids}
+            if kind == POD:
+                indexes["node"] = _node
+            cache = self._caches[kind] = Cache(self._client, kind, indexes=indexes, clock=self._clock, page=500)
+            if self._running:
+                self._tasks.start(cache.run(), f"watch-{kind.plural}")
+        return cache
+
+    def kinds(self) -> list[Kind]:
+        """The kinds followed so far."""
+        return list(self._caches)
+
+    async def start(self) -> None:
+        """Starts all caches asked for so far (later ones start when asked for) and waits until each has its list."""
+        self._running = True
+        for kind, cache in self._caches.items():
+            self._tasks.start(cache.run(), f"watch-{kind.plural}")
+        await asyncio.gather(*(cache.ready.wait() for cache in list(self._caches.values())))
+
+    async def stop(self) -> None:
+        self._running = False
+        await self._tasks.stop()
+
+
+@dataclass
+class World:
+    client: Client
+    informers: Informers
+    recorder: EventRecorder
+    clock: Clock
+    cluster_ca: bytes = b""
+    """PEM of the CA that signed the API server's certificate; published as kube-root-ca.crt."""
+    sign_request: Callable[[bytes], bytes] | None = None
+    """Signs a PEM certificate request with the cluster's CA; None where this process does not hold the key."""
+
+    def cache(self, kind: Kind) -> Cache:
+        return self.informers.of(kind)
+
+
+class Controller(Protocol):
+    """Built with a World, before the caches start: it asks for its caches and subscribes in its constructor."""
+
+    name: str
+
+    async def run(self) -> None:
+        """Works until cancelled; called when all caches are ready."""
