@@ -27,6 +27,7 @@ _BUILT_IN = {
     "float64": "float64",
     "bytes": "[]uint8",
     "Quantity": "resource.Quantity",
+    "Resource": "resource.Quantity",
     "IntOrString": "intstr.IntOrString",
     "Time": "v1.Time",
     "MicroTime": "v1.MicroTime",

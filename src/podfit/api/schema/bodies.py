@@ -1,0 +1,121 @@
+"""The outer shell of a request body: which kind does it say it is, and Kubernetes' refusals when that is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.api.kinds import BUILT_IN, Kind
+from podfit.api.schema.scalars import json_word
+from podfit.api.schema.types import Struct
+from podfit.api.status import ApiError, bad_request
+
+_META = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+_PACKAGE = {"": "core", "events.k8s.io": "core", "rbac.authorization.k8s.io": "rbac"}
+_KNOWN = {(kind.api_version, kind.kind) for kind in BUILT_IN} | {
+    ("policy/v1", "Eviction"),
+    ("autoscaling/v1", "Scale"),
+    ("authentication.k8s.io/v1", "TokenRequest"),
+}
+_WORKLOADS = ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "ControllerRevision")
+_OLD = {
+    "extensions/v1beta1": ("DaemonSet", "Deployment", "ReplicaSet", "Ingress", "NetworkPolicy"),
+    "apps/v1beta1": ("Deployment", "StatefulSet", "ControllerRevision"),
+    "apps/v1beta2": _WORKLOADS,
+    "batch/v1beta1": ("CronJob",),
+    "policy/v1beta1": ("PodDisruptionBudget", "Eviction"),
+    "autoscaling/v2beta1": ("HorizontalPodAutoscaler",),
+    "autoscaling/v2beta2": ("HorizontalPodAutoscaler",),
+    "coordination.k8s.io/v1beta1": ("Lease",),
+    "scheduling.k8s.io/v1beta1": ("PriorityClass",),
+    "scheduling.k8s.io/v1alpha1": ("PriorityClass",),
+    "rbac.authorization.k8s.io/v1beta1": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+    "rbac.authorization.k8s.io/v1alpha1": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+    "node.k8s.io/v1beta1": ("RuntimeClass",),
+    "events.k8s.io/v1beta1": ("Event",),
+    "certificates.k8s.io/v1beta1": ("CertificateSigningRequest",),
+    "admissionregistration.k8s.io/v1beta1": ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
+}
+"""Versions no longer served whose types Kubernetes still knows: they decode, and are refused for their version."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeMeta:
+    api_version: str
+    kind: str
+
+    @property
+    def version(self) -> str:
+        return self.api_version.rpartition("/")[2]
+
+
+def type_meta(value: Any, kind: Kind | Struct, raw: bytes) -> TypeMeta:
+    """apiVersion and kind of a parsed body."""
+    if value is None and isinstance(kind, Kind) and not kind.custom:
+        return TypeMeta("", "")
+    if not isinstance(value, dict):
+        why = f"json: cannot unmarshal {json_word(value)} into Go value of type {_META}"
+        raise body_error(kind, f"couldn't get version/kind; json parse error: {why}", raw)
+    found = {}
+    for name, go in (("apiVersion", "APIVersion"), ("kind", "Kind")):
+        said = value.get(name)
+        if said is not None and not isinstance(said, str):
+            where = f"Go struct field .{name} of type string"
+            why = f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_word(said)} into {where}"
+            raise body_error(kind, why, raw)
+        found[go] = said or ""
+    if not found["Kind"] and isinstance(kind, Kind) and kind.custom:
+        raise kind_missing(kind, raw)
+    return TypeMeta(found["APIVersion"], found["Kind"])
+
+
+def check_type(meta: TypeMeta, kind: Kind) -> None:
+    """Refuses a body of another kind or version; built-in kinds may leave both out."""
+    if kind.custom:
+        _check_custom(meta, kind)
+        return
+    said_kind, said_version = meta.kind or kind.kind, meta.api_version or kind.api_version
+    if (said_version, said_kind) == (kind.api_version, kind.kind):
+        return
+    version = said_version.rpartition("/")[2]
+    prefix = f'{said_kind} in version "{version}" cannot be handled as a {kind.kind}: '
+    old = said_kind in _OLD.get(said_version, ())
+    if not old and (said_version, said_kind) not in _KNOWN:
+        where = 'in scheme "pkg/api/legacyscheme/scheme.go:30"'
+        raise bad_request(f'{prefix}no kind "{said_kind}" is registered for version "{said_version}" {where}')
+    if said_kind != kind.kind:
+        package = _PACKAGE.get(kind.group, kind.group.partition(".")[0])
+        raise bad_request(f"{prefix}converting ({version}.{said_kind}) to ({package}.{kind.kind}): unknown conversion")
+    raise _other_version(said_version, kind)
+
+
+def _check_custom(meta: TypeMeta, kind: Kind) -> None:
+    if meta.api_version != kind.api_version and meta.kind == kind.kind:
+        raise _other_version(meta.api_version, kind)
+    if meta.kind != kind.kind and meta.api_version:
+        raise bad_request(f"the kind in the data ({meta.kind}) does not match the expected kind ({kind.kind})")
+
+
+def _other_version(said: str, kind: Kind) -> ApiError:
+    return bad_request(
+        f"the API version in the data ({said}) does not match the expected API version ({kind.api_version})"
+    )
+
+
+def body_error(kind: Kind | Struct, why: str, raw: bytes) -> ApiError:
+    if isinstance(kind, Struct):
+        return bad_request(why)
+    return bad_request(f"the object provided is unrecognized (must be of type {kind.kind}): {why} ({_summary(raw)})")
+
+
+def _summary(raw: bytes, most: int = 30) -> str:
+    if not raw:
+        return "<empty>"
+    more = " ..." if len(raw) > most else ""
+    return (raw[:most].decode("utf-8", "replace") if raw[:1] == b"{" else raw[:most].hex()) + more
+
+
+def kind_missing(kind: Kind, raw: bytes) -> ApiError:
+    """Custom resources must say their kind."""
+    text = raw.decode("utf-8", "replace")
+    return body_error(kind, f"Object 'Kind' is missing in '{text}'", raw)

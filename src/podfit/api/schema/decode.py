@@ -1,0 +1,145 @@
+"""Typed decoding: bytes or parsed JSON in, the object as Go would decode and print it again out.
+
+`decode` reads a request body (400 with Kubernetes' words when it cannot), `convert` what a patch produced
+(`DecodeError`, for the caller to wrap). Unknown and duplicate fields are refused, reported or ignored as
+`fieldValidation` says, and never kept. Nothing here defaults or validates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from podfit.api.kinds import Kind
+from podfit.api.schema import struct_of, type_of
+from podfit.api.schema.bodies import TypeMeta, body_error, check_type, type_meta
+from podfit.api.schema.fast import Surprise, reader
+from podfit.api.schema.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
+from podfit.api.schema.scalars import Unreadable
+from podfit.api.schema.types import Struct
+from podfit.api.schema.walk import JSON, Walker, plain
+from podfit.api.schema.yamls import YamlError, parse_yaml
+from podfit.api.status import ApiError, Object, bad_request
+
+
+class DecodeError(ValueError):
+    """An object that does not fit its type; the message is Go's."""
+
+
+@dataclass(slots=True)
+class Decoded:
+    obj: Object
+    warnings: list[str] = field(default_factory=list)
+    """Texts of `Warning` headers, without the code in front."""
+
+
+def decode(
+    raw: bytes,
+    kind: Kind | Struct,
+    *,
+    field_validation: str = "Warn",
+    content_type: str = "application/json",
+) -> Decoded:
+    """Reads a request body as an object of `kind`; missing apiVersion and kind are filled in for built-in kinds."""
+    yaml = "yaml" in content_type
+    duplicates: list[str] = []
+    try:
+        if yaml:
+            value, duplicates = parse_yaml(raw)
+        else:
+            value = parse(raw)
+    except (GoSyntaxError, YamlError) as error:
+        word = str(error) if yaml else f"couldn't get version/kind; json parse error: {error}"
+        raise body_error(kind, word, raw) from None
+    meta = type_meta(value, kind, raw)
+    if isinstance(kind, Kind):
+        check_type(meta, kind)
+    struct = type_of(kind) if isinstance(kind, Kind) else kind
+    try:
+        if struct is None:
+            made = Decoded(value)
+        else:
+            made = _read(value, struct, field_validation, None if yaml else raw, duplicates)
+    except DecodeError as error:
+        raise _cannot(meta, kind, str(error)) from None
+    if isinstance(kind, Kind):
+        made.obj["kind"], made.obj["apiVersion"] = kind.kind, kind.api_version
+    return made
+
+
+def _cannot(meta: TypeMeta, kind: Kind | Struct, why: str) -> ApiError:
+    if not isinstance(kind, Kind):
+        return bad_request(why)
+    return bad_request(
+        f'{meta.kind or kind.kind} in version "{meta.version or kind.version}" cannot be handled as a {kind.kind}: {why}'
+    )
+
+
+def convert(value: Object, struct: Struct, *, field_validation: str = "Warn", dialect: str = JSON) -> Decoded:
+    """Reads an already parsed object, e.g. after a patch. `dialect` chooses the words of errors: JSON for JSON and
+    merge patches, UNSTRUCTURED for strategic merge patches and server-side apply."""
+    return _read(value, struct, field_validation, None, [], dialect)
+
+
+def _read(
+    value: Any, struct: Struct, mode: str, raw: bytes | None, duplicates: list[str], dialect: str = JSON
+) -> Decoded:
+    custom = struct.cache.get("custom")
+    if custom is not None:
+        return _custom(value, custom, mode, raw, duplicates)
+    if not duplicates and (mode == "Ignore" or raw is None or not may_hold_duplicates(raw, value)):
+        try:
+            return Decoded(reader(struct)(value))
+        except Surprise:
+            pass
+    walker = Walker(dialect)
+    try:
+        obj = walker.read(parse_exact(raw) if raw is not None else value, struct)
+    except Unreadable as error:
+        raise DecodeError(str(error)) from None
+    if walker.wrong is not None:
+        raise DecodeError(walker.wrong)
+    if not isinstance(obj, dict):
+        obj = {}
+    return Decoded(obj, _strict(duplicates + walker.strict, mode))
+
+
+def _custom(value: Any, custom: Any, mode: str, raw: bytes | None, duplicates: list[str]) -> Decoded:
+    """Custom resources keep the JSON as it is, minus what their schema does not know."""
+    strict = list(duplicates)
+    if mode != "Ignore" and raw is not None and may_hold_duplicates(raw, value):
+        strict += duplicate_fields(parse_exact(raw))
+    obj, unknown = custom.prune(value)
+    return Decoded(obj, _strict(strict + [f'unknown field "{path}"' for path in unknown], mode))
+
+
+def duplicate_fields(value: Any) -> list[str]:
+    """Complaints about the duplicate keys of an exactly parsed object, wherever they are."""
+    found: list[str] = []
+    _find_duplicates(value, "", found)
+    return found
+
+
+def _find_duplicates(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, dict):
+        found += [f'duplicate field "{_join(path, key)}"' for key in getattr(value, "twice", ())]
+        for key, item in value.items():
+            _find_duplicates(item, _join(path, key), found)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _find_duplicates(item, f"{path}[{index}]", found)
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _strict(complaints: list[str], mode: str) -> list[str]:
+    if not complaints or mode == "Ignore":
+        return []
+    if mode == "Strict":
+        raise DecodeError("strict decoding error: " + ", ".join(complaints))
+    return complaints
+
+
+__all__ = ["DecodeError", "Decoded", "convert", "decode", "plain", "struct_of"]

@@ -1,0 +1,189 @@
+"""The quick way through typed decoding: valid objects without a surprise, which is nearly all of them.
+
+A struct becomes one closure over a table of its fields. It keeps no paths and words no errors: whatever is not plain
+(an unknown field, a wrong type, a bad quantity) raises `Surprise`, and `walk` then reads the object again, slowly.
+The input is never changed and never shared with the output, except below free-form values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from podfit.api.schema.scalars import NEVER_EMPTY, READERS, ZERO, Unreadable, WrongType
+from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
+
+Reader = Callable[[Any], Any]
+
+
+class Surprise(Exception):
+    """Not for the quick way."""
+
+
+_SURPRISE = Surprise()
+
+
+def reader(struct: Struct) -> Reader:
+    found = struct.cache.get("fast")
+    if found is None:
+        found = struct.cache["fast"] = _struct_reader(struct)
+    return found  # type: ignore[no-any-return]
+
+
+def zero_of(kind: Type) -> Any:
+    """What Go prints for the zero value."""
+    if isinstance(kind, Struct):
+        return {name: zero_of(row.type) for name, row in kind.fields.items() if printed_when_unset(row)}
+    return ZERO[kind.form] if isinstance(kind, Scalar) else None
+
+
+def printed_when_unset(row: Field) -> bool:
+    """Whether Go prints the field of a fresh struct."""
+    if row.omit_zero:
+        return False
+    if not row.omit_empty:
+        return True
+    if row.pointer:
+        return False
+    kind = row.type
+    return isinstance(kind, Struct) or (isinstance(kind, Scalar) and kind.form in NEVER_EMPTY)
+
+
+def dropped_when_empty(row: Field) -> bool:
+    """Whether a given but empty value (an empty string or list, 0, false) vanishes."""
+    if row.pointer or not row.omit_empty or isinstance(row.type, Struct):
+        return False
+    return not (isinstance(row.type, Scalar) and row.type.form in NEVER_EMPTY)
+
+
+def _struct_reader(struct: Struct) -> Reader:
+    plain: dict[str, bool] = {}
+    others: dict[str, tuple[Reader, bool]] = {}
+    always: list[tuple[str, Any]] = []
+    ready = False
+
+    def prepare() -> None:
+        # Deferred: types refer to themselves (JSONSchemaProps), so fields are compiled at the first use.
+        nonlocal ready
+        for name, row in struct.fields.items():
+            drop = dropped_when_empty(row)
+            if isinstance(row.type, Scalar) and row.type.form == "string":
+                plain[name] = drop
+            else:
+                others[name] = (_reader_of(row.type), drop)
+            if printed_when_unset(row):
+                always.append((name, row.type))
+        ready = True
+
+    def read(value: Any) -> dict[str, Any]:
+        if not ready:
+            prepare()
+        if value.__class__ is not dict:
+            raise _SURPRISE
+        out: dict[str, Any] = {}
+        for key, item in value.items():
+            if item is None:
+                if key in plain or key in others:
+                    continue
+                raise _SURPRISE
+            drop = plain.get(key)
+            if drop is not None:
+                if item.__class__ is not str:
+                    raise _SURPRISE
+                if item or not drop:
+                    out[key] = item
+                continue
+            other = others.get(key)
+            if other is None:
+                raise _SURPRISE
+            item = other[0](item)
+            if item or not other[1]:
+                out[key] = item
+        for key, kind in always:
+            if key not in out:
+                out[key] = zero_of(kind)
+        return out
+
+    return read
+
+
+def _reader_of(kind: Type) -> Reader:
+    if isinstance(kind, Struct):
+        return reader(kind)
+    if isinstance(kind, ListOf):
+        return _list_reader(kind)
+    if isinstance(kind, MapOf):
+        return _map_reader(kind)
+    return _scalar_reader(kind.form)
+
+
+def _scalar_reader(form: str) -> Reader:
+    if form == "string":
+        return _string
+    if form == "bool":
+        return _bool
+    if form == "Raw":
+        return _same
+    full = READERS[form]
+
+    def read(value: Any) -> Any:
+        try:
+            return full(value)
+        except (Unreadable, WrongType):
+            raise _SURPRISE from None
+
+    return read
+
+
+def _string(value: Any) -> str:
+    if value.__class__ is str:
+        return value  # type: ignore[no-any-return]
+    raise _SURPRISE
+
+
+def _bool(value: Any) -> bool:
+    if value.__class__ is bool:
+        return value  # type: ignore[no-any-return]
+    raise _SURPRISE
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _list_reader(kind: ListOf) -> Reader:
+    item_reader = _reader_of(kind.item)
+
+    def read(value: Any) -> list[Any]:
+        if value.__class__ is not list or None in value:
+            raise _SURPRISE
+        return [item_reader(item) for item in value]
+
+    return read
+
+
+def _map_reader(kind: MapOf) -> Reader:
+    item_reader = _reader_of(kind.value)
+    if item_reader is _string:
+
+        def read_strings(value: Any) -> dict[str, Any]:
+            if value.__class__ is not dict:
+                raise _SURPRISE
+            for item in value.values():
+                if item.__class__ is not str:
+                    raise _SURPRISE
+            return dict(value)
+
+        return read_strings
+
+    def read(value: Any) -> dict[str, Any]:
+        if value.__class__ is not dict:
+            raise _SURPRISE
+        out = {}
+        for key, item in value.items():
+            if item is None:
+                raise _SURPRISE
+            out[key] = item_reader(item)
+        return out
+
+    return read

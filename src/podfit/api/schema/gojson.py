@@ -1,0 +1,261 @@
+"""Go's words for broken JSON. Only read when a fast parser has already refused the text.
+
+`syntax_error(raw)` walks the text the way Go's scanner does and names the first character that cannot be; the parsers
+themselves (`parse`, `parse_exact`) are msgspec's and the standard library's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn
+
+import msgspec
+
+END = "unexpected end of JSON input"
+TOO_DEEP = "exceeded max depth"
+MAX_DEPTH = 10000
+_SPACE = b" \t\r\n"
+_HEX = b"0123456789abcdefABCDEF"
+
+
+class GoSyntaxError(ValueError):
+    """The text is no JSON; the message is Go's."""
+
+
+class Literal(float):
+    """A number that is not a plain integer, with the text it was written as."""
+
+    text: str
+
+    @staticmethod
+    def of(text: str) -> Literal:
+        made = Literal(text)
+        made.text = text
+        return made
+
+
+class Pairs(dict[str, Any]):
+    """An object that remembers which keys it held twice."""
+
+    twice: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(pairs: list[tuple[str, Any]]) -> Pairs:
+        made = Pairs(pairs)
+        if len(made) != len(pairs):
+            seen: set[str] = set()
+            made.twice = tuple(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        return made
+
+
+_EXACT = json.JSONDecoder(object_pairs_hook=Pairs.of, parse_float=Literal.of, parse_constant=lambda _: _refuse())
+
+
+def _refuse() -> NoReturn:
+    raise ValueError("no JSON constant")
+
+
+def parse(raw: bytes) -> Any:
+    """Parses JSON fast, duplicate keys unnoticed."""
+    try:
+        return msgspec.json.decode(raw)
+    except RecursionError:
+        raise GoSyntaxError(TOO_DEEP) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return parse_exact(raw)
+
+
+def parse_exact(raw: bytes) -> Any:
+    """Parses JSON keeping duplicate keys (`Pairs.twice`) and the text of fractions (`Literal`)."""
+    problem = syntax_error(raw)
+    if problem is not None:
+        raise GoSyntaxError(problem)
+    text = raw.decode("utf-8", "replace")
+    try:
+        return _EXACT.decode(text)
+    except RecursionError:
+        raise GoSyntaxError(TOO_DEEP) from None
+    except ValueError as error:
+        raise GoSyntaxError(str(error)) from None
+
+
+_KEYS = re.compile(rb'"\s*:')
+
+
+def may_hold_duplicates(raw: bytes, value: Any) -> bool:
+    """Whether the text has more `"key":` places than the parsed value has keys. May say yes in vain, never no."""
+    return len(_KEYS.findall(raw)) != _count_keys(value)
+
+
+def _count_keys(value: Any) -> int:
+    if type(value) is dict:
+        total = len(value)
+        for item in value.values():
+            kind = type(item)
+            if kind is dict or kind is list:
+                total += _count_keys(item)
+        return total
+    if type(value) is list:
+        total = 0
+        for item in value:
+            kind = type(item)
+            if kind is dict or kind is list:
+                total += _count_keys(item)
+        return total
+    return 0
+
+
+def quoted(char: int) -> str:
+    """A character as Go's scanner shows it."""
+    if char == ord("'"):
+        return "'\\''"
+    if char == ord('"'):
+        return "'\"'"
+    if char in (7, 8, 9, 10, 11, 12, 13, 92):
+        return "'" + {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 92: "\\\\"}[char] + "'"
+    if char < 0x20 or char == 0x7F:
+        return f"'\\x{char:02x}'"
+    if 0x80 <= char < 0xA0 or char == 0xAD:
+        return f"'\\u{char:04x}'"
+    return f"'{chr(char)}'"
+
+
+def syntax_error(raw: bytes) -> str | None:
+    """Go's message for the first thing wrong with the text, or None when it is JSON."""
+    try:
+        at = _value(raw, _skip(raw, 0))
+        at = _skip(raw, at)
+        if at < len(raw):
+            raise _Bad(_unexpected(raw[at], "after top-level value"))
+    except _Bad as bad:
+        return bad.message
+    except IndexError:
+        return END
+    return None
+
+
+class _Bad(Exception):
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+
+def _unexpected(char: int, where: str) -> str:
+    return f"invalid character {quoted(char)} {where}"
+
+
+def _skip(raw: bytes, at: int) -> int:
+    while at < len(raw) and raw[at] in _SPACE:
+        at += 1
+    return at
+
+
+def _value(raw: bytes, at: int) -> int:
+    """Iterates with an explicit stack: nesting as deep as Go allows must not exhaust Python's."""
+    stack: list[int] = []
+    while True:
+        at = _skip(raw, at)
+        char = raw[at]
+        if char in b"{[":
+            stack.append(char)
+            if len(stack) > MAX_DEPTH:
+                raise _Bad(TOO_DEEP)
+            at = _skip(raw, at + 1)
+            if char == ord("{"):
+                if raw[at] != ord("}"):
+                    at = _key(raw, at)
+                    continue
+            elif raw[at] != ord("]"):
+                continue
+        else:
+            at = _scalar(raw, at)
+        at = _close(raw, at, stack)
+        if not stack:
+            return at
+
+
+def _close(raw: bytes, at: int, stack: list[int]) -> int:
+    """After a value (or at the end of an empty container): closes containers until another value is due."""
+    while stack:
+        at = _skip(raw, at)
+        char, inside = raw[at], stack[-1]
+        if (inside, char) in ((ord("{"), ord("}")), (ord("["), ord("]"))):
+            stack.pop()
+            at += 1
+        elif char == ord(","):
+            at = _skip(raw, at + 1)
+            return _key(raw, at) if inside == ord("{") else at
+        else:
+            where = "after object key:value pair" if inside == ord("{") else "after array element"
+            raise _Bad(_unexpected(char, where))
+    return at
+
+
+def _key(raw: bytes, at: int) -> int:
+    if raw[at] != ord('"'):
+        raise _Bad(_unexpected(raw[at], "looking for beginning of object key string"))
+    at = _skip(raw, _string(raw, at))
+    if raw[at] != ord(":"):
+        raise _Bad(_unexpected(raw[at], "after object key"))
+    return at + 1
+
+
+def _scalar(raw: bytes, at: int) -> int:
+    char = raw[at]
+    if char == ord('"'):
+        return _string(raw, at)
+    if char == ord("-") or char in b"0123456789":
+        return _number(raw, at)
+    for word in (b"true", b"false", b"null"):
+        if char == word[0]:
+            for offset in range(1, len(word)):
+                if raw[at + offset] != word[offset]:
+                    expecting = f"in literal {word.decode()} (expecting '{chr(word[offset])}')"
+                    raise _Bad(_unexpected(raw[at + offset], expecting))
+            return at + len(word)
+    raise _Bad(_unexpected(char, "looking for beginning of value"))
+
+
+def _string(raw: bytes, at: int) -> int:
+    at += 1
+    while raw[at] != ord('"'):
+        if raw[at] == ord("\\"):
+            at += 1
+            if raw[at] == ord("u"):
+                for _ in range(4):
+                    at += 1
+                    if raw[at] not in _HEX:
+                        raise _Bad(_unexpected(raw[at], "in \\u hexadecimal character escape"))
+            elif raw[at] not in b'"\\/bfnrt':
+                raise _Bad(_unexpected(raw[at], "in string escape code"))
+        elif raw[at] < 0x20:
+            raise _Bad(_unexpected(raw[at], "in string literal"))
+        at += 1
+    return at + 1
+
+
+def _number(raw: bytes, at: int) -> int:
+    if raw[at] == ord("-"):
+        at += 1
+        if raw[at] not in b"0123456789":
+            raise _Bad(_unexpected(raw[at], "in numeric literal"))
+    at = at + 1 if raw[at] == ord("0") else _digits(raw, at)
+    if at < len(raw) and raw[at] == ord("."):
+        at += 1
+        if raw[at] not in b"0123456789":
+            raise _Bad(_unexpected(raw[at], "after decimal point in numeric literal"))
+        at = _digits(raw, at)
+    if at < len(raw) and raw[at] in b"eE":
+        at += 1
+        if raw[at] in b"+-":
+            at += 1
+        if raw[at] not in b"0123456789":
+            raise _Bad(_unexpected(raw[at], "in exponent of numeric literal"))
+        at = _digits(raw, at)
+    return at
+
+
+def _digits(raw: bytes, at: int) -> int:
+    while at < len(raw) and raw[at] in b"0123456789":
+        at += 1
+    return at
