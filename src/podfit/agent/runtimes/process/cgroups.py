@@ -1,0 +1,175 @@
+"""What the runtime asks of the kernel's control groups, whichever version is mounted, and which one that is.
+
+A group is named by its path below the hierarchy's root, as in `/podfit/burstable/pod1234/5678`. Writes go through
+os.open and os.write, so that the kernel's errno is an exception and not lost in a buffer. The two versions differ in
+their files (cgroups_v1.py, cgroups_v2.py) and in one thing that matters: v1 refuses a memory limit below usage, v2
+takes it and kills.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from ..base import Change, Limits, RuntimeFailure, Usage
+
+QOS_FOLDERS = {"Guaranteed": "", "Burstable": "/burstable", "BestEffort": "/besteffort"}
+
+
+class Cgroups(Protocol):
+    version: int
+
+    def create(self, group: str, limits: Limits) -> None:
+        """Makes the group and its missing parents, and writes the limits. Fine if it exists."""
+
+    def exists(self, group: str) -> bool: ...
+
+    def write(self, group: str, change: Change) -> None:
+        """In the order the kernel wants; BelowUsage if memory does not fit, with nothing changed."""
+
+    def limits(self, group: str) -> Limits: ...
+
+    def usage(self, group: str) -> Usage: ...
+
+    def held_memory(self, group: str) -> int:
+        """Usage without what the kernel could take back by itself (page cache)."""
+
+    def join_files(self, group: str) -> list[str]:
+        """Where a process writes 0 to become a member."""
+
+    def views(self, group: str) -> dict[str, str]:
+        """What a container is shown at /sys/fs/cgroup: name → folder; v2 has one, named ""."""
+
+    def oom_file(self, group: str) -> str:
+        """The file with a line `oom_kill N`."""
+
+    def procs_file(self, group: str) -> str: ...
+
+    def kill_all(self, group: str) -> None:
+        """SIGKILL to every member, also of groups below, none of which can fork away."""
+
+    def remove(self, group: str) -> bool:
+        """Removes the group and those below; False if a member is still dying."""
+
+    def oom_eventfd(self, group: str) -> int | None:
+        """A descriptor that becomes readable when the group runs out of memory; None: use inotify on `oom_file`."""
+
+    def usage_eventfd(self, group: str, threshold: int) -> int | None:
+        """A descriptor that becomes readable when usage crosses the threshold; None if this kernel cannot tell."""
+
+
+def pod_group(root: str, qos: str, uid: str) -> str:
+    return f"{root}{QOS_FOLDERS[qos]}/pod{uid}"
+
+
+def read(path: str) -> str:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 65536).decode()
+    finally:
+        os.close(descriptor)
+
+
+def write(path: str, value: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, value.encode())
+    except OSError as error:
+        error.filename = path
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def read_table(path: str) -> dict[str, int]:
+    """A file of `name number` lines; {} if the kernel does not have it."""
+    try:
+        return {name: int(value) for name, _, value in (row.partition(" ") for row in read(path).splitlines()) if value}
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def kill_members(procs_file: str) -> int:
+    try:
+        pids = [int(line) for line in read(procs_file).split()]
+    except OSError:
+        return 0
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return len(pids)
+
+
+def subgroups(path: str) -> list[str]:
+    try:
+        return [entry.path for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+
+
+def remove_tree(path: str) -> bool:
+    """Deepest first; a group with members answers EBUSY."""
+    for child in subgroups(path):
+        if not remove_tree(child):
+            return False
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def refused(error: OSError, group: str) -> RuntimeFailure:
+    return RuntimeFailure(f"cgroup {group}: {error.strerror} ({os.path.basename(str(error.filename or ''))})")
+
+
+def guarded(group: str, work: Callable[[], None]) -> None:
+    """Runs a write; what the kernel refuses becomes the runtime's failure, with the file's name in it."""
+    try:
+        work()
+    except OSError as error:
+        raise refused(error, group) from error
+
+
+def now() -> float:
+    return time.time()
+
+
+def mounted() -> tuple[dict[str, str], str]:
+    """v1's controllers and where they are mounted, and the mount point of v2 ("" if none)."""
+    controllers: dict[str, str] = {}
+    unified = ""
+    try:
+        rows = read("/proc/self/mountinfo").splitlines()
+    except OSError:
+        return {}, ""
+    for row in rows:
+        left, _, right = row.partition(" - ")
+        point, (kind, _, options) = left.split()[4], right.split(" ", 2)
+        if kind == "cgroup2":
+            unified = unified or point
+        elif kind == "cgroup":
+            for option in options.split(","):
+                controllers.setdefault(option, point)
+    return controllers, unified
+
+
+def detect() -> Cgroups:
+    """The version that has cpu and memory here; v1 first, as on a hybrid machine v2 then has neither."""
+    from .cgroups_v1 import CgroupsV1
+    from .cgroups_v2 import CgroupsV2
+
+    controllers, unified = mounted()
+    if "cpu" in controllers and "memory" in controllers:
+        return CgroupsV1(controllers)
+    if unified:
+        available = read(f"{unified}/cgroup.controllers").split()
+        if "cpu" in available and "memory" in available:
+            return CgroupsV2(unified)
+    raise RuntimeFailure("no cgroup hierarchy with the cpu and memory controllers is mounted (looked for v1 and v2)")

@@ -1,0 +1,179 @@
+"""cgroup v1: one hierarchy a controller. The kernel refuses what does not fit, so errno is the answer.
+
+A child's quota above its parent's is EINVAL, a memory limit below what cannot be reclaimed is EBUSY: nothing changes.
+Where memory.memsw exists it may never be below memory.limit: it is raised before and lowered after.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+
+from ..base import UNLIMITED, BelowUsage, Change, Limits, Usage
+from .cgroups import guarded, kill_members, now, read, read_table, refused, remove_tree, subgroups, write
+
+WANTED = ("cpu", "cpuacct", "memory", "pids", "freezer")
+SHOWN = ("cpu", "cpuacct", "memory", "pids")
+NO_LIMIT = (1 << 63) - 4096
+"""memory.limit_in_bytes when there is none: the largest page counter."""
+
+
+class CgroupsV1:
+    version = 1
+
+    def __init__(self, controllers: dict[str, str]) -> None:
+        self._at = {name: controllers[name] for name in WANTED if name in controllers}
+        self._cpu, self._memory = self._at["cpu"], self._at["memory"]
+        self._points = list(dict.fromkeys(self._at.values()))
+        self._has_swap = os.path.exists(f"{self._memory}/memory.memsw.limit_in_bytes")
+
+    def create(self, group: str, limits: Limits) -> None:
+        def make() -> None:
+            for point in self._points:
+                os.makedirs(point + group, exist_ok=True)
+            if limits.cpu_period_us != 100_000:
+                write(f"{self._cpu}{group}/cpu.cfs_period_us", str(limits.cpu_period_us))
+
+        guarded(group, make)
+        self.write(group, Change(limits.cpu_shares, limits.cpu_quota_us, limits.memory_bytes))
+
+    def exists(self, group: str) -> bool:
+        return os.path.isdir(self._memory + group) and os.path.isdir(self._cpu + group)
+
+    def write(self, group: str, change: Change) -> None:
+        before = self._set_memory(group, change.memory_bytes) if change.memory_bytes is not None else None
+        cpu = self._cpu + group
+        try:
+            if change.cpu_shares is not None:
+                write(f"{cpu}/cpu.shares", str(change.cpu_shares))
+            if change.cpu_quota_us is not None:
+                write(f"{cpu}/cpu.cfs_quota_us", str(change.cpu_quota_us))
+        except OSError as error:
+            if before is not None:
+                self._set_memory(group, before)
+            raise refused(error, group) from error
+
+    def _set_memory(self, group: str, wanted: int) -> int:
+        """Returns what was there before, as a value for this function."""
+        base = self._memory + group
+        limit, swap = f"{base}/memory.limit_in_bytes", f"{base}/memory.memsw.limit_in_bytes"
+        try:
+            before = int(read(limit))
+            growing = wanted == UNLIMITED or wanted >= before
+            files = [limit] if not self._has_swap else [swap, limit] if growing else [limit, swap]
+            for done, file in enumerate(files):
+                try:
+                    write(file, str(wanted))
+                except OSError as error:
+                    if done:
+                        write(files[0], str(before))
+                    if error.errno == errno.EBUSY:
+                        raise BelowUsage(int(read(f"{base}/memory.usage_in_bytes")), wanted) from error
+                    raise
+        except OSError as error:
+            raise refused(error, group) from error
+        return UNLIMITED if before >= NO_LIMIT else before
+
+    def limits(self, group: str) -> Limits:
+        cpu = self._cpu + group
+        try:
+            quota, memory = (
+                int(read(f"{cpu}/cpu.cfs_quota_us")),
+                int(read(f"{self._memory}{group}/memory.limit_in_bytes")),
+            )
+            return Limits(
+                cpu_shares=int(read(f"{cpu}/cpu.shares")),
+                cpu_quota_us=None if quota < 0 else quota,
+                memory_bytes=None if memory >= NO_LIMIT else memory,
+                cpu_period_us=int(read(f"{cpu}/cpu.cfs_period_us")),
+            )
+        except OSError as error:
+            raise refused(error, group) from error
+
+    def usage(self, group: str) -> Usage:
+        memory = self._memory + group
+        try:
+            used, stat = int(read(f"{memory}/memory.usage_in_bytes")), read_table(f"{memory}/memory.stat")
+            nanos = int(read(f"{self._at['cpuacct']}{group}/cpuacct.usage")) if "cpuacct" in self._at else 0
+        except OSError as error:
+            raise refused(error, group) from error
+        cpu = read_table(f"{self._cpu}{group}/cpu.stat")
+        return Usage(
+            at=now(),
+            cpu_nanos=nanos,
+            memory_bytes=used,
+            working_set_bytes=max(0, used - stat.get("total_inactive_file", 0)),
+            rss_bytes=stat.get("total_rss", 0),
+            cache_bytes=stat.get("total_cache", 0),
+            page_faults=stat.get("total_pgfault", 0),
+            major_page_faults=stat.get("total_pgmajfault", 0),
+            throttled_periods=cpu.get("nr_throttled", 0),
+            periods=cpu.get("nr_periods", 0),
+            throttled_nanos=cpu.get("throttled_time", 0),
+            oom_kills=read_table(f"{memory}/memory.oom_control").get("oom_kill", 0),
+            processes=self._processes(group),
+        )
+
+    def _processes(self, group: str) -> int:
+        try:
+            return int(read(f"{self._at['pids']}{group}/pids.current")) if "pids" in self._at else 0
+        except OSError:
+            return 0
+
+    def held_memory(self, group: str) -> int:
+        stat = read_table(f"{self._memory}{group}/memory.stat")
+        used = int(read(f"{self._memory}{group}/memory.usage_in_bytes"))
+        return max(0, used - stat.get("total_inactive_file", 0) - stat.get("total_active_file", 0))
+
+    def join_files(self, group: str) -> list[str]:
+        # `tasks`, not cgroup.procs: one thread that moves itself needs no lock on all processes of the machine (6 ms).
+        return [f"{point}{group}/tasks" for point in self._points]
+
+    def views(self, group: str) -> dict[str, str]:
+        return {name: self._at[name] + group for name in SHOWN if name in self._at}
+
+    def oom_file(self, group: str) -> str:
+        return f"{self._memory}{group}/memory.oom_control"
+
+    def procs_file(self, group: str) -> str:
+        return f"{self._memory}{group}/cgroup.procs"
+
+    def kill_all(self, group: str) -> None:
+        frozen = f"{self._at['freezer']}{group}/freezer.state" if "freezer" in self._at else ""
+        with suppress(OSError):
+            if frozen:
+                write(frozen, "FROZEN")
+        self._kill(self._memory + group)
+        with suppress(OSError):
+            if frozen:
+                write(frozen, "THAWED")
+
+    def _kill(self, path: str) -> None:
+        kill_members(f"{path}/cgroup.procs")
+        for child in subgroups(path):
+            self._kill(child)
+
+    def remove(self, group: str) -> bool:
+        gone = [remove_tree(point + group) for point in self._points]
+        return all(gone)
+
+    def oom_eventfd(self, group: str) -> int | None:
+        return self._eventfd(group, "memory.oom_control", "")
+
+    def usage_eventfd(self, group: str, threshold: int) -> int | None:
+        return self._eventfd(group, "memory.usage_in_bytes", str(threshold))
+
+    def _eventfd(self, group: str, file: str, argument: str) -> int | None:
+        base = self._memory + group
+        event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            source = os.open(f"{base}/{file}", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                write(f"{base}/cgroup.event_control", f"{event} {source} {argument}".strip())
+            finally:
+                os.close(source)
+        except OSError:
+            os.close(event)
+            return None
+        return event

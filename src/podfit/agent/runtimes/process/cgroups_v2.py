@@ -1,0 +1,209 @@
+"""cgroup v2: one tree, controllers handed down through cgroup.subtree_control.
+
+memory.max below usage is taken by the kernel and then kills: so a decrease is squeezed first (memory.high holds growth,
+memory.reclaim takes back cache), usage is read at that moment, and only what fits is written. CPU weight is coarser
+than shares: the configured shares are kept as an attribute of the group itself, and so live exactly as long as it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from ..base import MAX_SHARES, MIN_SHARES, UNLIMITED, BelowUsage, Change, Limits, Usage
+from .cgroups import guarded, kill_members, now, read, read_table, refused, remove_tree, subgroups, write
+
+SHARES_ATTRIBUTE = "trusted.podfit.cpu_shares"
+CONTROLLERS = ("cpu", "memory", "pids")
+
+
+def weight_of(shares: int) -> int:
+    """The kubelet's linear map of 2…262144 to 1…10000."""
+    shares = min(max(shares, MIN_SHARES), MAX_SHARES)
+    return 1 + (shares - 2) * 9999 // 262142
+
+
+def shares_of(weight: int) -> int:
+    """Its lossy inverse, for groups whose configured shares are not known."""
+    return (weight - 1) * 262142 // 9999 + 2
+
+
+class CgroupsV2:
+    version = 2
+
+    def __init__(self, point: str) -> None:
+        self._point = point.rstrip("/")
+
+    def create(self, group: str, limits: Limits) -> None:
+        guarded(group, lambda: self._make(group))
+        if limits.cpu_period_us != 100_000:
+            guarded(group, lambda: write(f"{self._point}{group}/cpu.max", f"max {limits.cpu_period_us}"))
+        self.write(group, Change(limits.cpu_shares, limits.cpu_quota_us, limits.memory_bytes))
+
+    def _make(self, group: str) -> None:
+        path = self._point
+        for part in group.strip("/").split("/"):
+            self._delegate(path)
+            path = f"{path}/{part}"
+            with suppress(FileExistsError):
+                os.mkdir(path)
+        with suppress(OSError):
+            # A container dies as a whole, as Kubernetes has it; a pod's containers die one by one.
+            if group.count("/") > 2 and not os.path.basename(group).startswith("pod"):
+                write(f"{path}/memory.oom.group", "1")
+
+    def _delegate(self, path: str) -> None:
+        available = read(f"{path}/cgroup.controllers").split()
+        enabled = read(f"{path}/cgroup.subtree_control").split()
+        missing = [f"+{name}" for name in CONTROLLERS if name in available and name not in enabled]
+        if missing:
+            write(f"{path}/cgroup.subtree_control", " ".join(missing))
+
+    def exists(self, group: str) -> bool:
+        return os.path.isdir(self._point + group)
+
+    def write(self, group: str, change: Change) -> None:
+        before = self._set_memory(group, change.memory_bytes) if change.memory_bytes is not None else None
+        path = self._point + group
+        try:
+            if change.cpu_shares is not None:
+                write(f"{path}/cpu.weight", str(weight_of(change.cpu_shares)))
+                with suppress(OSError):
+                    os.setxattr(path, SHARES_ATTRIBUTE, str(change.cpu_shares).encode())
+            if change.cpu_quota_us is not None:
+                # One number keeps the period.
+                write(f"{path}/cpu.max", "max" if change.cpu_quota_us == UNLIMITED else str(change.cpu_quota_us))
+        except OSError as error:
+            if before is not None:
+                self._set_memory(group, before)
+            raise refused(error, group) from error
+
+    def _set_memory(self, group: str, wanted: int) -> int:
+        """Returns what was there before, as a value for this function."""
+        path = self._point + group
+        try:
+            before = self._memory_max(path)
+            if wanted == UNLIMITED or (before != UNLIMITED and wanted >= before):
+                write(f"{path}/memory.max", "max" if wanted == UNLIMITED else str(wanted))
+            else:
+                self._squeeze(path, wanted)
+        except OSError as error:
+            raise refused(error, group) from error
+        return before
+
+    def _squeeze(self, path: str, wanted: int) -> None:
+        high = read(f"{path}/memory.high").strip()
+        write(f"{path}/memory.high", str(wanted))
+        try:
+            usage = self._reclaimed(path, wanted)
+            if usage > wanted:
+                raise BelowUsage(usage, wanted)
+            write(f"{path}/memory.max", str(wanted))
+        finally:
+            write(f"{path}/memory.high", high)
+
+    def _reclaimed(self, path: str, wanted: int) -> int:
+        """Usage after the kernel was asked to take back what is above `wanted`."""
+        usage = int(read(f"{path}/memory.current"))
+        for _ in range(3):
+            if usage <= wanted:
+                break
+            with suppress(OSError):
+                # EAGAIN: less could be reclaimed than asked for; usage tells how much.
+                write(f"{path}/memory.reclaim", str(usage - wanted))
+            usage = int(read(f"{path}/memory.current"))
+        return usage
+
+    def _memory_max(self, path: str) -> int:
+        text = read(f"{path}/memory.max").strip()
+        return UNLIMITED if text == "max" else int(text)
+
+    def limits(self, group: str) -> Limits:
+        path = self._point + group
+        try:
+            quota, period = read(f"{path}/cpu.max").split()
+            memory = self._memory_max(path)
+            return Limits(
+                cpu_shares=self._shares(path),
+                cpu_quota_us=None if quota == "max" else int(quota),
+                memory_bytes=None if memory == UNLIMITED else memory,
+                cpu_period_us=int(period),
+            )
+        except OSError as error:
+            raise refused(error, group) from error
+
+    def _shares(self, path: str) -> int:
+        weight = int(read(f"{path}/cpu.weight"))
+        try:
+            configured = int(os.getxattr(path, SHARES_ATTRIBUTE))
+        except (OSError, ValueError):
+            return shares_of(weight)
+        # Somebody else may have written the weight since: then the kernel is right and the note is old.
+        return configured if weight_of(configured) == weight else shares_of(weight)
+
+    def usage(self, group: str) -> Usage:
+        path = self._point + group
+        try:
+            used = int(read(f"{path}/memory.current"))
+        except OSError as error:
+            raise refused(error, group) from error
+        memory, cpu = read_table(f"{path}/memory.stat"), read_table(f"{path}/cpu.stat")
+        return Usage(
+            at=now(),
+            cpu_nanos=cpu.get("usage_usec", 0) * 1000,
+            memory_bytes=used,
+            working_set_bytes=max(0, used - memory.get("inactive_file", 0)),
+            rss_bytes=memory.get("anon", 0),
+            cache_bytes=memory.get("file", 0),
+            page_faults=memory.get("pgfault", 0),
+            major_page_faults=memory.get("pgmajfault", 0),
+            throttled_periods=cpu.get("nr_throttled", 0),
+            periods=cpu.get("nr_periods", 0),
+            throttled_nanos=cpu.get("throttled_usec", 0) * 1000,
+            oom_kills=read_table(f"{path}/memory.events").get("oom_kill", 0),
+            processes=self._processes(path),
+        )
+
+    def _processes(self, path: str) -> int:
+        try:
+            return int(read(f"{path}/pids.current"))
+        except OSError:
+            return 0
+
+    def held_memory(self, group: str) -> int:
+        path = self._point + group
+        stat, used = read_table(f"{path}/memory.stat"), int(read(f"{path}/memory.current"))
+        return max(0, used - stat.get("inactive_file", 0) - stat.get("active_file", 0))
+
+    def join_files(self, group: str) -> list[str]:
+        return [f"{self._point}{group}/cgroup.procs"]
+
+    def views(self, group: str) -> dict[str, str]:
+        return {"": self._point + group}
+
+    def oom_file(self, group: str) -> str:
+        return f"{self._point}{group}/memory.events"
+
+    def procs_file(self, group: str) -> str:
+        return f"{self._point}{group}/cgroup.procs"
+
+    def kill_all(self, group: str) -> None:
+        try:
+            write(f"{self._point}{group}/cgroup.kill", "1")
+        except FileNotFoundError:
+            # Before Linux 5.14, or the group is gone.
+            self._kill(self._point + group)
+
+    def _kill(self, path: str) -> None:
+        kill_members(f"{path}/cgroup.procs")
+        for child in subgroups(path):
+            self._kill(child)
+
+    def remove(self, group: str) -> bool:
+        return remove_tree(self._point + group)
+
+    def oom_eventfd(self, group: str) -> int | None:
+        return None
+
+    def usage_eventfd(self, group: str, threshold: int) -> int | None:
+        return None

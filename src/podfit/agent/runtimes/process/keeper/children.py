@@ -1,0 +1,200 @@
+"""What the keeper knows of one container: its process, its streams, its log, and the state file that outlives both.
+
+A container's standard output and error are named pipes in its folder, held open for reading and writing by the
+container itself: a keeper that dies neither breaks them (no SIGPIPE) nor loses them (its successor opens them again).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import pty
+import signal
+import socket
+import struct
+import termios
+import time
+from typing import Any
+
+from .logfile import LogFile
+
+STATE = "state.json"
+CHUNK = 65536
+ATTACH_BACKLOG = 1 << 20
+
+
+def boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+def start_ticks(pid: int) -> int:
+    """When the process began, in clock ticks since boot; 0 if there is none. Tells a reused pid from the old one."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def write_state(folder: str, state: dict[str, Any]) -> None:
+    temporary = os.path.join(folder, ".state.tmp")
+    with open(temporary, "w") as file:
+        json.dump(state, file)
+    os.replace(temporary, os.path.join(folder, STATE))
+
+
+def read_json(folder: str, name: str) -> dict[str, Any]:
+    try:
+        with open(os.path.join(folder, name)) as file:
+            content = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+class Child:
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.id: str = spec["id"]
+        self.pod: str = spec["pod_uid"]
+        self.folder: str = spec["folder"]
+        self.pid = 0
+        self.pidfd = -1
+        self.state: dict[str, Any] = {}
+        self.log = LogFile(spec["log_file"])
+        self.readers: dict[int, str] = {}
+        """Descriptor → stream that it carries."""
+        self.input = -1
+        self.terminal = -1
+        self.attached: list[socket.socket] = []
+
+    def open_streams(self) -> tuple[int, int, int]:
+        """Makes the streams; returns what becomes the program's 0, 1 and 2, to be closed here after the fork."""
+        if self.spec["tty"]:
+            self.terminal, slave = pty.openpty()
+            os.set_blocking(self.terminal, False)
+            self.readers[self.terminal] = "stdout"
+            self.input = self.terminal if self.spec["stdin"] else -1
+            if self.spec["uid"]:
+                os.fchown(slave, self.spec["uid"], -1)
+            return slave, slave, slave
+        ends = [self._open_pipe(name) for name in ("stdout", "stderr")]
+        if not self.spec["stdin"]:
+            return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), ends[0], ends[1]
+        source, self.input = os.pipe()
+        os.set_blocking(self.input, False)
+        return source, ends[0], ends[1]
+
+    def _open_pipe(self, stream: str) -> int:
+        path = os.path.join(self.folder, stream)
+        if not os.path.exists(path):
+            os.mkfifo(path, 0o600)
+        if self.spec["uid"]:
+            # Programs open /dev/stdout anew, which checks the owner of the pipe.
+            os.chown(path, self.spec["uid"], -1)
+        self.readers[os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)] = stream
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def reopen_streams(self) -> None:
+        """For a keeper that took over: the pipes are still held by the container."""
+        for stream in ("stdout", "stderr"):
+            path = os.path.join(self.folder, stream)
+            if os.path.exists(path):
+                self.readers[os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)] = stream
+
+    def started(self, pid: int) -> None:
+        self.pid = pid
+        self.state = {"pid": pid, "start_ticks": start_ticks(pid), "boot": boot_id(), "started_at": time.time()}
+
+    def pump(self, descriptor: int) -> bool:
+        """Moves one piece of output on; False at its end."""
+        try:
+            data = os.read(descriptor, CHUNK)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            # EIO: every holder of the terminal's other end is gone.
+            return False
+        if not data:
+            return False
+        stream = self.readers[descriptor]
+        self.log.add(stream, data)
+        frame = struct.pack("!BI", 1 if stream == "stdout" else 2, len(data)) + data
+        for listener in list(self.attached):
+            try:
+                listener.send(frame)
+            except OSError:
+                # Too slow or gone: output is for the log first, a listener must not hold the container up.
+                self.detach(listener)
+        return True
+
+    def drain(self) -> None:
+        """All that is still in the pipes of a dead container."""
+        for descriptor in list(self.readers):
+            while True:
+                try:
+                    waiting = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, b"\0" * 4))[0]
+                except OSError:
+                    break
+                if waiting <= 0 or not self.pump(descriptor):
+                    break
+
+    def detach(self, listener: socket.socket) -> None:
+        if listener in self.attached:
+            self.attached.remove(listener)
+        listener.close()
+
+    def close_input(self) -> None:
+        if self.input >= 0 and self.input != self.terminal:
+            os.close(self.input)
+        self.input = -1
+
+    def finished(self, status: int) -> None:
+        code = os.waitstatus_to_exitcode(status)
+        code = 128 - code if code < 0 else code
+        self.record_end(code, "OOMKilled" if code and self.oom_kills() else "Completed" if code == 0 else "Error", "")
+
+    def record_end(self, code: int, reason: str, message: str) -> None:
+        self.state |= {"finished_at": time.time(), "exit_code": code, "reason": reason, "message": message}
+        self.drain()
+        for descriptor in self.readers:
+            os.close(descriptor)
+        self.readers.clear()
+        self.close_input()
+        for listener in list(self.attached):
+            self.detach(listener)
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+        self.log.finish()
+        write_state(self.folder, self.state)
+
+    def oom_kills(self) -> int:
+        """The cgroup is the container's own and new with it: any count is this container's."""
+        try:
+            with open(self.spec["oom_file"]) as file:
+                for line in file:
+                    if line.startswith("oom_kill "):
+                        return int(line.split()[1])
+        except OSError:
+            return 0
+        return 0
+
+    def kill_leftovers(self) -> None:
+        """Without a pid namespace of its own the program's children outlive it: not here."""
+        try:
+            with open(self.spec["procs_file"]) as file:
+                pids = [int(line) for line in file]
+        except OSError:
+            return
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue

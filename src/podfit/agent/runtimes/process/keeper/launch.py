@@ -1,0 +1,270 @@
+"""The way from a forked keeper to the container's program: root, mounts, limits of power, then exec.
+
+Runs in the child, as PID 1 of the container's pid namespace (unless the pod shares one). Whatever goes wrong is told
+through the status pipe and the child is gone. The cgroup is joined last, just before exec: the interpreter's own pages
+must not count against a container with a limit of a few MiB.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+from typing import Any
+
+from . import linux
+
+Spec = dict[str, Any]
+"""What the agent wrote to launch.json; its fields are listed in records.py."""
+
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_MASKED = ("/proc/kcore", "/proc/keys", "/proc/sysrq-trigger", "/proc/timer_list")
+_REAL_FILESYSTEMS = {
+    "ext2",
+    "ext3",
+    "ext4",
+    "xfs",
+    "btrfs",
+    "f2fs",
+    "zfs",
+    "virtiofs",
+    "9p",
+    "overlay",
+    "erofs",
+    "squashfs",
+}
+
+
+def reset_signals() -> None:
+    """The program starts with the defaults, not with Python's ignored SIGPIPE."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def fail(status: int, error: BaseException) -> None:
+    text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
+    os.write(status, json.dumps({"error": text or type(error).__name__}).encode())
+    os._exit(128)
+
+
+def run(spec: Spec, stdio: tuple[int, int, int], namespaces: dict[str, int], status: int) -> None:
+    """Never returns."""
+    try:
+        reset_signals()
+        os.setsid()
+        _attach_stdio(stdio, bool(spec["tty"]))
+        for name, descriptor in namespaces.items():
+            linux.setns(descriptor, {"uts": linux.CLONE_NEWUTS, "ipc": linux.CLONE_NEWIPC}[name])
+        joins = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in spec["cgroup_joins"]]
+        linux.unshare(linux.CLONE_NEWNS)
+        linux.mount("", "/", flags=linux.MS_REC | linux.MS_SLAVE)
+        _build_root(spec)
+        _enter(os.path.join(spec["folder"], "root"))
+        _score(int(spec["oom_score_adj"]))
+        for descriptor in joins:
+            os.write(descriptor, b"0")
+        linux.unshare(linux.CLONE_NEWCGROUP)
+        execute(spec)
+    except BaseException as error:
+        fail(status, error)
+
+
+def run_in(spec: Spec, stdio: tuple[int, int, int], process: int, status: int) -> None:
+    """The same for a further program in the running container of the pidfd `process`. Never returns."""
+    try:
+        reset_signals()
+        os.setsid()
+        _attach_stdio(stdio, bool(spec["tty"]))
+        joins = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in spec["cgroup_joins"]]
+        linux.setns(process, linux.CLONE_NEWNS | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
+        _score(int(spec["oom_score_adj"]))
+        for descriptor in joins:
+            os.write(descriptor, b"0")
+        linux.setns(process, linux.CLONE_NEWCGROUP)
+        execute(spec)
+    except BaseException as error:
+        fail(status, error)
+
+
+def execute(spec: Spec) -> None:
+    """From inside the container's root to the program. Also the last part of an exec."""
+    directory = str(spec["working_dir"] or "/")
+    try:
+        os.chdir(directory)
+    except FileNotFoundError:
+        os.makedirs(directory, exist_ok=True)
+        os.chdir(directory)
+    _limit_power(spec)
+    environment = {str(k): str(v) for k, v in spec["environment"].items()}
+    os.execvpe(spec["argv"][0], spec["argv"], environment)
+
+
+def _attach_stdio(stdio: tuple[int, int, int], tty: bool) -> None:
+    for target, descriptor in enumerate(stdio):
+        os.dup2(descriptor, target)
+    if tty:
+        import fcntl
+        import termios
+
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _build_root(spec: Spec) -> None:
+    folder, lower = spec["folder"], spec["rootfs"] or "/"
+    root = os.path.join(folder, "root")
+    for name in ("root", "upper", "work"):
+        os.makedirs(os.path.join(folder, name), mode=0o755, exist_ok=True)
+    try:
+        options = f"lowerdir={lower},upperdir={folder}/upper,workdir={folder}/work"
+        linux.mount("overlay", root, "overlay", data=options)
+    except OSError:
+        # No overlay on this kernel or file system: the container then writes to the image's (or the host's) own files.
+        linux.mount(lower, root, flags=linux.MS_BIND | linux.MS_REC)
+    if lower == "/":
+        _bind_host_disks(root, str(spec["data_dir"]))
+    _mount_kernel(root, spec)
+    _bind_all(root, spec)
+    if spec["read_only_root"]:
+        linux.mount("", root, flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY)
+
+
+def _bind_host_disks(root: str, data_dir: str) -> None:
+    """An overlay shows one file system: what the host has mounted below it comes in read-only."""
+    with open("/proc/self/mountinfo") as table:
+        rows = [line.split() for line in table]
+    for row in rows:
+        point, kind = row[4], row[row.index("-") + 1]
+        if point == "/" or kind not in _REAL_FILESYSTEMS or point.startswith((data_dir, "/proc", "/sys", "/dev")):
+            continue
+        target = root + point
+        if os.path.isdir(point) and os.path.isdir(target):
+            linux.mount(point, target, flags=linux.MS_BIND)
+            linux.mount("", target, flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY)
+
+
+def _mount_kernel(root: str, spec: Spec) -> None:
+    for name in ("proc", "sys", "dev"):
+        os.makedirs(f"{root}/{name}", exist_ok=True)
+    plain = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
+    linux.mount("proc", f"{root}/proc", "proc", plain)
+    linux.mount("/sys", f"{root}/sys", flags=linux.MS_BIND)
+    linux.mount("", f"{root}/sys", flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY)
+    _mount_cgroups(root, spec["cgroup_views"])
+    if spec["privileged"]:
+        linux.mount("/dev", f"{root}/dev", flags=linux.MS_BIND | linux.MS_REC)
+        return
+    _mount_devices(f"{root}/dev")
+    linux.mount(f"{root}/proc/sys", f"{root}/proc/sys", flags=linux.MS_BIND)
+    linux.mount("", f"{root}/proc/sys", flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | plain)
+    for path in _MASKED:
+        if os.path.exists(root + path):
+            linux.mount("/dev/null", root + path, flags=linux.MS_BIND)
+
+
+def _mount_cgroups(root: str, views: dict[str, str]) -> None:
+    """The container sees its own cgroup, read-only, where programs look for their limits: "" is v2, else v1's names."""
+    base = f"{root}/sys/fs/cgroup"
+    if not os.path.isdir(base):
+        return
+    if "" not in views:
+        linux.mount("tmpfs", base, "tmpfs", data="mode=755,size=64k")
+    for name, source in views.items():
+        target = f"{base}/{name}" if name else base
+        os.makedirs(target, exist_ok=True)
+        linux.mount(source, target, flags=linux.MS_BIND)
+        linux.mount("", target, flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY)
+
+
+def _mount_devices(dev: str) -> None:
+    linux.mount("tmpfs", dev, "tmpfs", linux.MS_NOSUID, "mode=755,size=64k")
+    for name in _DEVICES:
+        if os.path.exists(f"/dev/{name}"):
+            os.close(os.open(f"{dev}/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
+            linux.mount(f"/dev/{name}", f"{dev}/{name}", flags=linux.MS_BIND)
+    for link, target in (
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+        ("ptmx", "pts/ptmx"),
+    ):
+        os.symlink(target, f"{dev}/{link}")
+    for name in ("pts", "shm"):
+        os.mkdir(f"{dev}/{name}")
+    linux.mount(
+        "devpts", f"{dev}/pts", "devpts", linux.MS_NOSUID | linux.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"
+    )
+    linux.mount("tmpfs", f"{dev}/shm", "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=1777")
+
+
+def _bind_all(root: str, spec: Spec) -> None:
+    for source, path, read_only in sorted(spec["mounts"], key=lambda item: str(item[1])):
+        target = _inside(root, path)
+        if stat.S_ISDIR(os.stat(source).st_mode):
+            os.makedirs(target, exist_ok=True)
+        elif not os.path.exists(target):
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+        linux.mount(source, target, flags=linux.MS_BIND | linux.MS_REC)
+        if read_only:
+            linux.mount("", target, flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY)
+
+
+def _inside(root: str, path: str, links: int = 40) -> str:
+    """`path` below `root`, with the image's symbolic links followed as the container would: none leads out."""
+    done: list[str] = []
+    todo = [part for part in path.split("/") if part]
+    while todo:
+        part = todo.pop(0)
+        if part in (".", ".."):
+            if part == ".." and done:
+                done.pop()
+            continue
+        here = "/".join([root, *done, part])
+        if os.path.islink(here):
+            links -= 1
+            if links < 0:
+                raise OSError(40, "Too many levels of symbolic links", path)
+            target = os.readlink(here)
+            if target.startswith("/"):
+                done = []
+            todo = [piece for piece in target.split("/") if piece] + todo
+            continue
+        done.append(part)
+    return "/".join([root, *done])
+
+
+def _enter(root: str) -> None:
+    os.chdir(root)
+    try:
+        linux.pivot_root(".", ".")
+        linux.unmount(".", linux.MNT_DETACH)
+    except OSError:
+        # EINVAL: an initramfs cannot be pivoted away from; moving the mount over it hides it as well.
+        linux.mount(root, "/", flags=linux.MS_MOVE)
+        os.chroot(".")
+    os.chdir("/")
+
+
+def _score(adjustment: int) -> None:
+    try:
+        with open("/proc/self/oom_score_adj", "w") as score:
+            score.write(str(adjustment))
+    except OSError:
+        # EACCES: lowering takes CAP_SYS_RESOURCE, which not every root has. A score is advice, not a promise.
+        return
+
+
+def _limit_power(spec: Spec) -> None:
+    if not spec["privileged"]:
+        linux.drop_bounding_set(frozenset(spec["capabilities"]))
+    uid, gid = spec["uid"], spec["gid"]
+    if uid is not None or gid is not None or spec["groups"]:
+        os.setgroups(list(spec["groups"]))
+        os.setgid(gid if gid is not None else 0)
+    if uid is not None:
+        os.setuid(uid)
+    if spec["no_new_privileges"]:
+        linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)

@@ -1,0 +1,416 @@
+"""The keeper: one small process a node that is the parent of every container and survives the agent.
+
+It forks containers, pumps their output to log files, waits for them and writes down how they ended; the agent talks to
+it through a socket in the data folder and may come and go. Cgroups are the agent's business: the keeper only lets
+children join them. It leaves by itself when no container runs and no agent is connected. Only light modules are imported: each
+container starts as a fork of this process, and what it holds is what a fork costs.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import termios
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from . import launch, linux
+from .children import Child, boot_id, read_json, start_ticks, write_state
+
+Message = dict[str, Any]
+SOCKET, LOCK = "keeper.sock", "keeper.lock"
+PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait $!; done")
+
+
+class Connection:
+    def __init__(self, endpoint: socket.socket) -> None:
+        self.endpoint = endpoint
+        endpoint.setblocking(False)
+
+    def receive(self) -> tuple[Message | None, list[int]]:
+        data, ancillary, _, _ = self.endpoint.recvmsg(1 << 18, socket.CMSG_LEN(64))
+        descriptors = array.array("i")
+        for level, kind, payload in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                descriptors.frombytes(payload[: len(payload) - len(payload) % 4])
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        return (json.loads(data) if data else None), list(descriptors)
+
+    def send(self, message: Message) -> bool:
+        try:
+            self.endpoint.send(json.dumps(message).encode())
+        except OSError:
+            return False
+        return True
+
+
+class Keeper:
+    def __init__(self, data_dir: str) -> None:
+        self.data_dir = data_dir
+        self.epoll = select.epoll()
+        self.handlers: dict[int, Callable[[], None]] = {}
+        self.connections: list[Connection] = []
+        self.children: dict[str, Child] = {}
+        self.by_pid: dict[int, Child] = {}
+        self.execs: dict[int, str] = {}
+        self.starting: dict[str, Callable[[], None]] = {}
+        self.pods: dict[str, dict[str, int]] = {}
+        self.pauses: dict[str, int] = {}
+        self.own = {
+            name: os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("pid", "uts", "ipc")
+        }
+
+    # the loop
+
+    def serve(self, listener: socket.socket) -> None:
+        wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        self.listen(listener.fileno(), lambda: self.accept(listener))
+        self.listen(wake_read, lambda: self.reap(wake_read))
+        self.adopt()
+        gc.collect()
+        gc.freeze()
+        while True:
+            for descriptor, _ in self.epoll.poll():
+                handler = self.handlers.get(descriptor)
+                if handler is not None:
+                    handler()
+            if not self.connections and not self.by_pid and not self.execs and self.accepted:
+                return
+
+    accepted = False
+
+    def listen(self, descriptor: int, handler: Callable[[], None]) -> None:
+        self.handlers[descriptor] = handler
+        self.epoll.register(descriptor, select.EPOLLIN)
+
+    def forget(self, descriptor: int) -> None:
+        if self.handlers.pop(descriptor, None) is not None:
+            with contextlib.suppress(OSError):
+                self.epoll.unregister(descriptor)
+
+    def accept(self, listener: socket.socket) -> None:
+        connection = Connection(listener.accept()[0])
+        self.accepted = True
+        self.connections.append(connection)
+        self.listen(connection.endpoint.fileno(), lambda: self.receive(connection))
+
+    def receive(self, connection: Connection) -> None:
+        try:
+            message, descriptors = connection.receive()
+        except BlockingIOError:
+            return
+        except OSError:
+            message, descriptors = None, []
+        if message is None:
+            self.drop(connection)
+            return
+        answer: Callable[[Message], object] = lambda body: connection.send({"re": message["n"], **body})  # noqa: E731
+        try:
+            getattr(self, "do_" + message["op"])(message, descriptors, answer)
+        except Exception as error:
+            answer({"error": f"{type(error).__name__}: {error}"})
+        finally:
+            for descriptor in descriptors:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+
+    def drop(self, connection: Connection) -> None:
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self.forget(connection.endpoint.fileno())
+            connection.endpoint.close()
+
+    def tell(self, event: Message) -> None:
+        """An agent that does not read is dropped: it connects again and looks at everything."""
+        for connection in list(self.connections):
+            if not connection.send(event):
+                self.drop(connection)
+
+    # operations
+
+    def do_start(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
+        spec = read_json(message["folder"], "launch.json")
+        child = Child(spec)
+        namespaces = self.pod_namespaces(spec, message["peers"])
+        stdio = child.open_streams()
+        told, status = os.pipe2(os.O_CLOEXEC)
+        pid = self.fork_into(namespaces.get("pid"), fresh=not spec["host_pid"])
+        if pid == 0:
+            joined = {name: descriptor for name, descriptor in namespaces.items() if name != "pid"}
+            launch.run(spec, stdio, joined, status)
+        for descriptor in {*stdio, status}:
+            os.close(descriptor)
+        child.started(pid)
+        self.keep(child)
+        self.starting[child.id] = lambda: self.launched(child, told, answer)
+        self.listen(told, self.starting[child.id])
+
+    def launched(self, child: Child, told: int, answer: Callable[[Message], object]) -> None:
+        """The status pipe closes at exec; before that it may carry what went wrong."""
+        del self.starting[child.id]
+        report = os.read(told, 65536)
+        self.forget(told)
+        os.close(told)
+        if report:
+            child.state["failed"] = json.loads(report)["error"]
+            answer({"error": child.state["failed"]})
+            return
+        write_state(child.folder, child.state)
+        answer({"state": child.state})
+
+    def do_signal(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
+        child = self.children.get(message["id"])
+        if child is not None and child.pid in self.by_pid:
+            os.kill(child.pid, message["signal"])
+        answer({})
+
+    def do_exec(self, message: Message, descriptors: list[int], answer: Callable[[Message], object]) -> None:
+        child = self.children.get(message["id"])
+        if child is None or child.pid not in self.by_pid:
+            answer({"error": "container is not running"})
+            return
+        spec = {**child.spec, "argv": message["argv"], "tty": message["tty"]}
+        pid_namespace = os.open(f"/proc/{child.pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        # A number would mean another process once we are inside that namespace: a descriptor does not.
+        process = os.pidfd_open(child.pid)
+        told, status = os.pipe2(os.O_CLOEXEC)
+        stdio = (descriptors * 3)[:3] if message["tty"] else descriptors
+        pid = self.fork_into(pid_namespace, fresh=False)
+        if pid == 0:
+            launch.run_in(spec, (stdio[0], stdio[1], stdio[2]), process, status)
+        for descriptor in (status, pid_namespace, process):
+            os.close(descriptor)
+        self.execs[pid] = message["key"]
+        self.listen(told, lambda: self.exec_launched(told, pid, answer))
+
+    def exec_launched(self, told: int, pid: int, answer: Callable[[Message], object]) -> None:
+        report = os.read(told, 65536)
+        self.forget(told)
+        os.close(told)
+        answer({"error": json.loads(report)["error"]} if report else {"pid": pid})
+
+    def do_exec_signal(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
+        for pid, key in self.execs.items():
+            if key == message["key"]:
+                os.kill(pid, message["signal"])
+        answer({})
+
+    def do_attach(self, message: Message, descriptors: list[int], answer: Callable[[Message], object]) -> None:
+        child = self.children.get(message["id"])
+        if child is None or child.pid not in self.by_pid:
+            answer({"error": "container is not running"})
+            return
+        listener = socket.socket(fileno=os.dup(descriptors[0]))
+        listener.setblocking(False)
+        child.attached.append(listener)
+        self.listen(listener.fileno(), lambda: self.feed(child, listener))
+        answer({})
+
+    def feed(self, child: Child, listener: socket.socket) -> None:
+        """Input from an attached client to the container."""
+        descriptor = listener.fileno()
+        try:
+            data = listener.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.forget(descriptor)
+            if child.spec["stdin_once"]:
+                child.close_input()
+        elif child.input >= 0:
+            with contextlib.suppress(OSError):
+                os.write(child.input, data)
+
+    def do_winsize(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
+        child = self.children.get(message["id"])
+        if child is not None and child.terminal >= 0:
+            size = struct.pack("HHHH", message["rows"], message["columns"], 0, 0)
+            fcntl.ioctl(child.terminal, termios.TIOCSWINSZ, size)
+        answer({})
+
+    def do_reopen(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
+        child = self.children.get(message["id"])
+        if child is not None:
+            child.log.reopen()
+        answer({})
+
+    def do_forget(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
+        child = self.children.get(message["id"])
+        if child is not None and child.pid not in self.by_pid:
+            del self.children[child.id]
+        answer({})
+
+    def do_forget_pod(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
+        for descriptor in self.pods.pop(message["uid"], {}).values():
+            os.close(descriptor)
+        pause = self.pauses.pop(message["uid"], 0)
+        if pause:
+            os.kill(pause, signal.SIGKILL)
+        answer({})
+
+    def do_list(self, _message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
+        answer({"running": [child.id for child in self.by_pid.values()]})
+
+    # processes
+
+    def fork_into(self, pid_namespace: int | None, fresh: bool) -> int:
+        """Forks with the child in that pid namespace, or in a fresh one as its PID 1, or (neither) in ours."""
+        if pid_namespace is not None:
+            linux.setns(pid_namespace, linux.CLONE_NEWPID)
+        elif fresh:
+            linux.unshare(linux.CLONE_NEWPID)
+        else:
+            return os.fork()
+        try:
+            return os.fork()
+        finally:
+            if os.getpid() == self.pid:
+                # What was set is only for children to come; the kernel refuses a second unshare until it is undone.
+                linux.setns(self.own["pid"], linux.CLONE_NEWPID)
+
+    pid = 0
+
+    def pod_namespaces(self, spec: Message, peers: list[int]) -> dict[str, int]:
+        """What a pod's containers share, made with its first container; after a keeper's death taken from a peer."""
+        held = self.pods.get(spec["pod_uid"])
+        if held is None:
+            held = self.pods[spec["pod_uid"]] = {}
+            if peers:
+                for name in ("uts", "ipc"):
+                    held[name] = os.open(f"/proc/{peers[0]}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            else:
+                self.make_namespaces(held, spec)
+            if spec["share_pid"]:
+                held["pid"] = self.share_pids(spec["pod_uid"], peers)
+        return held
+
+    def make_namespaces(self, held: dict[str, int], spec: Message) -> None:
+        linux.unshare(linux.CLONE_NEWUTS | (0 if spec["host_ipc"] else linux.CLONE_NEWIPC))
+        try:
+            linux.sethostname(spec["hostname"])
+            for name in ("uts", "ipc"):
+                held[name] = os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        finally:
+            linux.setns(self.own["uts"], linux.CLONE_NEWUTS)
+            linux.setns(self.own["ipc"], linux.CLONE_NEWIPC)
+
+    def share_pids(self, uid: str, peers: list[int]) -> int:
+        if peers:
+            return os.open(f"/proc/{peers[0]}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        pid = self.fork_into(None, fresh=True)
+        if pid == 0:
+            try:
+                launch.reset_signals()
+                os.setsid()
+                os.execv(PAUSE[0], PAUSE)
+            finally:
+                os._exit(127)
+        self.pauses[uid] = pid
+        return os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+
+    def keep(self, child: Child) -> None:
+        self.children[child.id] = child
+        self.by_pid[child.pid] = child
+        for descriptor in child.readers:
+            self.listen(descriptor, partial(self.pump, child, descriptor))
+
+    def pump(self, child: Child, descriptor: int) -> None:
+        if not child.pump(descriptor):
+            self.forget(descriptor)
+
+    def reap(self, woken: int) -> None:
+        os.read(woken, 4096)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            key = self.execs.pop(pid, None)
+            child = self.by_pid.get(pid)
+            if key is not None:
+                code = os.waitstatus_to_exitcode(status)
+                self.tell({"event": "exec", "key": key, "code": 128 - code if code < 0 else code})
+            elif child is not None:
+                self.ended(child, status)
+
+    def ended(self, child: Child, status: int | None) -> None:
+        """`status` as wait gave it; None if the process was a dead keeper's child and nobody can know."""
+        if child.id in self.starting:
+            self.starting[child.id]()
+        if child.spec["host_pid"] or child.spec["share_pid"]:
+            child.kill_leftovers()
+        for descriptor in [*child.readers, *(listener.fileno() for listener in child.attached), child.pidfd]:
+            self.forget(descriptor)
+        del self.by_pid[child.pid]
+        if "failed" in child.state:
+            child.record_end(128, "StartError", child.state.pop("failed"))
+        elif status is None:
+            child.record_end(137, "ContainerStatusUnknown", "the container ended while nobody watched")
+        else:
+            child.finished(status)
+        self.tell({"event": "exited", "id": child.id, "pod": child.pod, "state": child.state})
+
+    def adopt(self) -> None:
+        """Takes over from a keeper that died: its containers run on, and a pidfd tells when they end."""
+        base = os.path.join(self.data_dir, "containers")
+        for name in os.listdir(base):
+            folder = os.path.join(base, name)
+            state, spec = read_json(folder, "state.json"), read_json(folder, "launch.json")
+            if not spec or not state.get("pid") or "exit_code" in state:
+                continue
+            child = Child(spec)
+            child.pid, child.state = state["pid"], state
+            alive = state["boot"] == boot_id() and start_ticks(child.pid) == state["start_ticks"]
+            if alive:
+                child.pidfd = os.pidfd_open(child.pid)
+                child.reopen_streams()
+            self.keep(child)
+            if alive:
+                self.listen(child.pidfd, partial(self.ended, child, None))
+            else:
+                self.ended(child, None)
+
+
+def main(data_dir: str, ready: int) -> None:
+    """Detaches from whoever started us (twice forked: init is the parent), takes the lock, serves."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.umask(0o022)
+    os.chdir("/")
+    linux.set_name("podfit-keeper")
+    folder = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    lock = os.open(os.path.join(data_dir, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.write(ready, b"another keeper holds the lock")
+        sys.exit(1)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(data_dir, SOCKET))
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # Through the folder's descriptor: a socket's path may not be longer than 107 bytes.
+    listener.bind(f"/proc/self/fd/{folder}/{SOCKET}")
+    os.chmod(os.path.join(data_dir, SOCKET), 0o600)
+    listener.listen(16)
+    os.close(ready)
+    keeper = Keeper(data_dir)
+    keeper.pid = os.getpid()
+    keeper.serve(listener)

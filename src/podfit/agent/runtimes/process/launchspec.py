@@ -1,0 +1,106 @@
+"""From the pod's and the container's configuration to launch.json: decided here, obeyed by the keeper's child."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ..base import ContainerConfig, PodConfig, Security
+from .cgroups import Cgroups
+from .images import PAUSE, Image
+from .keeper.linux import CAPABILITIES, DEFAULT_CAPABILITIES
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def launch_spec(
+    container_id: str, pod: PodConfig, config: ContainerConfig, image: Image, cgroups: Cgroups, group: str, folder: Path
+) -> dict[str, Any]:
+    security = config.security
+    uid, gid = _owner(security, image)
+    return {
+        "id": container_id,
+        "pod_uid": pod.uid,
+        "folder": str(folder),
+        "data_dir": str(folder.parent.parent),
+        "rootfs": image.rootfs,
+        "argv": list(argv(config, image)),
+        "environment": _environment(pod, config, image),
+        "working_dir": config.working_dir or image.working_dir or "/",
+        "mounts": _mounts(pod, config, folder.parent.parent),
+        "log_file": str(config.log_file),
+        "tty": config.tty,
+        "stdin": config.stdin,
+        "stdin_once": config.stdin_once,
+        "uid": uid,
+        "gid": gid,
+        "groups": list(security.groups),
+        "privileged": security.privileged,
+        "capabilities": sorted(capabilities(security)),
+        "no_new_privileges": security.no_new_privileges,
+        "read_only_root": security.read_only_root,
+        "seccomp": "" if security.privileged else security.seccomp,
+        "oom_score_adj": config.oom_score_adj,
+        "hostname": pod.hostname,
+        "host_pid": pod.host_pid,
+        "host_ipc": pod.host_ipc,
+        "share_pid": pod.share_process_namespace and not pod.host_pid,
+        "cgroup_joins": cgroups.join_files(group),
+        "cgroup_views": cgroups.views(group),
+        "oom_file": cgroups.oom_file(group),
+        "procs_file": cgroups.procs_file(group),
+    }
+
+
+def argv(config: ContainerConfig, image: Image) -> tuple[str, ...]:
+    """Kubernetes' rule: a command replaces the image's entrypoint and arguments. The host's files have no entrypoint:
+    arguments that begin with a program are run, and a pod that names none (pause, a server image) waits."""
+    if config.command:
+        return config.command + config.args
+    if image.entrypoint:
+        return image.entrypoint + (config.args or image.command)
+    if image.rootfs:
+        return config.args or image.command or PAUSE
+    if config.args and shutil.which(config.args[0], path=PATH):
+        return config.args
+    return PAUSE
+
+
+def capabilities(security: Security) -> frozenset[str]:
+    def names(given: tuple[str, ...]) -> set[str]:
+        plain = {name.upper().removeprefix("CAP_") for name in given}
+        return set(CAPABILITIES) if "ALL" in plain else plain
+
+    added, dropped = names(security.add_capabilities), names(security.drop_capabilities)
+    if "ALL" in {name.upper() for name in security.drop_capabilities}:
+        return frozenset(added)
+    return frozenset((DEFAULT_CAPABILITIES | added) - dropped)
+
+
+def _owner(security: Security, image: Image) -> tuple[int | None, int | None]:
+    """Numbers only: a name in an image's USER would need that image's passwd file, and the pod did not ask for it."""
+    user, _, group = image.user.partition(":")
+    uid = security.uid if security.uid is not None else int(user) if user.isdigit() else None
+    gid = security.gid if security.gid is not None else int(group) if group.isdigit() else None
+    return uid, gid
+
+
+def _environment(pod: PodConfig, config: ContainerConfig, image: Image) -> dict[str, str]:
+    environment = {"PATH": PATH, "HOSTNAME": pod.hostname, "HOME": "/root" if not config.security.uid else "/"}
+    environment |= dict(entry.split("=", 1) for entry in image.environment if "=" in entry)
+    if config.tty:
+        environment["TERM"] = "xterm"
+    return environment | dict(config.environment)
+
+
+def _mounts(pod: PodConfig, config: ContainerConfig, data_dir: Path) -> list[list[object]]:
+    mounts: list[list[object]] = [[str(item.host_path), item.container_path, item.read_only] for item in config.mounts]
+    taken = {str(mount[1]).rstrip("/") for mount in mounts}
+    for name, text in (("resolv.conf", pod.resolv_conf), ("hosts", pod.etc_hosts), ("hostname", pod.hostname + "\n")):
+        if text and f"/etc/{name}" not in taken:
+            file = data_dir / "pods" / f"{pod.uid}.{name}"
+            if not file.exists():
+                file.write_text(text)
+            mounts.append([str(file), f"/etc/{name}", False])
+    return mounts

@@ -1,0 +1,159 @@
+"""What the runtime keeps on disk so that an agent that starts anew knows its pods and containers.
+
+    <data>/pods/<uid>.json              PodConfig, by the agent
+    <data>/containers/<id>/container.json   ContainerConfig and image, by the agent
+    <data>/containers/<id>/launch.json      what the keeper's child does, by the agent
+    <data>/containers/<id>/state.json       pid, exit code and reason, by the keeper
+
+Nothing here is a promise (those are in the agent's ledger): files are replaced whole, but not synced.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from podfit.kit.atomicfile import write_atomic
+
+from ..base import CREATED, EXITED, RUNNING, ContainerConfig, ContainerState, PodConfig, PodState
+
+
+@dataclass(slots=True)
+class PodRecord:
+    config: PodConfig
+    created_at: float
+    group: str
+    stopped: bool = False
+
+
+@dataclass(slots=True)
+class ContainerRecord:
+    id: str
+    pod_uid: str
+    config: ContainerConfig
+    image_id: str
+    created_at: float
+    group: str
+
+
+@dataclass(slots=True)
+class Container:
+    """A record and what the keeper last said of it."""
+
+    record: ContainerRecord
+    state: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def running(self) -> bool:
+        return "pid" in self.state and "exit_code" not in self.state
+
+    @property
+    def exited(self) -> bool:
+        return "exit_code" in self.state
+
+    def view(self) -> ContainerState:
+        record, state = self.record, self.state
+        return ContainerState(
+            id=record.id,
+            name=record.config.name,
+            attempt=record.config.attempt,
+            state=EXITED if self.exited else RUNNING if self.running else CREATED,
+            image=record.config.image,
+            image_id=record.image_id,
+            created_at=record.created_at,
+            started_at=state.get("started_at", 0.0),
+            finished_at=state.get("finished_at", 0.0),
+            exit_code=state.get("exit_code", 0),
+            reason=state.get("reason", ""),
+            message=state.get("message", ""),
+            pid=state.get("pid", 0) if self.running else 0,
+            limits=record.config.limits,
+            annotations=record.config.annotations,
+        )
+
+
+@dataclass(slots=True)
+class Pod:
+    record: PodRecord
+    containers: dict[str, Container] = field(default_factory=dict)
+
+    def view(self, ips: tuple[str, ...]) -> PodState:
+        ordered = sorted(self.containers.values(), key=lambda item: (item.record.created_at, item.record.id))
+        return PodState(
+            config=self.record.config,
+            alive=not self.record.stopped,
+            ips=ips if not self.record.stopped else (),
+            created_at=self.record.created_at,
+            containers=tuple(item.view() for item in ordered),
+        )
+
+
+def _encode_path(value: object) -> str:
+    return str(value)
+
+
+def _decode_path(kind: type, value: object) -> object:
+    return kind(value)
+
+
+_pods: msgspec.json.Decoder[PodRecord] = msgspec.json.Decoder(PodRecord, dec_hook=_decode_path)
+_containers: msgspec.json.Decoder[ContainerRecord] = msgspec.json.Decoder(ContainerRecord, dec_hook=_decode_path)
+_encoder = msgspec.json.Encoder(enc_hook=_encode_path)
+
+
+class Records:
+    def __init__(self, data_dir: Path) -> None:
+        self.pods_dir, self.containers_dir = data_dir / "pods", data_dir / "containers"
+
+    def prepare(self) -> None:
+        for folder in (self.pods_dir, self.containers_dir):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def folder(self, container_id: str) -> Path:
+        return self.containers_dir / container_id
+
+    def save_pod(self, record: PodRecord) -> None:
+        write_atomic(self.pods_dir / f"{record.config.uid}.json", _encoder.encode(record), durable=False)
+
+    def save_container(self, record: ContainerRecord, launch: dict[str, Any]) -> None:
+        folder = self.folder(record.id)
+        folder.mkdir(mode=0o755)
+        write_atomic(folder / "launch.json", _encoder.encode(launch), durable=False)
+        write_atomic(folder / "container.json", _encoder.encode(record), durable=False)
+
+    def drop_pod(self, uid: str) -> None:
+        for ending in ("json", "hosts", "hostname", "resolv.conf"):
+            (self.pods_dir / f"{uid}.{ending}").unlink(missing_ok=True)
+
+    def drop_container(self, container_id: str) -> None:
+        shutil.rmtree(self.folder(container_id), ignore_errors=True)
+
+    def state(self, container_id: str) -> dict[str, Any]:
+        try:
+            content: dict[str, Any] = msgspec.json.decode((self.folder(container_id) / "state.json").read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return {}
+        return content
+
+    def load(self) -> dict[str, Pod]:
+        """Everything that can be read; a file that cannot (a crash in its making) is as good as not there."""
+        pods: dict[str, Pod] = {}
+        for path in self.pods_dir.glob("*.json"):
+            try:
+                record = _pods.decode(path.read_bytes())
+            except (OSError, msgspec.DecodeError, ValueError):
+                continue
+            pods[record.config.uid] = Pod(record)
+        for folder in self.containers_dir.iterdir():
+            try:
+                container = _containers.decode((folder / "container.json").read_bytes())
+            except (OSError, msgspec.DecodeError, ValueError):
+                shutil.rmtree(folder, ignore_errors=True)
+                continue
+            if container.pod_uid in pods:
+                pods[container.pod_uid].containers[container.id] = Container(container, self.state(container.id))
+        return pods

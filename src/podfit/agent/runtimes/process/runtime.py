@@ -1,0 +1,397 @@
+"""The process runtime: pods as cgroups, containers as processes that the keeper parents.
+
+The agent's side of it. Cgroups are written here, directly; processes are asked of the keeper; what both know is kept in
+records on disk, so that a new agent finds the pods that ran on without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from podfit.kit.clock import Clock, RealClock
+
+from ..base import (
+    ByteStream,
+    CannotRun,
+    Change,
+    ContainerConfig,
+    ContainerState,
+    Event,
+    ExecStream,
+    ImageMissing,
+    Limits,
+    NotFound,
+    PodConfig,
+    PodState,
+    RuntimeFailure,
+    Usage,
+)
+from .cgroups import Cgroups, pod_group
+from .images import Images
+from .launchspec import launch_spec
+from .link import KeeperFailed, Link
+from .records import Container, ContainerRecord, Pod, PodRecord, Records
+from .streams import ProcessAttach, ProcessExec, TcpStream
+from .support import require_support
+from .watch import OomWatch, memory_below
+
+REMOVE_TRIES = 200
+KILL_WAIT_S = 10.0
+
+
+class ProcessRuntime:
+    name = "podfit"
+    version = "1"
+
+    def __init__(
+        self,
+        data_dir: Path,
+        cgroup_root: str = "/podfit",
+        images: str = "any",
+        images_dir: Path | None = None,
+        host_ip: str = "127.0.0.1",
+        clock: Clock | None = None,
+    ) -> None:
+        """`images`: "any" runs images that are not in `images_dir` on the host's files, "local" refuses them."""
+        self.data_dir = Path(data_dir).absolute()
+        self.cgroup_root = "/" + cgroup_root.strip("/")
+        self._images = Images(images_dir or self.data_dir / "images", images)
+        self._ips = (host_ip,)
+        self._clock = clock or RealClock()
+        self._records = Records(self.data_dir)
+        self._pods: dict[str, Pod] = {}
+        self._containers: dict[str, Container] = {}
+        self._ends: dict[str, asyncio.Future[None]] = {}
+        self._execs: dict[str, asyncio.Future[int]] = {}
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._link = Link(self.data_dir, self._told, self._look_at_everything)
+        self._cgroups: Cgroups
+        self._oom: OomWatch
+
+    # life of the runtime
+
+    async def open(self) -> None:
+        self._cgroups = require_support()
+        self.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._records.prepare()
+        self._oom = OomWatch(self._cgroups, self._ran_out_of_memory)
+        self._cgroups.create(self.cgroup_root, Limits())
+        await self._link.open()
+        self._pods = self._records.load()
+        self._containers = {cid: item for pod in self._pods.values() for cid, item in pod.containers.items()}
+        for cid, container in self._containers.items():
+            if container.running:
+                self._oom.add(cid, container.record.group)
+                self._ends[cid] = asyncio.get_running_loop().create_future()
+
+    async def close(self) -> None:
+        await self._link.close()
+        self._oom.close()
+
+    async def purge(self) -> None:
+        """Ends and removes everything this runtime ever made, its root cgroups too."""
+        for uid in list(self._pods):
+            await self.remove_pod(uid)
+        self._cgroups.kill_all(self.cgroup_root)
+        await self._remove_group(self.cgroup_root)
+
+    async def events(self) -> AsyncIterator[Event]:
+        while True:
+            yield await self._events.get()
+
+    # pods
+
+    async def run_pod(self, config: PodConfig) -> None:
+        if config.uid in self._pods:
+            return
+        group = pod_group(self.cgroup_root, config.qos, config.uid)
+        self._cgroups.create(group, config.limits)
+        record = PodRecord(config, self._clock.now(), group)
+        self._records.save_pod(record)
+        self._pods[config.uid] = Pod(record)
+
+    async def stop_pod(self, uid: str) -> None:
+        pod = self._pods.get(uid)
+        if pod is None or pod.record.stopped:
+            return
+        self._cgroups.kill_all(pod.record.group)
+        await asyncio.gather(*(self._until_ended(cid) for cid, item in pod.containers.items() if item.running))
+        with suppress(KeeperFailed):
+            await self._link.ask("forget_pod", uid=uid)
+        pod.record.stopped = True
+        self._records.save_pod(pod.record)
+
+    async def remove_pod(self, uid: str) -> None:
+        pod = self._pods.get(uid)
+        if pod is None:
+            return
+        await self.stop_pod(uid)
+        for cid in list(pod.containers):
+            await self.remove_container(cid)
+        await self._remove_group(pod.record.group)
+        self._records.drop_pod(uid)
+        self._pods.pop(uid, None)
+
+    async def pods(self) -> list[PodState]:
+        return [pod.view(self._ips) for pod in self._pods.values()]
+
+    async def pod(self, uid: str) -> PodState | None:
+        pod = self._pods.get(uid)
+        return pod.view(self._ips) if pod is not None else None
+
+    # containers
+
+    async def create_container(self, uid: str, config: ContainerConfig) -> str:
+        pod = self._pod(uid)
+        if pod.record.stopped:
+            raise CannotRun(f"pod {uid} is stopped", "CreateContainerError")
+        image = self._images.find(config.image)
+        cid = uuid.uuid4().hex
+        group = f"{pod.record.group}/{cid}"
+        spec = launch_spec(cid, pod.record.config, config, image, self._cgroups, group, self._records.folder(cid))
+        try:
+            self._cgroups.create(group, config.limits)
+        except RuntimeFailure as error:
+            self._cgroups.remove(group)
+            raise CannotRun(f"failed to create container: {error}", "CreateContainerError") from error
+        record = ContainerRecord(cid, uid, config, image.id, self._clock.now(), group)
+        self._records.save_container(record, spec)
+        self._containers[cid] = pod.containers[cid] = Container(record)
+        return cid
+
+    async def start_container(self, container_id: str) -> None:
+        container = self._container(container_id)
+        if container.state:
+            if container.running:
+                return
+            raise CannotRun(f"container {container_id} has ended", "RunContainerError")
+        peers = [item.state["pid"] for item in self._pod(container.record.pod_uid).containers.values() if item.running]
+        self._ends[container_id] = asyncio.get_running_loop().create_future()
+        self._oom.add(container_id, container.record.group)
+        folder = str(self._records.folder(container_id))
+        try:
+            answer = await self._link.ask("start", folder=folder, peers=peers)
+        except KeeperFailed as error:
+            await self._failed_to_start(container, str(error))
+            raise CannotRun(f"failed to start container: {error}", "RunContainerError") from error
+        container.state = container.state or answer["state"]
+        self._events.put_nowait(Event("started", container.record.pod_uid, container_id))
+
+    async def _failed_to_start(self, container: Container, message: str) -> None:
+        self._oom.remove(container.record.id)
+        if not container.exited:
+            at = self._clock.now()
+            container.state = {
+                "started_at": at,
+                "finished_at": at,
+                "exit_code": 128,
+                "reason": "StartError",
+                "message": message,
+            }
+        end = self._ends.pop(container.record.id, None)
+        if end is not None and not end.done():
+            end.set_result(None)
+
+    async def stop_container(self, container_id: str, grace_s: float) -> None:
+        container = self._containers.get(container_id)
+        if container is None or not container.running:
+            return
+        if grace_s > 0:
+            await self._link.ask("signal", id=container_id, signal=int(signal.SIGTERM))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await self._until_ended(container_id)
+        if container.running:
+            self._cgroups.kill_all(container.record.group)
+            async with asyncio.timeout(KILL_WAIT_S):
+                await self._until_ended(container_id)
+
+    async def remove_container(self, container_id: str) -> None:
+        container = self._containers.get(container_id)
+        if container is None:
+            return
+        await self.stop_container(container_id, 0)
+        with suppress(KeeperFailed):
+            await self._link.ask("forget", id=container_id)
+        await self._remove_group(container.record.group)
+        self._records.drop_container(container_id)
+        self._containers.pop(container_id, None)
+        pod = self._pods.get(container.record.pod_uid)
+        if pod is not None:
+            pod.containers.pop(container_id, None)
+
+    async def container(self, container_id: str) -> ContainerState | None:
+        container = self._containers.get(container_id)
+        return container.view() if container is not None else None
+
+    # resources
+
+    async def update_pod(self, uid: str, change: Change) -> None:
+        self._cgroups.write(self._pod(uid).record.group, change)
+
+    async def update_container(self, container_id: str, change: Change) -> None:
+        self._cgroups.write(self._container(container_id).record.group, change)
+
+    async def pod_limits(self, uid: str) -> Limits:
+        return self._cgroups.limits(self._pod(uid).record.group)
+
+    async def container_limits(self, container_id: str) -> Limits:
+        return self._cgroups.limits(self._container(container_id).record.group)
+
+    async def pod_usage(self, uid: str) -> Usage:
+        return self._cgroups.usage(self._pod(uid).record.group)
+
+    async def container_usage(self, container_id: str) -> Usage:
+        return self._cgroups.usage(self._container(container_id).record.group)
+
+    async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
+        record = self._container(container_id).record if container_id else self._pod(uid).record
+        with suppress(FileNotFoundError):
+            # A group that is gone uses nothing.
+            await memory_below(self._cgroups, record.group, bytes)
+
+    # streams
+
+    async def exec(self, container_id: str, command: list[str], tty: bool = False, stdin: bool = False) -> ExecStream:
+        if not self._container(container_id).running:
+            raise CannotRun(f"container {container_id} is not running", "ExecFailed")
+        key = uuid.uuid4().hex
+        ended = self._execs[key] = asyncio.get_running_loop().create_future()
+        ours, theirs = _terminal() if tty else _pipes(stdin)
+        try:
+            await self._link.ask("exec", theirs, id=container_id, key=key, argv=command, tty=tty)
+        except KeeperFailed as error:
+            self._execs.pop(key, None)
+            for descriptor in {item for item in ours if item >= 0}:
+                os.close(descriptor)
+            raise CannotRun(f"failed to exec in container: {error}", "ExecFailed") from error
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        return ProcessExec(self._link, key, ended, ours[0] if tty else -1, ours)
+
+    async def attach(self, container_id: str, stdin: bool = False) -> ExecStream:
+        self._container(container_id)
+        ours, theirs = socket.socketpair()
+        try:
+            await self._link.ask("attach", (theirs.fileno(),), id=container_id)
+        except KeeperFailed as error:
+            ours.close()
+            raise CannotRun(f"failed to attach to container: {error}", "AttachFailed") from error
+        finally:
+            theirs.close()
+
+        async def resize(columns: int, rows: int) -> None:
+            await self._link.ask("winsize", id=container_id, columns=columns, rows=rows)
+
+        async def ended() -> int:
+            await self._until_ended(container_id)
+            container = self._containers.get(container_id)
+            return int(container.state.get("exit_code", 0)) if container is not None else 0
+
+        return ProcessAttach(ours, resize, ended)
+
+    async def connect(self, uid: str, port: int) -> ByteStream:
+        self._pod(uid)
+        try:
+            return TcpStream(*await asyncio.open_connection("127.0.0.1", port))
+        except OSError as error:
+            raise RuntimeFailure(f"cannot connect to port {port} of the pod: {error.strerror}") from error
+
+    # images and logs
+
+    async def ensure_image(self, image: str, policy: str) -> str:
+        if policy == "Never" and not self._images.present(image):
+            raise ImageMissing(
+                f'Container image "{image}" is not present with pull policy of Never', "ErrImageNeverPull"
+            )
+        return self._images.find(image).id
+
+    async def reopen_log(self, container_id: str) -> None:
+        await self._link.ask("reopen", id=container_id)
+
+    # what we are told
+
+    def _told(self, message: dict[str, Any]) -> None:
+        if message["event"] == "exec":
+            future = self._execs.pop(message["key"], None)
+            if future is not None and not future.done():
+                future.set_result(message["code"])
+        elif message["event"] == "exited":
+            self._ended(message["id"], message["state"])
+
+    def _ended(self, container_id: str, state: dict[str, Any]) -> None:
+        container = self._containers.get(container_id)
+        if container is None:
+            return
+        container.state = state
+        self._oom.remove(container_id)
+        end = self._ends.pop(container_id, None)
+        if end is not None and not end.done():
+            end.set_result(None)
+        self._events.put_nowait(Event("exited", container.record.pod_uid, container_id))
+
+    def _ran_out_of_memory(self, container_id: str) -> None:
+        container = self._containers.get(container_id)
+        if container is not None:
+            self._events.put_nowait(Event("oom", container.record.pod_uid, container_id))
+
+    def _look_at_everything(self) -> None:
+        """After another keeper took over: what ended in between is in the state files."""
+        for future in self._execs.values():
+            if not future.done():
+                future.set_result(137)
+        self._execs.clear()
+        for cid, container in self._containers.items():
+            state = self._records.state(cid)
+            if container.running and "exit_code" in state:
+                self._ended(cid, state)
+
+    async def _until_ended(self, container_id: str) -> None:
+        end = self._ends.get(container_id)
+        if end is not None:
+            await asyncio.shield(end)
+
+    async def _remove_group(self, group: str) -> None:
+        """A member may take a moment to die after SIGKILL: its group is busy until then."""
+        for attempt in range(REMOVE_TRIES):
+            if self._cgroups.remove(group):
+                return
+            self._cgroups.kill_all(group)
+            await asyncio.sleep(min(0.001 * 2**attempt, 0.05))
+        raise RuntimeFailure(f"cgroup {group} cannot be removed: a process in it does not die")
+
+    def _pod(self, uid: str) -> Pod:
+        pod = self._pods.get(uid)
+        if pod is None:
+            raise NotFound(f"pod {uid} not found")
+        return pod
+
+    def _container(self, container_id: str) -> Container:
+        container = self._containers.get(container_id)
+        if container is None:
+            raise NotFound(f"container {container_id} not found")
+        return container
+
+
+def _terminal() -> tuple[tuple[int, int, int], tuple[int, ...]]:
+    """Ours (master as input and output, no separate errors) and theirs."""
+    master, slave = os.openpty()
+    return (master, master, -1), (slave,)
+
+
+def _pipes(stdin: bool) -> tuple[tuple[int, int, int], tuple[int, ...]]:
+    out, their_out = os.pipe()
+    errors, their_errors = os.pipe()
+    if not stdin:
+        return (-1, out, errors), (os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), their_out, their_errors)
+    their_input, entry = os.pipe()
+    return (entry, out, errors), (their_input, their_out, their_errors)

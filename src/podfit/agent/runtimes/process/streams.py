@@ -1,0 +1,193 @@
+"""The byte streams of exec, attach and port-forward, over pipes, a terminal, or a socket to the keeper."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import signal
+import socket
+import struct
+import termios
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from .link import KeeperFailed, Link
+
+CHUNK = 65536
+
+
+class ReadEnd:
+    """A descriptor's bytes, as they come; reading waits, it never polls."""
+
+    def __init__(self, descriptor: int, took: Callable[[bytes], None]) -> None:
+        self._descriptor, self._took = descriptor, took
+        os.set_blocking(descriptor, False)
+        asyncio.get_running_loop().add_reader(descriptor, self._readable)
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._descriptor, CHUNK)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            # EIO: the terminal's last holder is gone.
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._descriptor)
+        self._took(data)
+
+    def stop(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+
+
+async def write_all(descriptor: int, data: bytes) -> None:
+    loop = asyncio.get_running_loop()
+    while data:
+        try:
+            data = data[os.write(descriptor, data) :]
+        except BlockingIOError:
+            ready = asyncio.Event()
+            loop.add_writer(descriptor, ready.set)
+            try:
+                await ready.wait()
+            finally:
+                loop.remove_writer(descriptor)
+        except BrokenPipeError:
+            return
+
+
+class ProcessExec:
+    """An exec: our ends of its pipes (or of its terminal), and the exit code that the keeper will tell."""
+
+    def __init__(
+        self, link: Link, key: str, ended: asyncio.Future[int], terminal: int, pipes: tuple[int, int, int]
+    ) -> None:
+        self._link, self._key, self._ended = link, key, ended
+        self._terminal = terminal
+        self._input, *outputs = pipes
+        self._queue: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
+        self._open = {channel: fd for channel, fd in enumerate(outputs, start=1) if fd >= 0}
+        self._readers = {channel: ReadEnd(fd, self._taker(channel)) for channel, fd in self._open.items()}
+        if self._input >= 0:
+            os.set_blocking(self._input, False)
+
+    def _taker(self, channel: int) -> Callable[[bytes], None]:
+        return lambda data: self._queue.put_nowait((channel, data))
+
+    async def read(self) -> tuple[int, bytes] | None:
+        while self._open or not self._queue.empty():
+            channel, data = await self._queue.get()
+            if data:
+                return channel, data
+            descriptor = self._open.pop(channel, None)
+            if descriptor is not None and descriptor != self._terminal:
+                os.close(descriptor)
+        return None
+
+    async def write(self, data: bytes) -> None:
+        if self._input >= 0:
+            await write_all(self._input, data)
+
+    async def close_stdin(self) -> None:
+        if self._input < 0:
+            return
+        if self._input == self._terminal:
+            # A terminal has no end of input but the character that says so.
+            await write_all(self._terminal, b"\x04")
+        else:
+            os.close(self._input)
+            self._input = -1
+
+    async def resize(self, columns: int, rows: int) -> None:
+        if self._terminal >= 0:
+            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._ended)
+
+    async def close(self) -> None:
+        if not self._ended.done():
+            with suppress(KeeperFailed):
+                await self._link.ask("exec_signal", key=self._key, signal=int(signal.SIGKILL))
+        for channel, descriptor in list(self._open.items()):
+            self._readers[channel].stop()
+            if descriptor != self._terminal:
+                os.close(descriptor)
+            self._queue.put_nowait((channel, b""))
+        self._open.clear()
+        if self._input >= 0 and self._input != self._terminal:
+            os.close(self._input)
+        self._input = -1
+        if self._terminal >= 0:
+            os.close(self._terminal)
+            self._terminal = -1
+
+
+class ProcessAttach:
+    """What a running container writes from now on; frames of channel, length, bytes from the keeper."""
+
+    def __init__(
+        self, ours: socket.socket, resize: Callable[[int, int], Awaitable[None]], ended: Callable[[], Awaitable[int]]
+    ) -> None:
+        ours.setblocking(False)
+        self._socket, self._resize, self._ended = ours, resize, ended
+        self._buffer = b""
+
+    async def read(self) -> tuple[int, bytes] | None:
+        loop = asyncio.get_running_loop()
+        while True:
+            if len(self._buffer) >= 5:
+                channel, length = struct.unpack_from("!BI", self._buffer)
+                if len(self._buffer) >= 5 + length:
+                    data, self._buffer = self._buffer[5 : 5 + length], self._buffer[5 + length :]
+                    return channel, data
+            try:
+                more = await loop.sock_recv(self._socket, CHUNK)
+            except OSError:
+                return None
+            if not more:
+                return None
+            self._buffer += more
+
+    async def write(self, data: bytes) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            await asyncio.get_running_loop().sock_sendall(self._socket, data)
+
+    async def close_stdin(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    async def resize(self, columns: int, rows: int) -> None:
+        await self._resize(columns, rows)
+
+    async def wait(self) -> int:
+        return await self._ended()
+
+    async def close(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+class TcpStream:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def read(self) -> bytes:
+        try:
+            return await self._reader.read(CHUNK)
+        except ConnectionError:
+            return b""
+
+    async def write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()

@@ -1,0 +1,55 @@
+"""What the process runtime needs of the machine, as sentences; an empty list means it can run here."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+from ..base import RuntimeFailure
+from .cgroups import Cgroups, detect, mounted
+
+_CAP_SYS_ADMIN = 21
+_NAMESPACES = ("pid", "mnt", "uts", "ipc", "cgroup")
+
+
+def check_support() -> list[str]:
+    if platform.system() != "Linux":
+        return [f"the process runtime needs Linux, this is {platform.system()}"]
+    missing = [
+        f"the kernel has no {name} namespaces" for name in _NAMESPACES if not os.path.exists(f"/proc/self/ns/{name}")
+    ]
+    if not _has_capability(_CAP_SYS_ADMIN):
+        missing.append(
+            "root with CAP_SYS_ADMIN is needed for namespaces and mounts (run as root, or use the fake runtime)"
+        )
+    if not hasattr(os, "pidfd_open"):
+        missing.append("this Python has no pidfd_open")
+    missing += _check_cgroups()
+    return missing
+
+
+def _has_capability(number: int) -> bool:
+    with open("/proc/self/status") as status:
+        for line in status:
+            if line.startswith("CapEff:"):
+                return bool(int(line.split()[1], 16) >> number & 1)
+    return False
+
+
+def _check_cgroups() -> list[str]:
+    try:
+        cgroups = detect()
+    except (RuntimeFailure, OSError) as error:
+        return [str(error)]
+    controllers, unified = mounted()
+    points = [unified] if cgroups.version == 2 else [controllers["cpu"], controllers["memory"]]
+    return [
+        f"cgroup v{cgroups.version} at {point} cannot be written" for point in points if not os.access(point, os.W_OK)
+    ]
+
+
+def require_support() -> Cgroups:
+    missing = check_support()
+    if missing:
+        raise RuntimeFailure("the process runtime cannot run here: " + "; ".join(missing))
+    return detect()

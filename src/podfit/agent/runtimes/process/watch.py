@@ -1,0 +1,136 @@
+"""Being told by the kernel: that a container ran out of memory, and that usage fell below a number.
+
+v1 has eventfds for both. v2 tells of OOM kills through inotify on memory.events; of falling usage it cannot tell, so
+there the file is read again with growing pauses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+
+from .keeper import linux
+from .cgroups import Cgroups, read_table
+
+FIRST_LOOK_S, LONGEST_LOOK_S = 0.02, 1.0
+SAFETY_LOOK_S = 2.0
+"""v1 checks thresholds once in about 128 page events: a drop smaller than that may go untold."""
+
+
+class OomWatch:
+    """Calls back with the container's id whenever its group's count of kills grew."""
+
+    def __init__(self, cgroups: Cgroups, told: Callable[[str], None]) -> None:
+        self._cgroups, self._told = cgroups, told
+        self._eventfds: dict[str, int] = {}
+        self._inotify = -1
+        self._watches: dict[int, str] = {}
+        self._files: dict[str, tuple[str, int]] = {}
+
+    def add(self, container_id: str, group: str) -> None:
+        if container_id in self._files:
+            return
+        file = self._cgroups.oom_file(group)
+        self._files[container_id] = file, read_table(file).get("oom_kill", 0)
+        event = self._cgroups.oom_eventfd(group)
+        if event is not None:
+            self._eventfds[container_id] = event
+            asyncio.get_running_loop().add_reader(event, self._fired, container_id)
+        elif self._cgroups.version == 2:
+            self._watch_file(container_id, file)
+
+    def _watch_file(self, container_id: str, file: str) -> None:
+        if self._inotify < 0:
+            self._inotify = linux.inotify_init()
+            asyncio.get_running_loop().add_reader(self._inotify, self._modified)
+        with suppress(OSError):
+            self._watches[linux.inotify_add_watch(self._inotify, file, linux.IN_MODIFY)] = container_id
+
+    def remove(self, container_id: str) -> None:
+        self._files.pop(container_id, None)
+        event = self._eventfds.pop(container_id, None)
+        if event is not None:
+            asyncio.get_running_loop().remove_reader(event)
+            os.close(event)
+        for watch, owner in list(self._watches.items()):
+            if owner == container_id:
+                linux.inotify_rm_watch(self._inotify, watch)
+                del self._watches[watch]
+
+    def close(self) -> None:
+        for container_id in list(self._files):
+            self.remove(container_id)
+        if self._inotify >= 0:
+            asyncio.get_running_loop().remove_reader(self._inotify)
+            os.close(self._inotify)
+            self._inotify = -1
+
+    def _fired(self, container_id: str) -> None:
+        event = self._eventfds.get(container_id)
+        if event is not None:
+            with suppress(BlockingIOError):
+                os.eventfd_read(event)
+            self._look(container_id)
+
+    def _modified(self) -> None:
+        try:
+            data = os.read(self._inotify, 65536)
+        except BlockingIOError:
+            return
+        while len(data) >= 16:
+            watch, _, _, length = struct.unpack_from("iIII", data)
+            data = data[16 + length :]
+            container_id = self._watches.get(watch)
+            if container_id is not None:
+                self._look(container_id)
+
+    def _look(self, container_id: str) -> None:
+        file, before = self._files[container_id]
+        kills = read_table(file).get("oom_kill", 0)
+        if kills > before:
+            self._files[container_id] = file, kills
+            self._told(container_id)
+        elif self._eventfds.get(container_id) is not None and kills == before and os.path.exists(file):
+            # v1's eventfd fires when the group runs dry, a moment before the kill is counted.
+            asyncio.get_running_loop().call_later(0.01, self._look_again, container_id)
+
+    def _look_again(self, container_id: str) -> None:
+        if container_id in self._files:
+            file, before = self._files[container_id]
+            kills = read_table(file).get("oom_kill", 0)
+            if kills > before:
+                self._files[container_id] = file, kills
+                self._told(container_id)
+
+
+async def memory_below(cgroups: Cgroups, group: str, threshold: int) -> None:
+    event = cgroups.usage_eventfd(group, threshold)
+    pause = FIRST_LOOK_S
+    try:
+        while cgroups.held_memory(group) >= threshold:
+            if event is not None:
+                await _readable(event, SAFETY_LOOK_S)
+            else:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_LOOK_S)
+    finally:
+        if event is not None:
+            os.close(event)
+
+
+async def _readable(descriptor: int, timeout_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        async with asyncio.timeout(timeout_s):
+            await ready.wait()
+        with suppress(BlockingIOError):
+            os.eventfd_read(descriptor)
+    except TimeoutError:
+        return
+    finally:
+        loop.remove_reader(descriptor)
