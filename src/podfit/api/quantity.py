@@ -30,11 +30,12 @@ class QuantityError(ValueError):
 
 @total_ordering
 class Quantity:
-    __slots__ = ("format", "nanos")
+    __slots__ = ("format", "nanos", "written")
 
-    def __init__(self, nanos: int, format: str = DECIMAL_SI) -> None:
+    def __init__(self, nanos: int, format: str = DECIMAL_SI, written: str | None = None) -> None:
         self.nanos = nanos
         self.format = format
+        self.written = written
 
     @staticmethod
     def parse(text: str | int | float) -> Quantity:
@@ -91,6 +92,10 @@ class Quantity:
     def __str__(self) -> str:
         return _canonical(self.nanos, self.format)
 
+    def as_written(self) -> str:
+        """The text Go prints for a value it parsed and did not touch since: "+1", "00012" and "1E3" stay so."""
+        return self.written or _canonical(self.nanos, self.format)
+
 
 ZERO = Quantity(0)
 
@@ -135,10 +140,14 @@ def _parse(text: str) -> Quantity:
         nanos = digits * 10**shift if shift >= 0 else -(-digits // 10**-shift)
     else:
         nanos = -(-(digits * 2**exponent * NANO) // 10 ** len(fraction))
-    nanos = min(nanos, _MAX)
-    if format == BINARY_SI and 0 < nanos < NANO:
-        format = DECIMAL_SI
-    return Quantity(nanos if positive else -nanos, format)
+    if format == BINARY_SI and positive:
+        # Only binary amounts are capped: decimal ones may exceed 64 bits.
+        nanos = min(nanos, _MAX)
+        if 0 < nanos < NANO:
+            format = DECIMAL_SI
+    plain = fast and not fraction and nanos
+    written = text if plain and _parts(nanos, format) == (digits, exponent) else None
+    return Quantity(nanos if positive else -nanos, format, written)
 
 
 def _split(text: str) -> tuple[bool, str, str, str, str]:
@@ -214,23 +223,34 @@ def _is_number(number: str) -> bool:
 def _canonical(nanos: int, format: str) -> str:
     if nanos == 0:
         return "0"
-    if format == BINARY_SI and (abs(nanos) < 1024 * NANO or nanos % NANO):
+    sign, absolute = ("-", -nanos) if nanos < 0 else ("", nanos)
+    if format == BINARY_SI and not _prints_binary(absolute):
         format = DECIMAL_SI
-    sign, amount = ("-", -nanos) if nanos < 0 else ("", nanos)
+    amount, exponent = _parts(absolute, format)
     if format == BINARY_SI:
-        amount //= NANO
-        exponent = 0
-        while exponent < 60 and amount % 1024 == 0:
-            amount //= 1024
-            exponent += 10
         return f"{sign}{amount}{_BINARY_OF.get(exponent, '')}"
-    exponent = -9
-    while amount % 10 == 0:
-        amount //= 10
-        exponent += 1
-    while exponent % 3 or (format == DECIMAL_SI and exponent > 18):
-        amount *= 10
-        exponent -= 1
     if format == DECIMAL_SI:
         return f"{sign}{amount}{_DECIMAL_OF[exponent]}"
     return f"{sign}{amount}" + (f"e{exponent}" if exponent else "")
+
+
+def _prints_binary(absolute: int) -> bool:
+    return absolute >= 1024 * NANO and absolute % NANO == 0
+
+
+def _parts(absolute: int, format: str) -> tuple[int, int]:
+    """Digits and exponent (of ten, or of two) of the canonical form of a positive amount."""
+    if format == BINARY_SI and _prints_binary(absolute):
+        amount, exponent = absolute // NANO, 0
+        while exponent < 60 and amount % 1024 == 0:
+            amount //= 1024
+            exponent += 10
+        return amount, exponent
+    amount, exponent = absolute, -9
+    while amount % 10 == 0:
+        amount //= 10
+        exponent += 1
+    while exponent % 3 or (format != DECIMAL_EXPONENT and exponent > 18):
+        amount *= 10
+        exponent -= 1
+    return amount, exponent

@@ -1,0 +1,54 @@
+"""Amounts as the model computes them (millicores and bytes, whole numbers) and as quantities in objects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from podfit.api.quantity import BINARY_SI, DECIMAL_SI, Quantity
+
+MAX_AMOUNT = 10**14
+_UNITS = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
+
+
+def amount_of(number: float) -> int:
+    """Truncated, and kept between 0 and the largest amount; what is no number counts as 0."""
+    if number > MAX_AMOUNT:
+        return MAX_AMOUNT
+    return int(number) if number > 0 else 0
+
+
+def scaled(amount: int, factor: float) -> int:
+    return amount_of(float(amount) * factor)
+
+
+def cpu_quantity(millicores: int) -> Quantity:
+    return Quantity.of_milli(millicores, DECIMAL_SI)
+
+
+def memory_quantity(amount: int) -> Quantity:
+    return Quantity.of_units(amount, BINARY_SI)
+
+
+def rounded_up(amount: int, step: int) -> int:
+    """To the next multiple; a step that makes no sense changes nothing."""
+    return math.ceil(amount / step) * step if step > 0 else amount
+
+
+def humanized(amount: int) -> Quantity:
+    """With two decimals of the largest binary unit that fits."""
+    for unit, suffix in _UNITS:
+        if amount >= unit:
+            return Quantity.parse(f"{amount / unit:.2f}{suffix}")
+    return Quantity.parse(str(amount))
+
+
+def quantities(amounts: Mapping[str, int], humanize: bool, round_cpu: int, round_memory: int) -> dict[str, Quantity]:
+    """A resource list of amounts, rounded and printed as the flags ask."""
+    found = {}
+    if "cpu" in amounts:
+        found["cpu"] = cpu_quantity(rounded_up(amounts["cpu"], round_cpu))
+    if "memory" in amounts:
+        memory = rounded_up(amounts["memory"], round_memory)
+        found["memory"] = humanized(memory) if humanize else memory_quantity(memory)
+    return found

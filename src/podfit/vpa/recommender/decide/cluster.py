@@ -1,0 +1,254 @@
+"""The recommender's picture of the cluster: pods, their containers, aggregates and the autoscalers that use them.
+
+Events go in one by one (samples, out-of-memory, pods and autoscalers that come and go); per-autoscaler aggregates come
+out. Everything is indexed by namespace, so one event never walks the cluster. No clock and no I/O: instants are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from podfit.vpa.model.policy import container_policy
+from podfit.vpa.model.selectors import NOTHING, Selector, label_text
+from podfit.vpa.recommender.decide.aggregate import AggregateState, load_aggregate
+from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.recommender.decide.container import ContainerState, OomRefused
+from podfit.vpa.recommender.decide.times import NEVER, Seconds
+
+PodId = tuple[str, str]
+VpaId = tuple[str, str]
+
+
+class UnknownTarget(KeyError):
+    """The pod or container of a sample is not (or no longer) known."""
+
+
+class AggregateKey(NamedTuple):
+    namespace: str
+    container: str
+    labels: str
+
+
+@dataclass(slots=True)
+class Pod:
+    id: PodId
+    labels: Mapping[str, str]
+    label_text: str
+    phase: str
+    containers: dict[str, ContainerState] = field(default_factory=dict)
+    requests: dict[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+
+@dataclass(slots=True)
+class Vpa:
+    """An autoscaler: its object as last seen, the aggregates it uses, and what checkpoints said about the past."""
+
+    id: VpaId
+    object: Mapping[str, Any]
+    selector: Selector
+    aggregates: dict[AggregateKey, AggregateState] = field(default_factory=dict)
+    initial: dict[str, AggregateState] = field(default_factory=dict)
+    pods: set[PodId] = field(default_factory=set)
+    unsupported: str | None = None
+    """Why its configuration cannot be used, for the ConfigUnsupported condition."""
+
+
+class ClusterState:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.pods: dict[PodId, Pod] = {}
+        self.vpas: dict[VpaId, Vpa] = {}
+        self.aggregates: dict[AggregateKey, AggregateState] = {}
+        self._aggregates_in: dict[str, dict[AggregateKey, Mapping[str, str]]] = {}
+        self._pods_in: dict[str, dict[PodId, Pod]] = {}
+        self._vpas_in: dict[str, dict[VpaId, Vpa]] = {}
+
+    # --- pods and containers --------------------------------------------------------------------------------------
+
+    def add_pod(self, id: PodId, labels: Mapping[str, str], phase: str) -> None:
+        """Also for a pod that is known: new labels make its containers count towards other aggregates."""
+        text = label_text(labels)
+        pod = self.pods.get(id)
+        if pod is None:
+            pod = self.pods[id] = Pod(id, labels, text, phase)
+            self._pods_in.setdefault(id[0], {})[id] = pod
+            self._match_pod(pod)
+        elif pod.label_text != text:
+            pod.labels, pod.label_text = labels, text
+            self._match_pod(pod)
+            for container in pod.containers:
+                self._aggregate_of(pod, container)
+        pod.phase = phase
+
+    def delete_pod(self, id: PodId) -> None:
+        """Its aggregates stay: they are the history."""
+        pod = self.pods.pop(id, None)
+        if pod is None:
+            return
+        del self._pods_in[id[0]][id]
+        for vpa in self._vpas_in.get(id[0], {}).values():
+            vpa.pods.discard(id)
+
+    def add_container(self, pod_id: PodId, container: str, requests: Mapping[str, int]) -> None:
+        """Requests in millicores and bytes. Raises UnknownTarget when the pod is unknown."""
+        pod = self._pod(pod_id)
+        pod.requests[container] = requests
+        if container not in pod.containers:
+            self._aggregate_of(pod, container)
+            pod.containers[container] = ContainerState()
+
+    def add_cpu(self, pod_id: PodId, container: str, millicores: int, instant: Seconds) -> bool:
+        """False when the sample was refused (negative, repeated or out of order)."""
+        pod, state = self._container(pod_id, container)
+        return state.add_cpu(self._aggregate_of(pod, container), millicores, instant)
+
+    def add_memory(self, pod_id: PodId, container: str, amount: int, instant: Seconds) -> bool:
+        pod, state = self._container(pod_id, container)
+        return state.add_memory(self._aggregate_of(pod, container), amount, instant)
+
+    def record_oom(self, pod_id: PodId, container: str, instant: Seconds, requested: int) -> None:
+        """Raises OomRefused when the event is too old, UnknownTarget when the container is gone."""
+        pod, state = self._container(pod_id, container)
+        try:
+            state.record_oom(self._aggregate_of(pod, container), requested, instant)
+        except OomRefused as error:
+            where = f"{{{{{pod_id[0]} {pod_id[1]}}} {container}}}"
+            raise OomRefused(f"error while recording OOM for {where}, Reason: {error}") from error
+
+    # --- autoscalers ----------------------------------------------------------------------------------------------
+
+    def add_vpa(self, object: Mapping[str, Any], selector: Selector | None, unsupported: str | None = None) -> Vpa:
+        """Also for one that is known. A changed selector starts anew: what it used before may not be its own.
+
+        Without a selector (the target cannot be resolved) it matches nothing.
+        """
+        meta = object.get("metadata") or {}
+        id = (meta.get("namespace") or "", meta.get("name") or "")
+        selector = selector or NOTHING
+        vpa = self.vpas.get(id)
+        if vpa is not None and str(vpa.selector) != str(selector):
+            self.delete_vpa(id)
+            vpa = None
+        if vpa is None:
+            vpa = self.vpas[id] = Vpa(id, object, selector)
+            self._vpas_in.setdefault(id[0], {})[id] = vpa
+            self._match_vpa(vpa)
+        vpa.object, vpa.unsupported = object, unsupported
+        for key, state in vpa.aggregates.items():
+            state.apply_policy(container_policy(object, key.container))
+        return vpa
+
+    def delete_vpa(self, id: VpaId) -> None:
+        if self.vpas.pop(id, None):
+            del self._vpas_in[id[0]][id]
+
+    def load_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
+        """Makes a saved state part of its autoscaler's history. Raises CheckpointError, or UnknownTarget."""
+        namespace = checkpoint["metadata"].get("namespace") or ""
+        spec = checkpoint.get("spec") or {}
+        vpa = self.vpas.get((namespace, spec.get("vpaObjectName") or ""))
+        if vpa is None:
+            raise UnknownTarget(f"cannot load checkpoint to missing VPA object {namespace}/{spec.get('vpaObjectName')}")
+        container = spec.get("containerName") or ""
+        state = load_aggregate(checkpoint.get("status") or {}, self.config)
+        state.apply_policy(container_policy(vpa.object, container))
+        vpa.initial[container] = state
+
+    def merged(self, vpa: Vpa) -> dict[str, AggregateState]:
+        """Everything known for an autoscaler, by container name, including the past its checkpoints brought."""
+        found: dict[str, AggregateState] = {}
+        pairs: Iterable[tuple[str, AggregateState]] = ((key.container, state) for key, state in vpa.aggregates.items())
+        for container, state in [*pairs, *vpa.initial.items()]:
+            into = found.get(container)
+            if into is None:
+                into = found[container] = AggregateState(self.config)
+                into.apply_policy(container_policy(vpa.object, container))
+            into.merge(state)
+        return found
+
+    def for_recommendation(self, vpa: Vpa) -> dict[str, AggregateState]:
+        return {name: state for name, state in self.merged(vpa).items() if not state.scaling_off}
+
+    def for_checkpoint(self, vpa: Vpa, now: Seconds) -> dict[str, AggregateState]:
+        """Merged states without the peaks of windows that still last: those would be counted twice after a restart."""
+        found = self.merged(vpa)
+        for id in vpa.pods:
+            for name, state in self.pods[id].containers.items():
+                if name in found and now < state.window_end:
+                    found[name].subtract_peak(state.peak, state.window_end)
+        return found
+
+    # --- forgetting -----------------------------------------------------------------------------------------------
+
+    def collect_garbage(self, now: Seconds, contributive: Iterable[PodId]) -> None:
+        """Drops aggregates that have expired, and those without samples that no pod will ever add to."""
+        active = set()
+        for id in contributive:
+            pod = self.pods[id]
+            active |= {AggregateKey(id[0], container, pod.label_text) for container in pod.containers}
+        gone = [
+            key for key, state in self.aggregates.items() if state.expired(now) or (state.empty and key not in active)
+        ]
+        for key in gone:
+            del self.aggregates[key]
+            del self._aggregates_in[key.namespace][key]
+            for vpa in self._vpas_in.get(key.namespace, {}).values():
+                vpa.aggregates.pop(key, None)
+
+    # --- how it hangs together ------------------------------------------------------------------------------------
+
+    def _pod(self, id: PodId) -> Pod:
+        pod = self.pods.get(id)
+        if pod is None:
+            raise UnknownTarget(f"pod {id[0]}/{id[1]} is not known")
+        return pod
+
+    def _container(self, id: PodId, container: str) -> tuple[Pod, ContainerState]:
+        pod = self._pod(id)
+        state = pod.containers.get(container)
+        if state is None:
+            raise UnknownTarget(f"container {container} of pod {id[0]}/{id[1]} is not known")
+        return pod, state
+
+    def _aggregate_of(self, pod: Pod, container: str) -> AggregateState:
+        key = AggregateKey(pod.id[0], container, pod.label_text)
+        state = self.aggregates.get(key)
+        if state is None:
+            state = self.aggregates[key] = AggregateState(self.config)
+            self._aggregates_in.setdefault(key.namespace, {})[key] = pod.labels
+            for vpa in self._vpas_in.get(key.namespace, {}).values():
+                self._use_if_matching(vpa, key, pod.labels)
+        return state
+
+    def _use_if_matching(self, vpa: Vpa, key: AggregateKey, labels: Mapping[str, str]) -> None:
+        if vpa.selector.matches(labels):
+            state = self.aggregates[key]
+            state.apply_policy(container_policy(vpa.object, key.container))
+            vpa.aggregates[key] = state
+
+    def _match_vpa(self, vpa: Vpa) -> None:
+        if vpa.selector.nothing:
+            return
+        for key, labels in self._aggregates_in.get(vpa.id[0], {}).items():
+            self._use_if_matching(vpa, key, labels)
+        vpa.pods = {id for id, pod in self._pods_in.get(vpa.id[0], {}).items() if vpa.selector.matches(pod.labels)}
+
+    def _match_pod(self, pod: Pod) -> None:
+        for vpa in self._vpas_in.get(pod.id[0], {}).values():
+            if vpa.selector.matches(pod.labels):
+                vpa.pods.add(pod.id)
+            else:
+                vpa.pods.discard(pod.id)
+
+
+def stamp_created(cluster: ClusterState, created: Seconds) -> None:
+    """Gives aggregates that have no age yet the instant at which they were first seen."""
+    for state in cluster.aggregates.values():
+        if state.created == NEVER:
+            state.created = created

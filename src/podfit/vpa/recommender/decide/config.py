@@ -1,0 +1,65 @@
+"""The recommender's numbers, named as its flags are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from podfit.api.quantity import Quantity
+from podfit.vpa.recommender.decide.times import Seconds
+
+DAY = 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    recommendation_margin_fraction: float = 0.15
+    pod_recommendation_min_cpu_millicores: float = 25.0
+    pod_recommendation_min_memory_mb: float = 250.0
+    target_cpu_percentile: float = 0.9
+    recommendation_lower_bound_cpu_percentile: float = 0.5
+    recommendation_upper_bound_cpu_percentile: float = 0.95
+    target_memory_percentile: float = 0.9
+    recommendation_lower_bound_memory_percentile: float = 0.5
+    recommendation_upper_bound_memory_percentile: float = 0.95
+    confidence_interval_cpu: Seconds = DAY
+    confidence_interval_memory: Seconds = DAY
+    humanize_memory: bool = False
+    round_cpu_millicores: int = 1
+    round_memory_bytes: int = 1
+    cpu_integer_post_processor_enabled: bool = False
+    container_recommendation_max_allowed_cpu: Quantity | None = None
+    container_recommendation_max_allowed_memory: Quantity | None = None
+    memory_aggregation_interval: Seconds = DAY
+    memory_aggregation_interval_count: int = 8
+    memory_histogram_decay_half_life: Seconds = DAY
+    cpu_histogram_decay_half_life: Seconds = DAY
+    oom_bump_up_ratio: float = 1.2
+    oom_min_bump_up_bytes: float = 100 * 1024 * 1024
+    per_vpa_config: bool = False
+
+    @property
+    def max_allowed(self) -> dict[str, Quantity]:
+        """The cluster-wide upper limits that were set."""
+        limits = {
+            "cpu": self.container_recommendation_max_allowed_cpu,
+            "memory": self.container_recommendation_max_allowed_memory,
+        }
+        return {name: limit for name, limit in limits.items() if limit}
+
+
+def from_flags(flags: dict[str, Any]) -> Config:
+    """Reads flags by their names on the command line; durations in seconds. Unknown ones raise ValueError."""
+    known = {field.name for field in fields(Config)}
+    values: dict[str, Any] = {}
+    for flag, value in flags.items():
+        if flag == "feature-gates":
+            values["per_vpa_config"] = bool(value.get("PerVPAConfig"))
+            continue
+        name = flag.replace("-", "_")
+        if name not in known:
+            raise ValueError(f"unknown flag: --{flag}")
+        if name.startswith("container_recommendation_max"):
+            value = Quantity.parse(value) if value else None
+        values[name] = value
+    return Config(**values)

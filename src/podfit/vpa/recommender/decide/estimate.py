@@ -1,0 +1,101 @@
+"""From what is known about a container to target, lower and upper bound. Pure numbers.
+
+target = percentile + margin. The bounds widen while confidence is low: after a day of samples the upper bound is twice,
+the lower about 0.2 % below what the percentiles say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from podfit.vpa.recommender.decide.aggregate import AggregateState
+from podfit.vpa.recommender.decide.amounts import amount_of, scaled
+from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.recommender.decide.gomath import pow_
+from podfit.vpa.recommender.decide.times import Seconds, elapsed
+
+Amounts = dict[str, int]
+
+LOWER = (0.001, -2.0)
+UPPER = (1.0, 1.0)
+"""(1 + multiplier / confidence) ** exponent scales the bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Millicores and bytes, by resource name."""
+
+    target: Amounts
+    lower: Amounts
+    upper: Amounts
+
+
+def confidence(first: Seconds, last: Seconds, count: int, interval: Seconds) -> float:
+    """1 after one interval of one sample a minute; the smaller of time span and number of samples decides."""
+    return min(elapsed(last, first) / interval, count / (interval / 60.0))
+
+
+def widening(trust: float, multiplier: float, exponent: float) -> float:
+    ratio = math.inf if trust == 0 else multiplier / trust
+    return pow_(1.0 + ratio, exponent)
+
+
+def with_margin(base: int, fraction: float) -> int:
+    return base + scaled(base, fraction)
+
+
+def minimums(config: Config, containers: int) -> Amounts:
+    """The smallest pod, divided evenly among the containers."""
+    share = 1.0 / containers
+    return {
+        "cpu": scaled(amount_of(config.pod_recommendation_min_cpu_millicores * 0.001 * 1000.0), share),
+        "memory": scaled(amount_of(config.pod_recommendation_min_memory_mb * 1024 * 1024), share),
+    }
+
+
+def estimate(state: AggregateState, config: Config, least: Amounts) -> Estimate:
+    """The three sizes of one container, for the resources its policy controls."""
+    margin = config.recommendation_margin_fraction
+
+    def base(cpu: float, memory: float) -> Amounts:
+        found = {
+            "cpu": amount_of(state.cpu.percentile(cpu) * 1000.0),
+            "memory": amount_of(state.memory.percentile(memory)),
+        }
+        return {name: with_margin(amount, margin) for name, amount in found.items()}
+
+    trust = {
+        "cpu": confidence(state.first, state.last, state.count, config.confidence_interval_cpu),
+        "memory": confidence(state.first, state.last, state.count, config.confidence_interval_memory),
+    }
+
+    def finish(amounts: Amounts, widen: tuple[float, float] | None = None) -> Amounts:
+        result = {}
+        for name in state.controlled:
+            amount = amounts[name]
+            if widen:
+                amount = scaled(amount, widening(trust[name], *widen))
+            result[name] = max(amount, least[name])
+        return result
+
+    return Estimate(
+        finish(base(config.target_cpu_percentile, config.target_memory_percentile)),
+        finish(
+            base(config.recommendation_lower_bound_cpu_percentile, config.recommendation_lower_bound_memory_percentile),
+            LOWER,
+        ),
+        finish(
+            base(config.recommendation_upper_bound_cpu_percentile, config.recommendation_upper_bound_memory_percentile),
+            UPPER,
+        ),
+    )
+
+
+def estimate_all(states: Mapping[str, AggregateState], config: Config) -> dict[str, Estimate]:
+    """One estimate a container; containers switched off must already be left out."""
+    if not states:
+        return {}
+    least = minimums(config, len(states))
+    return {name: estimate(state, config, least) for name, state in states.items()}

@@ -1,0 +1,93 @@
+"""Finds out-of-memory kills in what the API server reports: changes of pods, and eviction events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.api.quantity import Quantity, QuantityError
+from podfit.vpa.model.pods import container_status, requests_of
+from podfit.vpa.recommender.decide.times import Seconds, from_rfc3339
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Oom:
+    """A container ran out of memory while it was allowed (or used) this many bytes."""
+
+    namespace: str
+    pod: str
+    container: str
+    instant: Seconds
+    memory: int
+
+
+def ooms_between(old: Object, new: Object) -> list[Oom]:
+    """The kills that one change of a pod reveals."""
+    return [
+        oom
+        for status in (new.get("status") or {}).get("containerStatuses") or ()
+        if (oom := _oom_of(old, new, status)) is not None
+    ]
+
+
+def _oom_of(old: Object, new: Object, status: Object) -> Oom | None:
+    name = status.get("name") or ""
+    before = container_status(old, name)
+    if before is None:
+        return None
+    was, is_now = before.get("state") or {}, status.get("state") or {}
+    restarted = (status.get("restartCount") or 0) > (before.get("restartCount") or 0)
+    if _killed(is_now.get("terminated")) and (not was.get("terminated") or restarted):
+        return _record(new, name, is_now["terminated"], new)
+    last = (status.get("lastState") or {}).get("terminated")
+    if was.get("running") and is_now.get("running") and restarted and _killed(last):
+        # It died and came back between two looks: what it was allowed then stands in the older pod.
+        return _record(old, name, last, new)
+    return None
+
+
+def _killed(terminated: Object | None) -> bool:
+    return bool(terminated) and terminated.get("reason") == "OOMKilled"  # type: ignore[union-attr]
+
+
+def _record(source: Object, container: str, terminated: Object, pod: Object) -> Oom:
+    meta = pod.get("metadata") or {}
+    memory = requests_of(source, container).get("memory")
+    return Oom(
+        meta.get("namespace") or "",
+        meta.get("name") or "",
+        container,
+        from_rfc3339(terminated.get("finishedAt")),
+        memory.value if memory else 0,
+    )
+
+
+def ooms_of_eviction(event: Object) -> list[Oom]:
+    """The containers for whose memory use the node evicted a pod, with what they used."""
+    target = event.get("involvedObject") or {}
+    if event.get("reason") != "Evicted" or target.get("kind") != "Pod":
+        return []
+    meta = event.get("metadata") or {}
+    notes = meta.get("annotations") or {}
+    lists = [
+        (notes.get(name) or "").split(",")
+        for name in ("offending_containers", "offending_containers_usage", "starved_resource")
+    ]
+    if len({len(entries) for entries in lists}) != 1:
+        return []
+    instant = from_rfc3339(meta.get("creationTimestamp"))
+    found = _starved(zip(*lists, strict=True))
+    return [Oom(target.get("namespace") or "", target.get("name") or "", name, instant, used) for name, used in found]
+
+
+def _starved(rows: Any) -> Iterator[tuple[str, int]]:
+    for container, usage, resource in rows:
+        if resource != "memory":
+            continue
+        try:
+            yield container, Quantity.parse(usage).value
+        except QuantityError:
+            continue

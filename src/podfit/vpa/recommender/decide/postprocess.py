@@ -1,0 +1,89 @@
+"""From estimated amounts to the recommendation in an object's status: formatting, whole cores, policy limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from podfit.api.quantity import NANO, Quantity
+from podfit.vpa.model.bounds import cap_to_policy
+from podfit.vpa.model.pods import ResourceList, annotations_of, printed, resource_list
+from podfit.vpa.model.policy import container_policy
+from podfit.vpa.recommender.decide.amounts import quantities
+from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.recommender.decide.estimate import Estimate
+
+Object = Mapping[str, Any]
+_INTEGER_PREFIX, _INTEGER_SUFFIX = "vpa-post-processor.kubernetes.io/", "_integerCPU"
+
+
+@dataclass(frozen=True, slots=True)
+class Recommended:
+    container: str
+    target: ResourceList
+    lower: ResourceList
+    upper: ResourceList
+    uncapped: ResourceList
+
+    def to_object(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {"containerName": self.container, "target": printed(self.target)}
+        optional = {"lowerBound": self.lower, "upperBound": self.upper, "uncappedTarget": self.uncapped}
+        shown.update({name: printed(values) for name, values in optional.items() if values})
+        return shown
+
+
+def formatted(estimates: Mapping[str, Estimate], config: Config) -> list[Recommended]:
+    """In order of the containers' names."""
+
+    def listed(amounts: Mapping[str, int]) -> ResourceList:
+        return quantities(amounts, config.humanize_memory, config.round_cpu_millicores, config.round_memory_bytes)
+
+    return [
+        Recommended(name, listed(sizes.target), listed(sizes.lower), listed(sizes.upper), listed(sizes.target))
+        for name, sizes in sorted(estimates.items())
+    ]
+
+
+def post_processed(vpa: Object, recommended: list[Recommended], config: Config) -> list[Recommended]:
+    """Whole cores where an annotation asks for them, then the policy's and the cluster's limits (which win)."""
+    if config.cpu_integer_post_processor_enabled:
+        whole = _whole_core_containers(vpa)
+        recommended = [_with_whole_cores(entry) if entry.container in whole else entry for entry in recommended]
+    return [_within_policy(vpa, entry, config) for entry in recommended]
+
+
+def _whole_core_containers(vpa: Object) -> set[str]:
+    return {
+        key.removeprefix(_INTEGER_PREFIX).removesuffix(_INTEGER_SUFFIX)
+        for key, value in annotations_of(vpa).items()
+        if key.startswith(_INTEGER_PREFIX) and key.endswith(_INTEGER_SUFFIX) and value == "true"
+    } - {""}
+
+
+def _with_whole_cores(entry: Recommended) -> Recommended:
+    def rounded(resources: ResourceList) -> ResourceList:
+        cpu = resources.get("cpu")
+        if cpu is None:
+            return resources
+        return {**resources, "cpu": Quantity(cpu.value * NANO, cpu.format) if cpu.nanos % NANO else cpu}
+
+    return replace(
+        entry,
+        target=rounded(entry.target),
+        lower=rounded(entry.lower),
+        upper=rounded(entry.upper),
+        uncapped=rounded(entry.uncapped),
+    )
+
+
+def _within_policy(vpa: Object, entry: Recommended, config: Config) -> Recommended:
+    policy = container_policy(vpa, entry.container)
+    least = resource_list(policy.get("minAllowed"))
+    most = {**config.max_allowed, **resource_list(policy.get("maxAllowed"))}
+    return replace(
+        entry,
+        target=cap_to_policy(entry.target, least, most)[0],
+        lower=cap_to_policy(entry.lower, least, most)[0],
+        upper=cap_to_policy(entry.upper, least, most)[0],
+    )

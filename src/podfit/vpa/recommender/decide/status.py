@@ -1,0 +1,129 @@
+"""The status an autoscaler object should have: recommendation, conditions, and whether that is news."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.api.quantity import Quantity
+from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa
+from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.recommender.decide.estimate import Estimate, estimate_all
+from podfit.vpa.recommender.decide.postprocess import Recommended, formatted, post_processed
+
+Object = Mapping[str, Any]
+
+PROVIDED = "RecommendationProvided"
+NO_PODS = "NoPodsMatched"
+UNSUPPORTED = "ConfigUnsupported"
+DEPRECATED = "ConfigDeprecated"
+FETCHING_HISTORY = "FetchingHistory"
+LOW_CONFIDENCE = "LowConfidence"
+NO_PODS_MESSAGE = "No pods match this VPA object"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    type: str
+    status: bool
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one pass found for an autoscaler. `patch` is what to send to its status, or None when it stands already."""
+
+    estimates: dict[str, Estimate]
+    status: dict[str, Any]
+    patch: list[dict[str, Any]] | None
+
+
+def recommend(cluster: ClusterState, vpa: Vpa, now: str | None, extra: Iterable[Condition] = ()) -> Outcome:
+    """One autoscaler's recommendation from everything known. `now` (RFC 3339) stamps conditions that change.
+
+    `extra` conditions come from who knows more, such as LowConfidence or FetchingHistory.
+    """
+    estimates = estimate_all(cluster.for_recommendation(vpa), cluster.config)
+    return outcome(vpa, estimates, cluster.config, now, extra)
+
+
+def outcome(
+    vpa: Vpa, estimates: dict[str, Estimate], config: Config, now: str | None, extra: Iterable[Condition] = ()
+) -> Outcome:
+    recommended = post_processed(vpa.object, formatted(estimates, config), config)
+    observed = vpa.object.get("status") or {}
+    wanted = [*conditions(bool(recommended), bool(vpa.pods), vpa.unsupported), *extra]
+    status = {
+        "recommendation": recommendation_object(recommended),
+        "conditions": _stamped(observed.get("conditions") or (), wanted, now),
+        "observedGeneration": (vpa.object.get("metadata") or {}).get("generation") or 0,
+    }
+    same = _comparable(observed) == _comparable(status)
+    return Outcome(estimates, status, None if same else [{"op": "add", "path": "/status", "value": status}])
+
+
+def recommendation_object(recommended: list[Recommended]) -> dict[str, Any]:
+    return {"containerRecommendations": [entry.to_object() for entry in recommended]} if recommended else {}
+
+
+def conditions(provided: bool, matched: bool, unsupported: str | None) -> list[Condition]:
+    """Conditions that do not hold are absent, except RecommendationProvided, which is then False."""
+    found = []
+    if unsupported is not None:
+        found.append(Condition(UNSUPPORTED, True, "", unsupported))
+    if not matched:
+        found.append(Condition(NO_PODS, True, NO_PODS, NO_PODS_MESSAGE))
+    if provided:
+        found.append(Condition(PROVIDED, True))
+    elif matched:
+        found.append(Condition(PROVIDED, False))
+    else:
+        found.append(Condition(PROVIDED, False, NO_PODS, NO_PODS_MESSAGE))
+    return found
+
+
+def _stamped(observed: Iterable[Object], wanted: Iterable[Condition], now: str | None) -> list[dict[str, Any]]:
+    """Sorted by type; the time of the last transition stays while the status does."""
+    before = {condition["type"]: condition for condition in observed}
+    ours = {condition.type for condition in wanted}
+    kept = {
+        type: dict(condition)
+        for type, condition in before.items()
+        if type not in ours and type not in (NO_PODS, UNSUPPORTED, DEPRECATED)
+    }
+    for condition in wanted:
+        status = "True" if condition.status else "False"
+        previous = before.get(condition.type, {})
+        unchanged = previous.get("status") == status
+        entry = {
+            "type": condition.type,
+            "status": status,
+            "lastTransitionTime": previous.get("lastTransitionTime") if unchanged else now,
+        }
+        entry.update({k: v for k, v in (("reason", condition.reason), ("message", condition.message)) if v})
+        kept[condition.type] = entry
+    return [kept[type] for type in sorted(kept)]
+
+
+def _comparable(status: Object) -> Any:
+    """Quantities by value and absent like empty, so that another spelling is no news."""
+    recommendation = status.get("recommendation")
+    entries = (recommendation or {}).get("containerRecommendations") or ()
+    sizes = [
+        (
+            entry.get("containerName"),
+            *(
+                {name: Quantity.parse(value).nanos for name, value in (entry.get(field) or {}).items()}
+                for field in ("target", "lowerBound", "upperBound", "uncappedTarget")
+            ),
+        )
+        for entry in entries
+    ]
+    return (
+        recommendation is not None,
+        sizes,
+        list(status.get("conditions") or ()),
+        status.get("observedGeneration") or 0,
+    )
