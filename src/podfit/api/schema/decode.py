@@ -70,9 +70,8 @@ def decode(
 def _cannot(meta: TypeMeta, kind: Kind | Struct, why: str) -> ApiError:
     if not isinstance(kind, Kind):
         return bad_request(why)
-    return bad_request(
-        f'{meta.kind or kind.kind} in version "{meta.version or kind.version}" cannot be handled as a {kind.kind}: {why}'
-    )
+    said = f'{meta.kind or kind.kind} in version "{meta.version or kind.version}"'
+    return bad_request(f"{said} cannot be handled as a {kind.kind}: {why}")
 
 
 def convert(value: Object, struct: Struct, *, field_validation: str = "Warn", dialect: str = JSON) -> Decoded:

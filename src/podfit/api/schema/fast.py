@@ -27,7 +27,7 @@ def reader(struct: Struct) -> Reader:
     found = struct.cache.get("fast")
     if found is None:
         found = struct.cache["fast"] = _struct_reader(struct)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def zero_of(kind: Type) -> Any:
@@ -137,13 +137,13 @@ def _scalar_reader(form: str) -> Reader:
 
 def _string(value: Any) -> str:
     if value.__class__ is str:
-        return value  # type: ignore[no-any-return]
+        return value
     raise _SURPRISE
 
 
 def _bool(value: Any) -> bool:
     if value.__class__ is bool:
-        return value  # type: ignore[no-any-return]
+        return value
     raise _SURPRISE
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any
 
 ATOMIC, GRANULAR, SET, MAP = "atomic", "granular", "set", "map"
 
 
 @dataclass(slots=True, eq=False)
 class Scalar:
-    """`form` is one of string, bool, int32, int64, float64, Quantity, IntOrString, Time, MicroTime, Duration, bytes, Raw."""
+    """`form` is one of the keys of `scalars.READERS`."""
 
     form: str
     go: str
@@ -77,6 +77,6 @@ class Struct:
         return iter(self.fields.values())
 
 
-Type = Union[Scalar, ListOf, MapOf, Struct]
+Type = Scalar | ListOf | MapOf | Struct
 
 RAW = Scalar("Raw", "runtime.RawExtension")

@@ -1,0 +1,56 @@
+"""Patches: JSON patch, JSON merge patch, strategic merge patch and server-side apply (`patches.apply`).
+
+`patch_object` does for the first three what the API server does between reading the body and admission: applies the
+patch, reads the result back as its type, and words what is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from podfit.api.patches import json_patch, merge_patch, strategic
+from podfit.api.patches.goprint import go_print
+from podfit.api.schema.decode import Decoded, DecodeError, convert
+from podfit.api.schema.types import Struct
+from podfit.api.schema.walk import JSON, UNSTRUCTURED
+from podfit.api.status import ApiError, Object, go_quote
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+def patch_object(
+    live: Object, raw: bytes, content_type: str, struct: Struct, *, field_validation: str = "Warn"
+) -> Decoded:
+    """`live` with the patch applied, typed again, and warnings. `live` is not changed, but may share parts with it."""
+    if content_type == STRATEGIC:
+        patch = strategic.read_patch(raw)
+        problems = [] if field_validation == "Ignore" else strategic.strict_problems(raw)
+        value = strategic.merged(live, patch, struct)
+        return _typed(value, struct, field_validation, UNSTRUCTURED, problems, patch)
+    kind: Any = json_patch if content_type == JSON_PATCH else merge_patch
+    value = kind.apply(live, raw)
+    problems = [] if field_validation == "Ignore" else kind.strict_problems(raw)
+    return _typed(value, struct, field_validation, JSON, problems, None)
+
+
+def _typed(value: Any, struct: Struct, mode: str, dialect: str, problems: list[str], patch: Object | None) -> Decoded:
+    try:
+        made = convert(value, struct, field_validation="Ignore" if mode == "Ignore" else "Warn", dialect=dialect)
+    except DecodeError as error:
+        raise _invalid_patch(value, patch, str(error)) from None
+    complaints = problems + made.warnings
+    if complaints and mode == "Strict":
+        raise _invalid_patch(value, patch, "strict decoding error: " + ", ".join(complaints))
+    return Decoded(made.obj, complaints)
+
+
+def _invalid_patch(value: Any, patch: Object | None, why: str) -> ApiError:
+    """422 about the field `patch`, of an object nobody names."""
+    shown = json.dumps(value, separators=(",", ":"), ensure_ascii=False) if patch is None else go_print(patch)
+    body = f"Invalid value: {go_quote(shown)}: {why}"
+    cause = {"reason": "FieldValueInvalid", "message": body, "field": "patch"}
+    return ApiError(422, "Invalid", f' "" is invalid: patch: {body}', {"causes": [cause]})

@@ -1,0 +1,46 @@
+"""JSON merge patch (RFC 7386): `apply(document, raw)`. The document is not changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.schema.decode import duplicate_fields
+from podfit.api.schema.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
+from podfit.api.schema.scalars import json_word
+from podfit.api.status import bad_request
+
+
+def apply(document: Any, raw: bytes) -> Any:
+    try:
+        patch = parse(raw)
+    except GoSyntaxError as error:
+        raise bad_request(f"error decoding patch: {error}") from None
+    if patch is None:
+        raise bad_request("Invalid JSON Patch")
+    if not isinstance(patch, dict):
+        word = json_word(patch)
+        raise bad_request(f"error decoding patch: json: cannot unmarshal {word} into Go value of type {GO_MAP}")
+    return merged(document, patch)
+
+
+GO_MAP = "map[string]interface {}"
+
+
+def merged(document: Any, patch: Any) -> Any:
+    """What RFC 7386 calls MergePatch(target, patch)."""
+    if not isinstance(patch, dict):
+        return patch
+    out = dict(document) if isinstance(document, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            out.pop(key, None)
+        else:
+            out[key] = merged(out.get(key), value) if isinstance(value, dict) else value
+    return out
+
+
+def strict_problems(raw: bytes) -> list[str]:
+    """Keys that the patch itself holds twice."""
+    if not may_hold_duplicates(raw, parse(raw)):
+        return []
+    return [f"json merge patch {problem}" for problem in duplicate_fields(parse_exact(raw))]
