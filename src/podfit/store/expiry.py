@@ -43,8 +43,13 @@ class Expiry:
     def drop(self, key: str) -> None:
         self._due.pop(key, None)
 
+    def start(self) -> None:
+        """Goes on after `stop` with the deadlines it had."""
+        self._arm()
+
     async def stop(self) -> None:
         await self._tasks.stop()
+        self._alarm, self._alarm_at = None, math.inf
 
     def _arm(self) -> None:
         while self._heap and self._due.get(self._heap[0][1], (None,))[0] != self._heap[0][0]:

@@ -17,6 +17,7 @@ class MemoryStore(View):
 
     async def open(self) -> None:
         self._closed = False
+        self._expiry.start()
 
     async def close(self) -> None:
         self._closed = True

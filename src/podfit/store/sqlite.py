@@ -117,6 +117,7 @@ class SqliteStore(View):
 
     def _write(self, key: str, value: bytes | None, expect: int | None, expires: float) -> asyncio.Future[Change]:
         self._check_open()
+        key.encode()  # a key that cannot be written must fail here, not take a whole group with it
         done: asyncio.Future[Change] = self._loop.create_future()
         self._queue.append(Write(key, value, expect, expires, done))
         self._schedule()

@@ -11,6 +11,7 @@ therefore goes out in few statements with many rows, not in many statements.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import sqlite3
@@ -60,6 +61,7 @@ class SqliteFile:
         self.path = path
         self._busy_s = busy_s
         self._connection: sqlite3.Connection | None = None
+        self._lock: int | None = None
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -70,10 +72,10 @@ class SqliteFile:
     def open(self) -> tuple[int, list[Row]]:
         """Takes the file for this process alone; the revision history starts at, and all rows in order."""
         try:
-            wal = self._prepare()
+            self._take()
+            if lost_commits(read_wal(self.path)):
+                raise Unusable(self._advice("its write-ahead log is broken before its end"))
             self._connect()
-            if lost_commits(wal, self._frames()):
-                raise Unusable(self._advice("its write-ahead log is damaged before its end"))
             return self._load()
         except sqlite3.Error as error:
             self.close()
@@ -114,20 +116,32 @@ class SqliteFile:
         free = self.connection.execute("PRAGMA freelist_count").fetchone()[0]
         # Some free pages are the working room of a store in use; moving them in and out would only cost.
         if free > 256:
-            self.connection.execute(f"PRAGMA incremental_vacuum({min(free - 256, VACUUM_PAGES)})").fetchall()
+            # As a script: `execute` takes one step of a statement without columns, and this one frees a page a step.
+            self.connection.executescript(f"PRAGMA incremental_vacuum({min(free - 256, VACUUM_PAGES)})")
 
     def close(self) -> None:
         if self._connection is not None:
             connection, self._connection = self._connection, None
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
+        if self._lock is not None:
+            lock, self._lock = self._lock, None
+            os.close(lock)
 
-    def _prepare(self) -> bytes:
-        """Makes the file if it is not there; returns what the write-ahead log holds before SQLite touches it."""
+    def _take(self) -> None:
+        """Locks the store for this process and makes the file if it is not there.
+
+        The lock has a file of its own: SQLite's locks come too late, it repairs its log before it can be looked at.
+        """
+        lock = self.path.with_name(self.path.name + ".lock")
+        self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Unusable(self._in_use()) from error
         if not self.path.exists():
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             sync_folder(self.path.parent)
-        return read_wal(self.path)
 
     def _connect(self) -> None:
         self._connection = sqlite3.connect(
@@ -140,10 +154,6 @@ class SqliteFile:
         # In exclusive mode the first transaction takes the file, and no other process can open it from here on.
         self.connection.execute("BEGIN EXCLUSIVE")
         self.connection.execute("COMMIT")
-
-    def _frames(self) -> int:
-        """How many frames of the write-ahead log SQLite found whole."""
-        return int(self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
 
     def _load(self) -> tuple[int, list[Row]]:
         self._check_schema()
@@ -176,15 +186,18 @@ class SqliteFile:
     def _explain(self, error: sqlite3.Error) -> str:
         code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return f"the store {self.path} is in use by another process; stop that one first, or choose another path"
+            return self._in_use()
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return self._advice(str(error))
         return f"cannot open the store {self.path}: {error}; check the path, its owner and the free space"
 
+    def _in_use(self) -> str:
+        return f"the store {self.path} is in use by another process; stop that one first, or choose another path"
+
     def _advice(self, damage: str) -> str:
         return (
-            f"the store {self.path} is damaged ({damage}); nothing was changed. Restore it from a copy together with "
-            f"its -wal file, or move both away to start empty"
+            f"the store {self.path} is damaged ({damage}); nothing was thrown away. "
+            "Restore it from a copy together with its -wal file, or move both away to start empty"
         )
 
 

@@ -1,7 +1,7 @@
-"""Tells a torn write-ahead log from a damaged one.
+"""Tells a torn write-ahead log from a damaged one, before SQLite opens it.
 
-SQLite reads the log up to the first frame that does not check out and takes the rest for a write cut short. That is
-right for the last transaction, which nobody was told had succeeded. But each commit waits for the disk before the
+SQLite reads the log up to the first frame that does not check out and throws away the rest as a write cut short. That
+is right for the last transaction, which nobody was told had succeeded. But each commit waits for the disk before the
 next one starts, so a bad frame with two whole commits behind it is no torn write: it is damage, and what follows was
 acknowledged. Opening such a file would lose it silently. File format: https://sqlite.org/fileformat2.html#walformat
 """
@@ -9,11 +9,18 @@ acknowledged. Opening such a file would lose it silently. File format: https://s
 from __future__ import annotations
 
 import struct
+import sys
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 HEADER = struct.Struct(">8I")
-FRAME = struct.Struct(">6I")
+FRAME_HEAD = 24
 MAGIC = 0x377F0682
+USUAL_PAGE = 4096
+
+Words = NDArray[np.uint32]
 
 
 def read_wal(database: Path) -> bytes:
@@ -23,34 +30,53 @@ def read_wal(database: Path) -> bytes:
         return b""
 
 
-def lost_commits(wal: bytes, whole: int) -> bool:
-    """Whether commits that were acknowledged stand in `wal` behind its `whole` good frames."""
+def lost_commits(wal: bytes) -> bool:
+    """Whether commits that were acknowledged stand in `wal` behind a place where SQLite would stop reading."""
     if len(wal) < HEADER.size:
         return False
-    magic, _, page, _, salt1, salt2, *_ = HEADER.unpack_from(wal)
-    if magic & ~1 != MAGIC or not 512 <= page <= 65536:
-        # A first header cut short has nothing acknowledged behind it, so nothing to miss.
-        return len(wal) >= HEADER.size + 2 * (FRAME.size + page if 512 <= page <= 65536 else 4096)
+    magic, _, page, _, salt1, salt2, sum1, sum2 = HEADER.unpack_from(wal)
     order = ">" if magic & 1 else "<"
-    step, commits = FRAME.size + page, 0
-    for at in range(HEADER.size + (whole + 1) * step, len(wal) - step + 1, step):
-        _, size, s1, s2, c1, c2 = FRAME.unpack_from(wal, at)
-        if (s1, s2) != (salt1, salt2):
-            return False  # from an earlier turn of the log
-        if size and _checksum(wal, at, step, order) == (c1, c2):
-            commits += 1
+    head = np.frombuffer(wal, f"{order}u4", 6).astype(np.uint32)[None, :]
+    start = np.array([[sum1, sum2]], np.uint32)
+    sound = magic & ~1 == MAGIC and bool((_checksums(head, np.zeros((1, 2), np.uint32)) == start).all())
+    if not sound:  # what the header says is worth nothing: assume what this machine would have written
+        page, order = USUAL_PAGE, ">" if sys.byteorder == "big" else "<"
+    frames = _frames(wal, page)
+    if not len(frames):
+        return False
+    heads = frames[:, :FRAME_HEAD].copy().view(">u4").astype(np.uint32)
+    claimed = heads[:, 4:6]
+    words = np.concatenate([frames[:, :8], frames[:, FRAME_HEAD:]], axis=1).view(f"{order}u4").astype(np.uint32)
+    # Each frame is checked from what the one before it claims, so damage to one does not hide those behind it.
+    whole = (_checksums(words, np.concatenate([start, claimed[:-1]])) == claimed).all(axis=1)
+    if sound:  # other salts: left over from an earlier turn of the log
+        whole &= (heads[:, 2] == salt1) & (heads[:, 3] == salt2)
+    stop = int(np.argmin(whole)) + 1 if sound else 0
+    if sound and whole.all():
+        return False
     # The first commit behind the damage may belong to the transaction that was cut short.
-    return commits >= 2
+    return int((whole & (heads[:, 1] > 0))[stop:].sum()) >= 2
 
 
-def _checksum(wal: bytes, at: int, step: int, order: str) -> tuple[int, int]:
-    """The checksum of one frame, starting from the one its predecessor claims."""
-    before = FRAME.unpack_from(wal, at - step)
-    s0, s1 = before[4], before[5]
-    words = struct.unpack_from(f"{order}2I", wal, at) + struct.unpack_from(
-        f"{order}{(step - FRAME.size) // 4}I", wal, at + FRAME.size
-    )
-    for even, odd in zip(words[::2], words[1::2], strict=True):
-        s0 = (s0 + even + s1) & 0xFFFFFFFF
-        s1 = (s1 + odd + s0) & 0xFFFFFFFF
-    return s0, s1
+def _frames(wal: bytes, page: int) -> NDArray[np.uint8]:
+    step = FRAME_HEAD + page
+    count = (len(wal) - HEADER.size) // step
+    return np.frombuffer(wal, np.uint8, count * step, HEADER.size).reshape(count, step)
+
+
+def _checksums(words: Words, start: Words) -> Words:
+    """SQLite's checksum of each row of `words`, starting from `start`.
+
+    A step is s0 += even + s1; s1 += odd + s0, a linear map of (s0, s1), so a row's result is a weighted sum of its
+    words modulo 2^32; the weights are powers of the map's matrix.
+    """
+    pairs = words.shape[1] // 2
+    powers = np.empty((pairs + 1, 2, 2), np.uint32)
+    powers[0] = np.eye(2, dtype=np.uint32)
+    step = np.array([[1, 1], [1, 2]], np.uint32)
+    for at in range(pairs):
+        powers[at + 1] = powers[at] @ step
+    weights = powers[pairs - 1 :: -1] if pairs > 1 else powers[:1]
+    even, odd = words[:, 0::2], words[:, 1::2]
+    sums: Words = start @ powers[pairs].T + even @ weights.sum(axis=2, dtype=np.uint32) + odd @ weights[:, :, 1]
+    return sums
