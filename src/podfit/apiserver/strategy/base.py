@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from podfit.api.kinds import Kind
 from podfit.api.status import FieldError
-from podfit.apiserver.strategy import meta, names
+from podfit.apiserver.strategy import checks, meta, names
 
 Object = dict[str, Any]
 Errors = list[FieldError]
@@ -42,6 +42,8 @@ class Strategy:
     create_on_update: ClassVar[bool] = False
     unconditional_update: ClassVar[bool] = True
     """Whether an update without resourceVersion is taken to mean the newest."""
+    strict_finalizers: ClassVar[bool] = True
+    """Whether unqualified finalizers must be known ones."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -66,7 +68,9 @@ class Strategy:
         obj["status"] = {}
 
     def validate_create(self, obj: Object) -> Errors:
-        errors = meta.validate_create(obj.get("metadata") or {}, self.kind.namespaced, self.validate_name)
+        errors = meta.validate_object(
+            obj.get("metadata") or {}, self.kind.namespaced, self.validate_name, self.strict_finalizers
+        )
         errors.extend(self.validate(obj))
         return errors
 
@@ -80,35 +84,49 @@ class Strategy:
     # --- update ---------------------------------------------------------------------------------------------------
 
     def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
-        """Takes back what this endpoint may not change, then counts the generation."""
+        """Takes back what this endpoint may not change, counts the generation, fills in fixed metadata."""
         if subresource == "status":
             self.keep_all_but_status(new, old)
         elif self.has_status:
-            _keep(new, old, "status")
-        if self.has_generation:
-            self.count_generation(new, old)
+            meta.keep(new, old, "status")
+        self.count_generation(new, old)
+        meta.carry_over(new, old)
 
     def keep_all_but_status(self, new: Object, old: Object) -> None:
-        _keep(new, old, "spec")
-        meta.keep_for_status(new, old)
+        meta.keep(new, old, "spec")
 
     def count_generation(self, new: Object, old: Object) -> None:
         generation = (old.get("metadata") or {}).get("generation", 0)
-        if self.spec_changed(new, old):
+        if self.has_generation and self.spec_changed(new, old):
             generation += 1
         if generation:
             new.setdefault("metadata", {})["generation"] = generation
+        else:
+            new.setdefault("metadata", {}).pop("generation", None)
 
     def spec_changed(self, new: Object, old: Object) -> bool:
-        return new.get("spec") != old.get("spec")
+        return not checks.equal(new.get("spec"), old.get("spec"))
 
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
-        errors = meta.validate_update(new.get("metadata") or {}, old.get("metadata") or {})
+        errors = self.validate_update_meta(new, old, subresource)
         if subresource == "status":
             errors.extend(self.validate_status(new, old))
         else:
             errors.extend(self.validate(new))
             errors.extend(self.validate_change(new, old))
+        return errors
+
+    def validate_update_meta(self, new: Object, old: Object, subresource: str = "") -> Errors:
+        """Kubernetes checks metadata for all kinds first and then once more for each: every complaint comes twice."""
+        mine, stored = new.get("metadata") or {}, old.get("metadata") or {}
+        changes = meta.validate_update(mine, stored)
+        errors = meta.validate_object(mine, self.kind.namespaced, names.path_segment, False) + changes
+        if errors or mine.get("finalizers"):
+            errors.extend(changes)
+            if subresource != "status":
+                errors.extend(
+                    meta.validate_object(mine, self.kind.namespaced, self.validate_name, self.strict_finalizers)
+                )
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:
@@ -171,10 +189,3 @@ def _shorten(metadata: Object, asked: int | None) -> Deletion:
 
 def _stamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _keep(new: Object, old: Object, field: str) -> None:
-    if field in old:
-        new[field] = old[field]
-    else:
-        new.pop(field, None)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from podfit.api.status import FieldError, go_value, invalid, required
+from podfit.api.status import FieldError, go_quote, invalid, required, too_long
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy import names
+from podfit.apiserver.strategy.checks import IMMUTABLE, NOT_NEGATIVE, labels
 
 Object = dict[str, Any]
 Errors = list[FieldError]
@@ -15,139 +16,156 @@ NameCheck = Callable[[str, bool], list[str]]
 
 ANNOTATIONS_LIMIT = 256 * 1024
 _STANDARD_FINALIZERS = frozenset(("kubernetes", "foregroundDeletion", "orphan"))
-_KEPT_FOR_STATUS = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields")
+_FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_RESET_FOR_STATUS = (
+    "deletionTimestamp",
+    "generation",
+    "selfLink",
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+)
 
 
-def validate_create(metadata: Object, namespaced: bool, check_name: NameCheck, path: str = "metadata") -> Errors:
+def validate_object(
+    metadata: Object, namespaced: bool, check_name: NameCheck, strict_finalizers: bool = True
+) -> Errors:
+    """Metadata as such, on create and again on every update."""
     errors: Errors = []
     base = metadata.get("generateName")
     if base:
-        errors.extend(invalid(f"{path}.generateName", base, text) for text in check_name(base, True))
+        errors.extend(invalid("metadata.generateName", base, text) for text in check_name(base, True))
     name = metadata.get("name")
     if not name:
-        errors.append(required(f"{path}.name", "name or generateName is required"))
+        errors.append(required("metadata.name", "name or generateName is required"))
     else:
-        errors.extend(invalid(f"{path}.name", name, text) for text in check_name(name, False))
+        errors.extend(invalid("metadata.name", name, text) for text in check_name(name, False))
     namespace = metadata.get("namespace")
     if namespaced:
         if not namespace:
-            errors.append(required(f"{path}.namespace"))
+            errors.append(required("metadata.namespace"))
         else:
-            errors.extend(invalid(f"{path}.namespace", namespace, text) for text in names.dns_label(namespace))
+            errors.extend(invalid("metadata.namespace", namespace, text) for text in names.dns_label(namespace))
     elif namespace:
-        errors.append(forbidden(f"{path}.namespace", "not allowed on this type"))
-    return errors + _common(metadata, path)
-
-
-def _common(metadata: Object, path: str) -> Errors:
-    errors: Errors = []
+        errors.append(forbidden("metadata.namespace", "not allowed on this type"))
     generation = metadata.get("generation")
     if generation is not None and generation < 0:
-        errors.append(invalid(f"{path}.generation", generation, "must be greater than or equal to 0"))
-    if metadata.get("labels"):
-        errors.extend(validate_labels(metadata["labels"], f"{path}.labels"))
-    if metadata.get("annotations"):
-        errors.extend(validate_annotations(metadata["annotations"], f"{path}.annotations"))
-    if metadata.get("ownerReferences"):
-        errors.extend(_owner_references(metadata["ownerReferences"], f"{path}.ownerReferences"))
+        errors.append(invalid("metadata.generation", generation, NOT_NEGATIVE))
+    _contents(metadata, errors)
     if metadata.get("finalizers"):
-        errors.extend(_finalizers(metadata["finalizers"], f"{path}.finalizers"))
+        _finalizers(metadata["finalizers"], strict_finalizers, errors)
     return errors
 
 
-def validate_labels(labels: dict[str, str], path: str) -> Errors:
-    errors: Errors = []
-    for key, value in labels.items():
-        errors.extend(invalid(path, key, text) for text in names.qualified_name(key))
-        errors.extend(invalid(path, value, text) for text in names.label_value(value))
-    return errors
+def _contents(metadata: Object, errors: Errors) -> None:
+    if metadata.get("labels"):
+        labels(metadata["labels"], "metadata.labels", errors)
+    if metadata.get("annotations"):
+        validate_annotations(metadata["annotations"], "metadata.annotations", errors)
+    if metadata.get("ownerReferences"):
+        _owner_references(metadata["ownerReferences"], "metadata.ownerReferences", errors)
 
 
-def validate_annotations(annotations: dict[str, str], path: str) -> Errors:
-    errors: Errors = []
+def validate_annotations(annotations: dict[str, str], path: str, errors: Errors) -> None:
     size = 0
     for key, value in annotations.items():
         errors.extend(invalid(path, key, text) for text in names.qualified_name(key.lower()))
-        size += len(key.encode()) + len(value.encode())
-    if size > ANNOTATIONS_LIMIT:
-        errors.append(FieldError("FieldValueTooLong", path, f"may not be more than {ANNOTATIONS_LIMIT} bytes"))
-    return errors
+        size += len(key) + len(value)
+    if size > ANNOTATIONS_LIMIT // 4:
+        # Only texts this long can reach the limit; count their bytes exactly.
+        exact = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+        if exact > ANNOTATIONS_LIMIT:
+            errors.append(too_long(path, ANNOTATIONS_LIMIT))
 
 
-def _owner_references(owners: list[Object], path: str) -> Errors:
-    errors: Errors = []
-    controller = ""
+def _owner_references(owners: list[Object], path: str, errors: Errors) -> None:
+    controller: str | None = None
     for at, owner in enumerate(owners):
         here = f"{path}[{at}]"
-        group, _, version = (owner.get("apiVersion") or "").rpartition("/")
+        api_version = owner.get("apiVersion") or ""
+        group, _, version = api_version.rpartition("/")
         if not version:
-            errors.append(invalid(f"{here}.apiVersion", owner.get("apiVersion", ""), "version must not be empty"))
-        if not owner.get("kind"):
-            errors.append(invalid(f"{here}.kind", owner.get("kind", ""), "must not be empty"))
-        if not owner.get("name"):
-            errors.append(invalid(f"{here}.name", owner.get("name", ""), "must not be empty"))
-        if not owner.get("uid"):
-            errors.append(invalid(f"{here}.uid", owner.get("uid", ""), "must not be empty"))
-        if group in ("", "v1") and owner.get("kind") == "Event":
-            errors.append(
-                invalid(here, owner, f"{owner.get('apiVersion')}, Kind=Event is disallowed from being an owner")
-            )
+            errors.append(invalid(f"{here}.apiVersion", api_version, "version must not be empty"))
+        for field in ("kind", "name", "uid"):
+            if not owner.get(field):
+                errors.append(invalid(f"{here}.{field}", owner.get(field) or "", "must not be empty"))
+        if not group and owner.get("kind") == "Event":
+            detail = f"/{version}, Kind=Event is disallowed from being an owner"
+            errors.append(invalid(here, owner, detail))
         if owner.get("controller"):
-            if controller:
-                errors.append(
-                    invalid(
-                        path,
-                        owners,
-                        "Only one reference can have Controller set to true. Found "
-                        f'"true" in references for {controller} and {owner.get("name")}',
-                    )
+            if controller is not None:
+                detail = (
+                    'Only one reference can have Controller set to true. Found "true" in references for '
+                    f"{controller} and {owner.get('name', '')}"
                 )
+                errors.append(invalid(path, owners, detail))
             else:
                 controller = owner.get("name", "")
-    return errors
 
 
-def _finalizers(finalizers: list[str], path: str) -> Errors:
-    errors: Errors = []
+def _finalizers(finalizers: list[str], strict: bool, errors: Errors) -> None:
     for finalizer in finalizers:
-        errors.extend(invalid(path, finalizer, text) for text in names.qualified_name(finalizer))
+        errors.extend(invalid("metadata.finalizers", finalizer, text) for text in names.qualified_name(finalizer))
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
-        errors.append(invalid(path, finalizers, "finalizer orphan and foregroundDeletion cannot be both set"))
+        detail = "finalizer orphan and foregroundDeletion cannot be both set"
+        errors.append(invalid("metadata.finalizers", finalizers, detail))
+    if strict:
+        for at, finalizer in enumerate(finalizers):
+            finalizer_name(finalizer, f"metadata.finalizers[{at}]", errors)
+
+
+def finalizer_name(finalizer: str, path: str, errors: Errors) -> None:
+    """Built-in kinds only take known short names besides qualified ones."""
+    if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        detail = "name is neither a standard finalizer name nor is it fully qualified"
+        errors.append(invalid(path, finalizer, detail))
+
+
+def validate_update(new: Object, old: Object) -> Errors:
+    """Expects `carry_over` to have run."""
+    errors: Errors = []
+    if old.get("deletionTimestamp") and new.get("finalizers"):
+        added = sorted(set(new["finalizers"]) - set(old.get("finalizers") or ()))
+        if added:
+            detail = (
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{"
+                + ", ".join(map(go_quote, added))
+                + "}"
+            )
+            errors.append(forbidden("metadata.finalizers", detail))
+    if not new.get("resourceVersion"):
+        errors.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
+    if (new.get("generation") or 0) < (old.get("generation") or 0):
+        errors.append(invalid("metadata.generation", new.get("generation") or 0, "must not be decremented"))
+    for field in _FIXED:
+        if new.get(field) != old.get(field):
+            value = new.get(field)
+            shown = "" if value is None and field in ("name", "namespace", "uid") else value
+            errors.append(invalid(f"metadata.{field}", shown, IMMUTABLE))
+    _contents(new, errors)
     return errors
 
 
-def validate_update(new: Object, old: Object, path: str = "metadata") -> Errors:
-    """Expects what the verbs fill in from the stored object (uid, creationTimestamp, …) to be there."""
-    errors: Errors = []
-    if old.get("deletionTimestamp"):
-        known = set(old.get("finalizers") or ())
-        added = [name for name in new.get("finalizers") or () if name not in known]
-        if added:
-            shown = " ".join(go_value(name) for name in sorted(added))
-            errors.append(
-                forbidden(
-                    f"{path}.finalizers",
-                    f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown.replace(' ', ', ')}}}",
-                )
-            )
-    if not new.get("resourceVersion"):
-        errors.append(
-            invalid(f"{path}.resourceVersion", new.get("resourceVersion", ""), "must be specified for an update")
-        )
-    if (new.get("generation") or 0) < (old.get("generation") or 0):
-        errors.append(invalid(f"{path}.generation", new.get("generation") or 0, "must not be decremented"))
-    for field in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
-        if new.get(field) != old.get(field):
-            errors.append(invalid(f"{path}.{field}", new.get(field), "field is immutable"))
-    return errors + _common(new, path)
-
-
-def keep_for_status(new: Object, old: Object) -> None:
-    """A status update changes no metadata: labels, annotations and the like keep their stored values."""
-    mine = new.setdefault("metadata", {})
-    stored = old.get("metadata") or {}
-    for field in ("labels", "annotations", "finalizers", "ownerReferences"):
-        if field in stored:
+def carry_over(new: Object, old: Object) -> None:
+    """Fills in from the stored object what an update need not repeat and cannot change. Takes whole objects."""
+    mine, stored = new.setdefault("metadata", {}), old.get("metadata") or {}
+    if not mine.get("uid") and "uid" in stored:
+        mine["uid"] = stored["uid"]
+    for field in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        if stored.get(field) is not None:
             mine[field] = stored[field]
+
+
+def keep(new: Object, old: Object, *fields: str) -> None:
+    """Puts stored values back, present or not."""
+    for field in fields:
+        if field in old:
+            new[field] = old[field]
         else:
-            mine.pop(field, None)
+            new.pop(field, None)
+
+
+def reset_for_status(new: Object, old: Object) -> None:
+    """A strict status endpoint changes no metadata but the managed fields."""
+    keep(new.setdefault("metadata", {}), old.get("metadata") or {}, *_RESET_FOR_STATUS)

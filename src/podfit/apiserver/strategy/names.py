@@ -15,19 +15,17 @@ _label = re.compile(_LABEL)
 _label_1035 = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 _subdomain = re.compile(_SUBDOMAIN)
 _qualified = re.compile(_NAME_PART)
-_label_value = re.compile(f"(({_NAME_PART.replace('(', '(?:', 1)}))?")
 _port_charset = re.compile("[-a-z0-9]+")
 _port_letter = re.compile("[a-z]")
 _wildcard = re.compile(rf"\*\.{_SUBDOMAIN}")
 _env_name_strict = re.compile("[-._a-zA-Z][-._a-zA-Z0-9]*")
 _env_name_relaxed = re.compile("[ -<>-~]+")
 _config_key = re.compile("[-._a-zA-Z0-9]+")
-_http_path = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _http_header = re.compile("[-A-Za-z0-9]+")
 
 
 def max_length(longest: int) -> str:
-    return f"must be no more than {longest} bytes"
+    return f"must be no more than {longest} characters"
 
 
 def regex_complaint(text: str, pattern: str, *examples: str) -> str:
@@ -82,7 +80,9 @@ def _without_dash(name: str, prefix: bool) -> str:
 @lru_cache(maxsize=65536)
 def _complaints_label(name: str) -> tuple[str, ...]:
     found = (max_length(63),) if len(name.encode()) > 63 else ()
-    return found if _label.fullmatch(name) else (*found, _DNS_LABEL_TEXT)
+    if _label.fullmatch(name):
+        return found
+    return (*found, "must not contain dots" if _subdomain.fullmatch(name) else _DNS_LABEL_TEXT)
 
 
 @lru_cache(maxsize=65536)
@@ -192,8 +192,8 @@ def strict_env_var_name(name: str) -> tuple[str, ...]:
     if not _env_name_strict.fullmatch(name):
         found.append(
             regex_complaint(
-                "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and "
-                "must not start with a digit",
+                "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', "
+                "and must not start with a digit",
                 "[-._a-zA-Z][-._a-zA-Z0-9]*",
                 "my.env-name",
                 "MY_ENV.NAME",

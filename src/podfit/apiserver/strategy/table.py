@@ -6,8 +6,9 @@ from functools import lru_cache
 
 from podfit.api.kinds import Kind
 from podfit.apiserver.strategy.base import Strategy
+from podfit.apiserver.strategy.pods import PodStrategy
 
-_TABLE: dict[tuple[str, str], type[Strategy]] = {}
+_TABLE: dict[tuple[str, str], type[Strategy]] = {("", "Pod"): PodStrategy}
 
 
 @lru_cache(maxsize=1024)

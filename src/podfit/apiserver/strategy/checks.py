@@ -1,0 +1,204 @@
+"""Checks that many kinds share: numbers, ports, addresses, paths, label selectors, and semantic equality.
+
+Each takes the list of errors and appends to it, so that a valid object costs no allocations.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from podfit.api.quantity import Quantity, QuantityError
+from podfit.api.status import FieldError, invalid, not_supported, required
+from podfit.api.status import field_forbidden as forbidden
+from podfit.apiserver.strategy import names
+
+Object = dict[str, Any]
+Errors = list[FieldError]
+
+NOT_NEGATIVE = "must be greater than or equal to 0"
+IMMUTABLE = "field is immutable"
+_AMOUNTS = frozenset(
+    ("requests", "limits", "overhead", "capacity", "allocatable", "hard", "used", "allocatedResources")
+)
+_FILE_MODE = "must be a number between 0 and 0777 (octal), both inclusive"
+
+
+def non_negative(holder: Mapping[str, Any], field: str, path: str, errors: Errors) -> None:
+    value = holder.get(field)
+    if value is not None and value < 0:
+        errors.append(invalid(f"{path}.{field}", value, NOT_NEGATIVE))
+
+
+def names_valid(value: str, path: str, complaints: Iterable[str], errors: Errors) -> None:
+    for text in complaints:
+        errors.append(invalid(path, value, text))
+
+
+def chosen(value: str | None, path: str, allowed: Sequence[str], errors: Errors) -> None:
+    """A required word out of a list."""
+    if not value:
+        errors.append(required(path))
+    elif value not in allowed:
+        errors.append(not_supported(path, value, allowed))
+
+
+def port(value: int | str | None, path: str, errors: Errors) -> None:
+    """A port by number or by name."""
+    if isinstance(value, str):
+        names_valid(value, path, names.port_name(value), errors)
+    else:
+        number = value or 0
+        for text in names.port_number(number):
+            errors.append(invalid(path, number, text))
+
+
+@lru_cache(maxsize=16384)
+def parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def ip(text: str, path: str, errors: Errors) -> None:
+    if parse_ip(text) is None:
+        errors.append(invalid(path, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
+
+
+def cidr(text: str, path: str, errors: Errors) -> None:
+    try:
+        ipaddress.ip_network(text, strict=False)
+        fine = "/" in text
+    except ValueError:
+        fine = False
+    if not fine:
+        errors.append(invalid(path, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
+
+
+def same_family_twice(addresses: Sequence[str]) -> bool:
+    """More than one address of a family: lists hold at most one each."""
+    families = [parsed.version for text in addresses if (parsed := parse_ip(text)) is not None]
+    return len(families) != len(set(families)) or len(addresses) > 2
+
+
+def no_backsteps(text: str, path: str, errors: Errors) -> None:
+    if ".." in text.split("/"):
+        errors.append(invalid(path, text, "must not contain '..'"))
+
+
+def local_descending_path(text: str, path: str, errors: Errors) -> None:
+    if text.startswith("/"):
+        errors.append(invalid(path, text, "must be a relative path"))
+    no_backsteps(text, path, errors)
+
+
+def local_non_reserved_path(text: str, path: str, errors: Errors) -> None:
+    local_descending_path(text, path, errors)
+    # Paths that begin with ".." are how atomic updates of mounted files are staged.
+    if text.startswith("..") and not text.startswith("../"):
+        errors.append(invalid(path, text, "must not start with '..'"))
+
+
+def file_mode(holder: Mapping[str, Any], field: str, path: str, errors: Errors) -> None:
+    mode = holder.get(field)
+    if mode is not None and not 0 <= mode <= 0o777:
+        errors.append(invalid(f"{path}.{field}", mode, _FILE_MODE))
+
+
+# --- label selectors ----------------------------------------------------------------------------------------------
+
+
+def labels(values: Mapping[str, str] | None, path: str, errors: Errors) -> None:
+    for key, value in (values or {}).items():
+        for text in names.qualified_name(key):
+            errors.append(invalid(path, key, text))
+        for text in names.label_value(value):
+            errors.append(invalid(path, value, text))
+
+
+def label_name(key: str, path: str, errors: Errors) -> None:
+    names_valid(key, path, names.qualified_name(key), errors)
+
+
+def label_selector(selector: Mapping[str, Any] | None, path: str, errors: Errors) -> None:
+    if not selector:
+        return
+    labels(selector.get("matchLabels"), f"{path}.matchLabels", errors)
+    for at, expression in enumerate(selector.get("matchExpressions") or ()):
+        _requirement(expression, f"{path}.matchExpressions[{at}]", errors)
+
+
+def _requirement(expression: Mapping[str, Any], path: str, errors: Errors) -> None:
+    operator = expression.get("operator", "")
+    values = expression.get("values") or ()
+    if operator in ("In", "NotIn"):
+        if not values:
+            errors.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            errors.append(
+                forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+            )
+    else:
+        errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+    label_name(expression.get("key", ""), f"{path}.key", errors)
+    for at, value in enumerate(values):
+        names_valid(value, f"{path}.values[{at}]", names.label_value(value), errors)
+
+
+def selector_matches(selector: Mapping[str, Any] | None, values: Mapping[str, str] | None) -> bool:
+    """Whether labels satisfy a selector; no selector matches nothing, an empty one everything."""
+    if selector is None:
+        return False
+    found = values or {}
+    if any(found.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_satisfied(expression, found) for expression in selector.get("matchExpressions") or ())
+
+
+def _satisfied(expression: Mapping[str, Any], found: Mapping[str, str]) -> bool:
+    key, values = expression.get("key", ""), expression.get("values") or ()
+    match expression.get("operator"):
+        case "In":
+            return key in found and found[key] in values
+        case "NotIn":
+            return key not in found or found[key] not in values
+        case "Exists":
+            return key in found
+        case "DoesNotExist":
+            return key not in found
+    return False
+
+
+# --- equality -----------------------------------------------------------------------------------------------------
+
+
+def equal(one: Any, other: Any, key: str = "") -> bool:
+    """Go's semantic equality: absent equals empty, quantities compare by amount."""
+    if one == other:
+        return True
+    if not one and not other and _collection(one) and _collection(other):
+        return True
+    if isinstance(one, dict) and isinstance(other, dict):
+        if key in _AMOUNTS:
+            return _same_amounts(one, other)
+        return all(equal(one.get(name), other.get(name), name) for name in one.keys() | other.keys())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return False
+
+
+def _collection(value: Any) -> bool:
+    return value is None or isinstance(value, (dict, list))
+
+
+def _same_amounts(one: Object, other: Object) -> bool:
+    if one.keys() != other.keys():
+        return False
+    try:
+        return all(Quantity.parse(one[name]) == Quantity.parse(other[name]) for name in one)
+    except QuantityError:
+        return False

@@ -1,0 +1,238 @@
+"""Validation of containers: regular, init and ephemeral ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.api.resources import is_sidecar
+from podfit.api.status import duplicate, field_not_found, invalid, not_supported, required
+from podfit.api.status import field_forbidden as forbidden
+from podfit.apiserver.strategy import names, resourcelists
+from podfit.apiserver.strategy.checks import Errors, chosen, names_valid
+from podfit.apiserver.strategy.environment import env, env_from
+from podfit.apiserver.strategy.mounts import volume_devices, volume_mounts
+from podfit.apiserver.strategy.probes import probes, stop_signal
+from podfit.apiserver.strategy.security import container_security
+
+Object = dict[str, Any]
+
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+_RESTART = ("Always", "Never", "OnFailure")
+_EPHEMERAL_FORBIDDEN = (
+    "ports",
+    "resources",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+)
+_NO_SIDECAR = "may not be set for init containers without restartPolicy=Always"
+
+
+@dataclass(frozen=True)
+class PodContext:
+    """What a container's validity depends on in its pod."""
+
+    volumes: Mapping[str, Object]
+    claims: frozenset[str]
+    grace_s: int | None
+    restart_policy: str
+    host_users: bool
+    os_name: str
+
+
+def containers(listed: list[Object], context: PodContext, path: str, errors: Errors) -> None:
+    if not listed:
+        errors.append(required(path))
+        return
+    seen: set[str] = set()
+    for at, container in enumerate(listed):
+        here = f"{path}[{at}]"
+        _common(container, context, here, errors)
+        name = container.get("name", "")
+        if name in seen:
+            errors.append(duplicate(f"{here}.name", name))
+        seen.add(name)
+        probes(container, context.grace_s, here, errors)
+        if container.get("restartPolicy") or container.get("restartPolicyRules"):
+            _restart_rules(container, here, errors)
+    _host_port_conflicts(listed, path, errors)
+
+
+def init_containers(
+    listed: list[Object], regular: list[Object], context: PodContext, path: str, errors: Errors
+) -> None:
+    seen = {container.get("name", "") for container in regular}
+    for at, container in enumerate(listed):
+        here = f"{path}[{at}]"
+        _common(container, context, here, errors)
+        if container.get("restartPolicy") or container.get("restartPolicyRules"):
+            _restart_rules(container, here, errors)
+        name = container.get("name", "")
+        if name in seen:
+            errors.append(duplicate(f"{here}.name", name))
+        elif name:
+            seen.add(name)
+        _host_port_conflicts([container], path, errors)
+        if is_sidecar(container):
+            probes(container, context.grace_s, here, errors)
+        else:
+            for field in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
+                if container.get(field) is not None:
+                    errors.append(forbidden(f"{here}.{field}", _NO_SIDECAR))
+            _no_restart_on_resize(container, here, errors)
+
+
+def ephemeral_containers(listed: list[Object], spec: Object, context: PodContext, path: str, errors: Errors) -> None:
+    others = {each.get("name", "") for key in ("containers", "initContainers") for each in spec.get(key) or ()}
+    seen = set(others)
+    for at, container in enumerate(listed):
+        here = f"{path}[{at}]"
+        _common(container, context, here, errors)
+        only_in_pods(container, here, errors)
+        name = container.get("name", "")
+        if name in seen:
+            errors.append(duplicate(f"{here}.name", name))
+        seen.add(name)
+        target = container.get("targetContainerName")
+        if target and target not in others:
+            errors.append(field_not_found(f"{here}.targetContainerName", target))
+        for field in _EPHEMERAL_FORBIDDEN:
+            if container.get(field):
+                errors.append(forbidden(f"{here}.{field}", "cannot be set for an Ephemeral Container"))
+        for number, mount in enumerate(container.get("volumeMounts") or ()):
+            for field in ("subPath", "subPathExpr"):
+                if mount.get(field):
+                    where = f"{here}.volumeMounts[{number}].{field}"
+                    errors.append(forbidden(where, "cannot be set for an Ephemeral Container"))
+
+
+def only_in_pods(container: Object, path: str, errors: Errors) -> None:
+    """Templates may pad images with spaces; pods may not."""
+    image = container.get("image") or ""
+    if image != image.strip():
+        errors.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
+
+
+def _common(container: Object, context: PodContext, path: str, errors: Errors) -> None:
+    name = container.get("name")
+    if not name:
+        errors.append(required(f"{path}.name"))
+    else:
+        names_valid(name, f"{path}.name", names.dns_label(name), errors)
+    if not container.get("image"):
+        errors.append(required(f"{path}.image"))
+    policy = container.get("terminationMessagePolicy")
+    if policy != "File":
+        chosen(policy, f"{path}.terminationMessagePolicy", ("File", "FallbackToLogsOnError"), errors)
+    if container.get("ports"):
+        _ports(container["ports"], f"{path}.ports", errors)
+    if container.get("env"):
+        env(container["env"], context.volumes, f"{path}.env", errors)
+    if container.get("envFrom"):
+        env_from(container["envFrom"], f"{path}.envFrom", errors)
+    if container.get("volumeMounts"):
+        volume_mounts(container, context.volumes, f"{path}.volumeMounts", errors)
+    if container.get("volumeDevices"):
+        volume_devices(container, context.volumes, f"{path}.volumeDevices", errors)
+    if container.get("imagePullPolicy") not in PULL_POLICIES:
+        chosen(container.get("imagePullPolicy"), f"{path}.imagePullPolicy", PULL_POLICIES, errors)
+    if container.get("resources"):
+        resourcelists.requirements(container["resources"], f"{path}.resources", context.claims, errors)
+    if container.get("resizePolicy"):
+        _resize_policy(container["resizePolicy"], context.restart_policy, f"{path}.resizePolicy", errors)
+    if container.get("securityContext"):
+        container_security(container["securityContext"], context.host_users, f"{path}.securityContext", errors)
+    if container.get("lifecycle"):
+        stop_signal(container["lifecycle"], context.os_name, f"{path}.lifecycle", errors)
+
+
+def _ports(ports: list[Object], path: str, errors: Errors) -> None:
+    seen: set[str] = set()
+    for at, port in enumerate(ports):
+        here, name = f"{path}[{at}]", port.get("name")
+        if name:
+            complaints = names.port_name(name)
+            names_valid(name, f"{here}.name", complaints, errors)
+            if not complaints and name in seen:
+                errors.append(duplicate(f"{here}.name", name))
+            seen.add(name)
+        number = port.get("containerPort", 0)
+        if not number:
+            errors.append(required(f"{here}.containerPort"))
+        elif not 1 <= number <= 65535:
+            errors.append(invalid(f"{here}.containerPort", number, names.port_number(number)[0]))
+        host = port.get("hostPort", 0)
+        if host and not 1 <= host <= 65535:
+            errors.append(invalid(f"{here}.hostPort", host, names.port_number(host)[0]))
+        if port.get("protocol") not in PROTOCOLS:
+            chosen(port.get("protocol"), f"{here}.protocol", PROTOCOLS, errors)
+
+
+def _host_port_conflicts(listed: list[Object], path: str, errors: Errors) -> None:
+    seen: set[str] = set()
+    for at, container in enumerate(listed):
+        for number, port in enumerate(container.get("ports") or ()):
+            if not port.get("hostPort"):
+                continue
+            key = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
+            if key in seen:
+                errors.append(duplicate(f"{path}[{at}].ports[{number}].hostPort", key))
+            seen.add(key)
+
+
+def _resize_policy(policies: list[Object], restart_policy: str, path: str, errors: Errors) -> None:
+    seen: set[str] = set()
+    for at, policy in enumerate(policies):
+        name, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
+        if name in seen:
+            errors.append(duplicate(f"{path}[{at}]", name))
+        seen.add(name)
+        chosen(name, path, ("cpu", "memory"), errors)
+        chosen(restart, path, ("NotRequired", "RestartContainer"), errors)
+        if restart_policy == "Never" and restart != "NotRequired":
+            detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
+            errors.append(invalid(path, restart, detail))
+
+
+def _no_restart_on_resize(container: Object, path: str, errors: Errors) -> None:
+    for at, policy in enumerate(container.get("resizePolicy") or ()):
+        if policy.get("restartPolicy") == "RestartContainer":
+            where = f"{path}.resizePolicy[{at}].restartPolicy"
+            detail = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+            errors.append(invalid(where, "RestartContainer", detail))
+
+
+def _restart_rules(container: Object, path: str, errors: Errors) -> None:
+    """A container's own restart policy, and rules by exit code that refine it."""
+    policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
+    if policy and policy not in _RESTART:
+        errors.append(not_supported(f"{path}.restartPolicy", policy, _RESTART))
+    if rules and not policy:
+        detail = "must specify restartPolicy when restart rules are used"
+        errors.append(required(f"{path}.restartPolicy", detail))
+    if len(rules) > 20:
+        detail = "must have at most 20 items"
+        errors.append(invalid(f"{path}.restartPolicyRules", list(rules), detail))
+    for at, rule in enumerate(rules):
+        _restart_rule(rule, f"{path}.restartPolicyRules[{at}]", errors)
+
+
+def _restart_rule(rule: Object, path: str, errors: Errors) -> None:
+    actions = ("Restart", "RestartAllContainers")
+    if rule.get("action") not in actions:
+        chosen(rule.get("action"), f"{path}.action", actions, errors)
+    codes = rule.get("exitCodes")
+    if codes is None:
+        errors.append(required(f"{path}.exitCodes", "must be specified"))
+        return
+    if codes.get("operator") not in ("In", "NotIn"):
+        chosen(codes.get("operator"), f"{path}.exitCodes.operator", ("In", "NotIn"), errors)
+    if not codes.get("values"):
+        errors.append(required(f"{path}.exitCodes.values", "must specify at least one value"))

@@ -1,0 +1,190 @@
+"""Defaults of pods and of pod templates, as the scheme fills them in after decoding.
+
+A template gets fewer than a pod: requests from limits, service links and pod-level requests are set on pods only.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from podfit.api.quantity import canonical
+from podfit.api.resources import is_pod_level_resource, pod_limits, pod_requests
+from podfit.apiserver.strategy.resourcelists import is_huge_pages, is_overcommit_allowed, normalise
+from podfit.apiserver.strategy.volume_defaults import default_volume
+
+Object = dict[str, Any]
+
+_HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)"
+_IMAGE = re.compile(
+    rf"(?:(?:{_HOST}(?:\.{_HOST})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?"
+    r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
+    r"(?::(?P<tag>[\w][\w.-]{0,127}))?(?P<digest>@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?"
+)
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_LISTS = ("initContainers", "containers", "ephemeralContainers")
+
+
+@lru_cache(maxsize=4096)
+def pull_policy(image: str) -> str:
+    """Always for what may change under its name: the tag latest, given or implied."""
+    parsed = _IMAGE.fullmatch(image)
+    if parsed is None:
+        return "IfNotPresent"
+    tag = parsed["tag"] or ("" if parsed["digest"] else "latest")
+    return "Always" if tag == "latest" else "IfNotPresent"
+
+
+def default_pod(pod: Object) -> None:
+    spec = pod.setdefault("spec", {})
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    default_spec(spec)
+    for name in ("containers", "initContainers"):
+        for container in spec.get(name) or ():
+            _requests_from_limits(container["resources"])
+    if spec.get("enableServiceLinks") is None:
+        spec["enableServiceLinks"] = True
+    if spec.get("resources"):
+        _pod_level(pod, spec["resources"])
+
+
+def default_template(template: Object) -> None:
+    template.setdefault("metadata", {})
+    default_spec(template.setdefault("spec", {}))
+
+
+def default_spec(spec: Object) -> None:
+    if not spec.get("dnsPolicy"):
+        spec["dnsPolicy"] = "ClusterFirst"
+    if not spec.get("restartPolicy"):
+        spec["restartPolicy"] = "Always"
+    if spec.get("securityContext") is None:
+        spec["securityContext"] = {}
+    if spec.get("terminationGracePeriodSeconds") is None:
+        spec["terminationGracePeriodSeconds"] = 30
+    if not spec.get("schedulerName"):
+        spec["schedulerName"] = "default-scheduler"
+    sync_service_account(spec)
+    if spec.get("volumes"):
+        for volume in spec["volumes"]:
+            default_volume(volume, pull_policy)
+    host_network = bool(spec.get("hostNetwork"))
+    for name in _LISTS:
+        for container in spec.get(name) or ():
+            _container(container)
+            if host_network:
+                _host_ports(container)
+    normalise(spec.get("overhead"))
+    if spec.get("resources"):
+        normalise(spec["resources"].get("limits"))
+        normalise(spec["resources"].get("requests"))
+
+
+def sync_service_account(spec: Object) -> None:
+    """serviceAccount is the old name of serviceAccountName: the new one wins, both are shown."""
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+
+
+def _container(container: Object) -> None:
+    if not container.get("imagePullPolicy"):
+        container["imagePullPolicy"] = pull_policy(container.get("image") or "")
+    if not container.get("terminationMessagePath"):
+        container["terminationMessagePath"] = "/dev/termination-log"
+    if not container.get("terminationMessagePolicy"):
+        container["terminationMessagePolicy"] = "File"
+    for port in container.get("ports") or ():
+        if not port.get("protocol"):
+            port["protocol"] = "TCP"
+    resources = container.get("resources")
+    if resources is None:
+        container["resources"] = {}
+    elif resources:
+        normalise(resources.get("limits"))
+        normalise(resources.get("requests"))
+    for variable in container.get("env") or ():
+        if variable.get("valueFrom"):
+            _source(variable["valueFrom"])
+    for name in _PROBES:
+        if container.get(name):
+            _probe(container[name])
+    lifecycle = container.get("lifecycle")
+    if lifecycle:
+        for name in ("postStart", "preStop"):
+            if lifecycle.get(name):
+                _handler(lifecycle[name])
+
+
+def _source(source: Object) -> None:
+    field = source.get("fieldRef")
+    if field is not None and not field.get("apiVersion"):
+        field["apiVersion"] = "v1"
+    resource = source.get("resourceFieldRef")
+    if resource is not None:
+        resource["divisor"] = canonical(resource.get("divisor") or "0")
+    file = source.get("fileKeyRef")
+    if file is not None and file.get("optional") is None:
+        file["optional"] = False
+
+
+def _probe(probe: Object) -> None:
+    for field, value in (
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ):
+        if not probe.get(field):
+            probe[field] = value
+    _handler(probe)
+    grpc = probe.get("grpc")
+    if grpc is not None and grpc.get("service") is None:
+        grpc["service"] = ""
+
+
+def _handler(handler: Object) -> None:
+    get = handler.get("httpGet")
+    if get is not None:
+        if not get.get("path"):
+            get["path"] = "/"
+        if not get.get("scheme"):
+            get["scheme"] = "HTTP"
+
+
+def _host_ports(container: Object) -> None:
+    for port in container.get("ports") or ():
+        if not port.get("hostPort"):
+            port["hostPort"] = port.get("containerPort", 0)
+
+
+def _requests_from_limits(resources: Object) -> None:
+    limits = resources.get("limits")
+    if limits:
+        requests = resources.get("requests")
+        if requests is None:
+            resources["requests"] = dict(limits)
+        else:
+            for name, amount in limits.items():
+                requests.setdefault(name, amount)
+
+
+def _pod_level(pod: Object, resources: Object) -> None:
+    """Pod-level requests that are not set: what the containers ask for, else the pod-level limit."""
+    limits = resources.get("limits") or {}
+    requests = resources.get("requests") or {}
+    for name, amount in pod_limits(pod, pod_level=False, overhead=False).items():
+        if is_huge_pages(name) and name not in limits:
+            limits[name] = str(amount)
+    for name, amount in pod_requests(pod, pod_level=False, overhead=False).items():
+        if name not in requests and is_pod_level_resource(name) and is_overcommit_allowed(name):
+            requests[name] = str(amount)
+    for name, text in limits.items():
+        if name not in requests and is_pod_level_resource(name):
+            requests[name] = text
+    if limits:
+        resources["limits"] = limits
+    if requests:
+        resources["requests"] = requests

@@ -1,0 +1,165 @@
+"""The resize endpoint of pods: what it lets through, and which resizes are refused before anyone looks at a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.resources import has_pod_level, is_sidecar, qos_class
+from podfit.api.status import field_forbidden as forbidden
+from podfit.api.status import invalid
+from podfit.apiserver.strategy import meta
+from podfit.apiserver.strategy.checks import Errors, equal
+from podfit.apiserver.strategy.pod_spec import MIRROR, validate_pod
+
+Object = dict[str, Any]
+
+_RESIZABLE = ("cpu", "memory")
+_LISTS = ("containers", "initContainers")
+_WHOLE = "[]"
+"""How Kubernetes prints the empty path of errors that concern the pod as a whole."""
+
+
+def prepare(new: Object, old: Object) -> None:
+    """Resets everything but resources and resize policies, unless the containers are not the same ones: then
+    nothing is touched and validation says so."""
+    asked, stored = new.get("spec") or {}, old["spec"]
+    for key in _LISTS:
+        if [each.get("name") for each in asked.get(key) or ()] != [each["name"] for each in stored.get(key) or ()]:
+            return
+    spec = dict(stored)
+    for key in _LISTS:
+        if stored.get(key):
+            spec[key] = [_resized(mine, kept) for mine, kept in zip(asked[key], stored[key], strict=True)]
+    meta.keep(spec, asked, "resources")
+    new["spec"] = spec
+    meta.keep(new, old, "status")
+    meta.reset_for_status(new, old)
+
+
+def _resized(asked: Object, stored: Object) -> Object:
+    container = dict(stored)
+    meta.keep(container, asked, "resources", "resizePolicy")
+    return container
+
+
+def validate(new: Object, old: Object, errors: Errors) -> None:
+    """Appends to the errors about metadata; a pod that can never be resized gets that one answer only."""
+    stored = old["spec"]
+    if MIRROR in (old["metadata"].get("annotations") or {}):
+        errors[:] = [forbidden(_WHOLE, "static pods cannot be resized")]
+        return
+    if (stored.get("os") or {}).get("name") == "windows":
+        errors[:] = [forbidden(_WHOLE, "windows pods cannot be resized")]
+        return
+    validate_pod(new, errors)
+    old_status = old.get("status") or {}
+    if (old_status.get("qosClass") or qos_class(old)) != qos_class(new):
+        shown = (new.get("status") or {}).get("qosClass", "")
+        errors.append(invalid("spec", shown, "Pod QOS Class may not change as a result of resizing"))
+    if not _node_supports_resize(old_status):
+        errors.append(forbidden("spec", "Pod running on node without support for resize"))
+    _pod_level(new["spec"], stored, errors)
+    if old_status.get("nodeAllocatableResourceClaimStatuses"):
+        errors.append(forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
+    if _same_containers(new["spec"], stored, errors):
+        _containers(new["spec"], stored, errors)
+
+
+def _node_supports_resize(status: Object) -> bool:
+    """An agent that knows of resizing reports resources for whatever runs."""
+    for container in status.get("containerStatuses") or ():
+        if (container.get("state") or {}).get("running") is not None:
+            return container.get("resources") is not None
+    return True
+
+
+def _pod_level(new: Object, old: Object, errors: Errors) -> None:
+    if not has_pod_level(old):
+        return
+    if not has_pod_level(new):
+        errors.append(forbidden("spec.resources", "pod-level resources cannot be removed"))
+        return
+    mine, stored = new["resources"], old["resources"]
+    for kind in ("requests", "limits"):
+        if _removed(mine.get(kind), stored.get(kind)):
+            detail = f"pod-level resource {kind} cannot be removed"
+            errors.append(forbidden(f"spec.resources.{kind}", detail))
+    if not equal(_masked(mine, stored), _other(stored)):
+        errors.append(forbidden("spec", "only cpu and memory resources are mutable at pod-level"))
+
+
+def _removed(new: Object | None, old: Object | None) -> bool:
+    return any(name not in (new or {}) for name in old or ())
+
+
+def _other(resources: Object) -> Object:
+    return {kind: resources.get(kind) for kind in ("requests", "limits")}
+
+
+def _masked(new: Object, old: Object) -> Object:
+    """The new resources with cpu and memory as they were: what is left differs only if something else changed.
+    Claims are not carried along, so a container that has any never compares equal."""
+    masked: Object = {}
+    for kind in ("requests", "limits"):
+        before = old.get(kind)
+        if before is None:
+            # Where there was no list at all, a new list may hold cpu and memory only.
+            rest = {name: amount for name, amount in (new.get(kind) or {}).items() if name not in _RESIZABLE}
+        else:
+            rest = {name: amount for name, amount in (new.get(kind) or {}).items() if name not in _RESIZABLE}
+            rest.update((name, before[name]) for name in _RESIZABLE if name in before)
+        masked[kind] = rest
+    return masked
+
+
+def _same_containers(new: Object, old: Object, errors: Errors) -> bool:
+    same = True
+    for key in _LISTS:
+        mine, stored = new.get(key) or [], old.get(key) or []
+        if len(mine) != len(stored):
+            errors.append(forbidden(f"spec.{key}", f"{key} may not be added or removed on resize"))
+            same = False
+            continue
+        for at, (one, other) in enumerate(zip(mine, stored, strict=True)):
+            if one.get("name") != other.get("name"):
+                detail = f"{key} may not be renamed or reordered on resize"
+                errors.append(forbidden(f"spec.{key}[{at}].name", detail))
+                same = False
+    return same
+
+
+def _containers(new: Object, old: Object, errors: Errors) -> None:
+    for key in ("initContainers", "containers"):
+        for at, stored in enumerate(old.get(key) or ()):
+            _not_removed(
+                new[key][at].get("resources") or {}, stored.get("resources") or {}, f"spec.{key}[{at}]", errors
+            )
+    for mine, stored in zip(new["containers"], old["containers"], strict=True):
+        if not _only_resized(mine, stored):
+            errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
+    for at, stored in enumerate(old.get("initContainers") or ()):
+        _init_container(new["initContainers"][at], stored, f"spec.initContainers[{at}]", errors)
+
+
+def _not_removed(new: Object, old: Object, path: str, errors: Errors) -> None:
+    for kind in ("requests", "limits"):
+        if _removed(new.get(kind), old.get(kind)):
+            errors.append(forbidden(f"{path}.resources.{kind}", f"resource {kind} cannot be removed"))
+
+
+def _only_resized(new: Object, old: Object) -> bool:
+    before = old.get("resources") or {}
+    masked = dict(new)
+    masked["resources"] = _masked(new.get("resources") or {}, before)
+    return equal(masked, {**old, "resources": before})
+
+
+def _init_container(new: Object, old: Object, path: str, errors: Errors) -> None:
+    if not _only_resized(new, old):
+        detail = "only cpu and memory resources for init or sidecar containers are mutable"
+        errors.append(forbidden(path, detail))
+    elif not is_sidecar(old) and not equal(new.get("resources"), old.get("resources")):
+        policies = old.get("resizePolicy") or ()
+        if any(policy.get("restartPolicy") == "RestartContainer" for policy in policies):
+            detail = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
+            errors.append(forbidden(path, detail))

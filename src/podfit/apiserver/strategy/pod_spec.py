@@ -1,0 +1,279 @@
+"""Validation of a pod's spec, in a pod or in a template, in Kubernetes' order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.quantity import ZERO, Quantity
+from podfit.api.resources import is_pod_level_resource, pod_requests
+from podfit.api.status import duplicate, field_forbidden, invalid, not_supported, required
+from podfit.apiserver.strategy import names, placement, resourcelists
+from podfit.apiserver.strategy.checks import Errors, chosen, ip, labels, names_valid
+from podfit.apiserver.strategy.containers import (
+    PodContext,
+    containers,
+    ephemeral_containers,
+    init_containers,
+    only_in_pods,
+)
+from podfit.apiserver.strategy.meta import validate_annotations
+from podfit.apiserver.strategy.security import host_process, operating_system, pod_security
+from podfit.apiserver.strategy.volumes import volumes
+
+Object = dict[str, Any]
+
+MIRROR = "kubernetes.io/config.mirror"
+_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_NO_CLAIMS: frozenset[str] = frozenset()
+
+
+def validate_pod(pod: Object, errors: Errors) -> None:
+    """Everything about a pod but its metadata proper."""
+    spec = pod.get("spec") or {}
+    metadata = pod.get("metadata") or {}
+    pod_annotations(metadata.get("annotations"), spec, "metadata.annotations", errors)
+    validate_spec(spec, "spec", errors, pod_name=metadata.get("name", ""), is_pod=True)
+    if not spec.get("serviceAccountName"):
+        _tokens_without_account(spec, errors)
+    for key in ("containers", "initContainers"):
+        for at, container in enumerate(spec.get(key) or ()):
+            only_in_pods(container, f"spec.{key}[{at}]", errors)
+
+
+def validate_template(template: Object, path: str, errors: Errors) -> None:
+    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+    labels(metadata.get("labels"), f"{path}.labels", errors)
+    if metadata.get("annotations"):
+        validate_annotations(metadata["annotations"], f"{path}.annotations", errors)
+        pod_annotations(metadata["annotations"], spec, f"{path}.annotations", errors)
+    validate_spec(spec, f"{path}.spec", errors)
+    if spec.get("ephemeralContainers"):
+        detail = "ephemeral containers not allowed in pod template"
+        errors.append(field_forbidden(f"{path}.spec.ephemeralContainers", detail))
+
+
+def pod_annotations(values: dict[str, str] | None, spec: Object, path: str, errors: Errors) -> None:
+    if not values:
+        return
+    if MIRROR in values and not spec.get("nodeName"):
+        detail = "must set spec.nodeName if mirror pod annotation is set"
+        errors.append(invalid(f"{path}[{MIRROR}]", values[MIRROR], detail))
+    cost = values.get(_DELETION_COST)
+    if cost is not None and not _is_int32(cost):
+        errors.append(invalid(f"{path}[{_DELETION_COST}]", cost, "must be a 32bit integer"))
+
+
+def _is_int32(text: str) -> bool:
+    digits = text[1:] if text.startswith("-") else text
+    # Kubernetes reads neither "+1" nor "01": such values would not survive a round trip.
+    if not digits.isascii() or not digits.isdigit() or (digits.startswith("0") and text != "0"):
+        return False
+    return -(2**31) <= int(text) < 2**31
+
+
+def _tokens_without_account(spec: Object, errors: Errors) -> None:
+    for at, volume in enumerate(spec.get("volumes") or ()):
+        for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+            if source.get("serviceAccountToken") is not None:
+                where = f"spec.volumes[{at}].projected.sources[{number}].serviceAccountToken"
+                detail = "must not be specified when serviceAccountName is not set"
+                errors.append(field_forbidden(where, detail))
+
+
+def validate_spec(spec: Object, path: str, errors: Errors, *, pod_name: str = "", is_pod: bool = False) -> None:
+    context = _context(spec, path, pod_name, errors)
+    regular, initial = spec.get("containers") or [], spec.get("initContainers") or []
+    containers(regular, context, f"{path}.containers", errors)
+    if initial:
+        init_containers(initial, regular, context, f"{path}.initContainers", errors)
+    if spec.get("ephemeralContainers"):
+        where = f"{path}.ephemeralContainers"
+        ephemeral_containers(spec["ephemeralContainers"], spec, context, where, errors)
+    if spec.get("resources"):
+        _pod_level(spec, context, f"{path}.resources", errors)
+    if spec.get("hostNetwork"):
+        _host_network(regular, f"{path}.containers", is_pod, errors)
+    _policies(spec, path, errors)
+    if spec.get("securityContext"):
+        pod_security(spec["securityContext"], spec, f"{path}.securityContext", errors)
+    _placement(spec, path, errors)
+    host_process(spec, path, errors)
+    if spec.get("hostUsers") is False:
+        _own_users(spec, path, errors)
+    _names(spec, path, errors)
+    if spec.get("overhead"):
+        wrapped = {"limits": spec["overhead"]}
+        resourcelists.requirements(wrapped, f"{path}.overhead", _NO_CLAIMS, errors)
+    if spec.get("os") is not None:
+        operating_system(spec, path, errors)
+
+
+def _context(spec: Object, path: str, pod_name: str, errors: Errors) -> PodContext:
+    grace = spec.get("terminationGracePeriodSeconds")
+    if grace is None:
+        errors.append(required(f"{path}.terminationGracePeriodSeconds"))
+    listed = spec.get("volumes")
+    valid = volumes(listed, pod_name, f"{path}.volumes", errors) if listed else {}
+    claims = _NO_CLAIMS
+    if spec.get("resourceClaims"):
+        claims = frozenset(each["name"] for each in spec["resourceClaims"] if each.get("name"))
+        _resource_claims(spec["resourceClaims"], f"{path}.resourceClaims", errors)
+    return PodContext(
+        valid,
+        claims,
+        grace,
+        spec.get("restartPolicy", ""),
+        spec.get("hostUsers") is not False,
+        (spec.get("os") or {}).get("name", ""),
+    )
+
+
+def _resource_claims(claims: list[Object], path: str, errors: Errors) -> None:
+    seen: set[str] = set()
+    for at, claim in enumerate(claims):
+        here, name = f"{path}[{at}]", claim.get("name", "")
+        if not name:
+            errors.append(required(f"{here}.name"))
+        elif name in seen:
+            errors.append(duplicate(f"{here}.name", name))
+        else:
+            names_valid(name, f"{here}.name", names.dns_label(name), errors)
+        seen.add(name)
+        sources = [claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")]
+        shown = {"Name": name, "ResourceClaimName": sources[0], "ResourceClaimTemplateName": sources[1]}
+        if None not in sources:
+            detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            errors.append(invalid(here, shown, detail))
+        elif sources == [None, None]:
+            detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            errors.append(invalid(here, shown, detail))
+        for field in ("resourceClaimName", "resourceClaimTemplateName"):
+            if claim.get(field) is not None:
+                names_valid(claim[field], f"{here}.{field}", names.dns_subdomain(claim[field]), errors)
+
+
+def _pod_level(spec: Object, context: PodContext, path: str, errors: Errors) -> None:
+    """Pod-level resources hold what all containers ask for together, and no container may exceed them."""
+    resources = spec["resources"]
+    if resources.get("claims"):
+        errors.append(field_forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
+    resourcelists.requirements(resources, path, context.claims, errors, pod_level=True)
+    requests = resources.get("requests") or {}
+    together = pod_requests({"spec": spec}, pod_level=False, overhead=False)
+    for name, amount in together.items():
+        mine = Quantity.parse(requests[name]) if name in requests else ZERO
+        if is_pod_level_resource(name) and amount > mine:
+            detail = f"must be greater than or equal to aggregate container requests of {amount}"
+            errors.append(invalid(f"{path}.requests[{name}]", str(mine), detail))
+    limits = resources.get("limits") or {}
+    for at, container in enumerate(spec.get("containers") or ()):
+        for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
+            if name in limits and Quantity.parse(text) > Quantity.parse(limits[name]):
+                where = f"{path}.containers[{at}][{name}].limits"
+                detail = f"must be less than or equal to pod limits of {limits[name]}"
+                errors.append(invalid(where, text, detail))
+
+
+def _host_network(listed: list[Object], path: str, is_pod: bool, errors: Errors) -> None:
+    for at, container in enumerate(listed):
+        for number, port in enumerate(container.get("ports") or ()):
+            host = port.get("hostPort", 0)
+            if (is_pod or host) and host != port.get("containerPort", 0):
+                where = f"{path}[{at}].ports[{number}].hostPort"
+                errors.append(invalid(where, host, "must match `containerPort` when `hostNetwork` is true"))
+
+
+def _policies(spec: Object, path: str, errors: Errors) -> None:
+    if spec.get("restartPolicy") not in _RESTART_POLICIES:
+        chosen(spec.get("restartPolicy"), f"{path}.restartPolicy", _RESTART_POLICIES, errors)
+    if spec.get("dnsPolicy") not in _DNS_POLICIES:
+        chosen(spec.get("dnsPolicy"), f"{path}.dnsPolicy", _DNS_POLICIES, errors)
+    if spec.get("nodeSelector"):
+        labels(spec["nodeSelector"], f"{path}.nodeSelector", errors)
+
+
+def _placement(spec: Object, path: str, errors: Errors) -> None:
+    if spec.get("affinity"):
+        placement.affinity(spec["affinity"], f"{path}.affinity", errors)
+    if spec.get("dnsConfig") is not None or spec.get("dnsPolicy") == "None":
+        _dns(spec.get("dnsConfig"), spec.get("dnsPolicy", ""), f"{path}.dnsConfig", errors)
+    for at, gate in enumerate(spec.get("readinessGates") or ()):
+        kind = gate.get("conditionType", "")
+        names_valid(kind, f"{path}.readinessGates[{at}].conditionType", names.qualified_name(kind), errors)
+    if spec.get("schedulingGates"):
+        _gates(spec["schedulingGates"], f"{path}.schedulingGates", errors)
+    if spec.get("topologySpreadConstraints"):
+        placement.spread(spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints", errors)
+
+
+def _gates(gates: list[Object], path: str, errors: Errors) -> None:
+    seen: set[str] = set()
+    for at, gate in enumerate(gates):
+        name = gate.get("name", "")
+        names_valid(name, f"{path}[{at}]", names.qualified_name(name), errors)
+        if name in seen:
+            errors.append(duplicate(f"{path}[{at}]", name))
+        seen.add(name)
+
+
+def _dns(config: Object | None, policy: str, path: str, errors: Errors) -> None:
+    if policy == "None":
+        if config is None:
+            errors.append(required(path, "must provide `dnsConfig` when `dnsPolicy` is None"))
+            return
+        if not config.get("nameservers"):
+            detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+            errors.append(required(f"{path}.nameservers", detail))
+            return
+    servers, searches = (config or {}).get("nameservers") or [], (config or {}).get("searches") or []
+    if len(servers) > 3:
+        errors.append(invalid(f"{path}.nameservers", servers, "must not have more than 3 nameservers"))
+    for at, server in enumerate(servers):
+        ip(server, f"{path}.nameservers[{at}]", errors)
+    if len(searches) > 32:
+        errors.append(invalid(f"{path}.searches", searches, "must not have more than 32 search paths"))
+    if len(" ".join(searches)) > 2048:
+        detail = "must not have more than 2048 characters (including spaces) in the search list"
+        errors.append(invalid(f"{path}.searches", searches, detail))
+    for at, search in enumerate(searches):
+        if search != ".":
+            domain = search.removesuffix(".")
+            names_valid(domain, f"{path}.searches[{at}]", names.dns_subdomain(domain.replace("_", "a")), errors)
+    for at, option in enumerate((config or {}).get("options") or ()):
+        if not option.get("name"):
+            errors.append(required(f"{path}.options[{at}]", "must not be empty"))
+
+
+def _own_users(spec: Object, path: str, errors: Errors) -> None:
+    for field, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
+        if spec.get(field):
+            errors.append(field_forbidden(f"{path}.{shown}", "when `hostUsers` is false"))
+
+
+def _names(spec: Object, path: str, errors: Errors) -> None:
+    for field, check in (("serviceAccountName", names.dns_subdomain), ("nodeName", names.dns_subdomain)):
+        if spec.get(field):
+            names_valid(spec[field], f"{path}.{field}", check(spec[field]), errors)
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= 2**31 - 1:
+        detail = "must be between 1 and 2147483647, inclusive"
+        errors.append(invalid(f"{path}.activeDeadlineSeconds", deadline, detail))
+    for field in ("hostname", "subdomain"):
+        if spec.get(field):
+            names_valid(spec[field], f"{path}.{field}", names.dns_label(spec[field]), errors)
+    if spec.get("tolerations"):
+        placement.tolerations(spec["tolerations"], f"{path}.tolerations", errors)
+    for at, alias in enumerate(spec.get("hostAliases") or ()):
+        ip(alias.get("ip", ""), f"{path}.hostAliases[{at}].ip", errors)
+        for number, name in enumerate(alias.get("hostnames") or ()):
+            where = f"{path}.hostAliases[{at}].hostnames[{number}]"
+            names_valid(name, where, names.dns_subdomain(name), errors)
+    for field in ("priorityClassName", "runtimeClassName"):
+        if spec.get(field):
+            names_valid(spec[field], f"{path}.{field}", names.dns_subdomain(spec[field]), errors)
+    preemption = spec.get("preemptionPolicy")
+    if preemption is not None and preemption not in ("PreemptLowerPriority", "Never"):
+        allowed = ("PreemptLowerPriority", "Never")
+        errors.append(not_supported(f"{path}.preemptionPolicy", preemption, allowed))

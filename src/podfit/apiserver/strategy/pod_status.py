@@ -1,0 +1,109 @@
+"""The status endpoint of pods: the spec stays, and some things a status can never say again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.resources import is_sidecar
+from podfit.api.status import duplicate, invalid
+from podfit.api.status import field_forbidden as forbidden
+from podfit.apiserver.strategy import meta, names
+from podfit.apiserver.strategy.checks import IMMUTABLE, Errors, ip, names_valid, same_family_twice
+from podfit.apiserver.strategy.pod_update import fixed_annotations
+
+Object = dict[str, Any]
+
+_SYSTEM_CONDITIONS = frozenset(("PodScheduled", "Ready", "Initialized"))
+_BACK_TO_LIFE = "may not be transitioned to non-terminated state"
+
+
+def prepare(new: Object, old: Object) -> None:
+    meta.keep(new, old, "spec")
+    meta.keep(new.setdefault("metadata", {}), old["metadata"], "ownerReferences")
+    status, before = new.setdefault("status", {}), old.get("status") or {}
+    if not status.get("qosClass") and before.get("qosClass"):
+        status["qosClass"] = before["qosClass"]
+    _keep_observed(status, before)
+    if status.get("conditions"):
+        known = {condition.get("type"): condition for condition in before.get("conditions") or ()}
+        for condition in status["conditions"]:
+            _keep_observed(condition, known.get(condition.get("type")) or {})
+
+
+def _keep_observed(new: Object, old: Object) -> None:
+    """Clients that do not know of observedGeneration must not wipe it out."""
+    if not new.get("observedGeneration"):
+        meta.keep(new, old, "observedGeneration")
+
+
+def validate(new: Object, old: Object, errors: Errors) -> None:
+    fixed_annotations(new, old, errors)
+    status, before, spec = new.get("status") or {}, old.get("status") or {}, old["spec"]
+    _conditions(status.get("conditions") or (), errors)
+    if (status.get("observedGeneration") or 0) < 0:
+        value = status["observedGeneration"]
+        errors.append(invalid("status.observedGeneration", value, "must be a non-negative integer"))
+    nominated = status.get("nominatedNodeName")
+    if nominated and nominated != before.get("nominatedNodeName"):
+        names_valid(nominated, "status.nominatedNodeName", names.dns_subdomain(nominated), errors)
+        if spec.get("nodeName"):
+            detail = "may not be set on pods that are already bound to a node"
+            errors.append(forbidden("status.nominatedNodeName", detail))
+    if status.get("qosClass", "") != before.get("qosClass", ""):
+        errors.append(invalid("status.qosClass", status.get("qosClass", ""), IMMUTABLE))
+    for field, key in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
+        _transitions(status, before, field, spec, key, errors)
+    _transitions(status, before, "ephemeralContainerStatuses", {"restartPolicy": "Never"}, "", errors)
+    _addresses(status, "podIPs", "podIP", errors)
+    _addresses(status, "hostIPs", "hostIP", errors)
+
+
+def _conditions(conditions: Any, errors: Errors) -> None:
+    for at, condition in enumerate(conditions):
+        kind = condition.get("type", "")
+        if kind not in _SYSTEM_CONDITIONS:
+            names_valid(kind, f"metadata.conditions[{at}].Type", names.qualified_name(kind), errors)
+        if (condition.get("observedGeneration") or 0) < 0:
+            where = f"status.conditions[{at}].observedGeneration"
+            errors.append(invalid(where, condition["observedGeneration"], "must be a non-negative integer"))
+
+
+def _transitions(new: Object, old: Object, field: str, spec: Object, key: str, errors: Errors) -> None:
+    """A container that ended for good stays ended."""
+    policy = spec.get("restartPolicy", "Always")
+    if policy == "Always" or not old.get(field):
+        return
+    specs = {container.get("name"): container for container in spec.get(key) or ()}
+    current = {status.get("name"): status for status in new.get(field) or ()}
+    for at, status in enumerate(old[field]):
+        ended = (status.get("state") or {}).get("terminated")
+        if ended is None:
+            continue
+        container = specs.get(status.get("name")) or {}
+        own = container.get("restartPolicy") or policy
+        failed = bool(ended.get("exitCode"))
+        if is_sidecar(container) or own == "Always" or container.get("restartPolicyRules"):
+            continue
+        if failed and own == "OnFailure":
+            continue
+        now = current.get(status.get("name"))
+        if now is not None and (now.get("state") or {}).get("terminated") is None:
+            errors.append(forbidden(f"status.{field}[{at}].state", _BACK_TO_LIFE))
+
+
+def _addresses(status: Object, field: str, single: str, errors: Errors) -> None:
+    listed = status.get(field)
+    if not listed:
+        return
+    texts = [each.get("ip", "") for each in listed]
+    if single == "hostIP" and status.get("hostIP", "") != texts[0]:
+        errors.append(invalid(f"status.{field}[0].ip", texts[0], "must be equal to `hostIP`"))
+    for at, text in enumerate(texts):
+        ip(text, f"status.{field}[{at}]", errors)
+    if len(texts) > 1:
+        if same_family_twice(texts):
+            detail = "may specify no more than one IP for each IP family"
+            errors.append(invalid(f"status.{field}", [{"IP": text} for text in texts], detail))
+        for at, text in enumerate(texts):
+            if text in texts[:at]:
+                errors.append(duplicate(f"status.{field}[{at}]", {"IP": text}))

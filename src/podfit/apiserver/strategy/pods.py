@@ -1,0 +1,95 @@
+"""The strategy of pods: one kind, four ways to change it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.resources import qos_class
+from podfit.api.status import field_forbidden as forbidden
+from podfit.apiserver.strategy import pod_resize, pod_status, pod_update
+from podfit.apiserver.strategy.base import Errors, Strategy
+from podfit.apiserver.strategy.meta import carry_over, keep
+from podfit.apiserver.strategy.placement import merge_label_keys
+from podfit.apiserver.strategy.pod_defaults import default_pod, sync_service_account
+from podfit.apiserver.strategy.pod_spec import validate_pod
+from podfit.apiserver.strategy.pod_warnings import pod_warnings
+
+Object = dict[str, Any]
+
+_GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+
+
+class PodStrategy(Strategy):
+    graceful = True
+
+    def default(self, obj: Object) -> None:
+        default_pod(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        obj.setdefault("metadata", {})["generation"] = 1
+        sync_service_account(spec)
+        obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+        if spec.get("schedulingGates"):
+            obj["status"]["conditions"] = [{**_GATED, "observedGeneration": 1}]
+        if spec.get("affinity") or spec.get("topologySpreadConstraints"):
+            merge_label_keys(obj)
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        validate_pod(obj, errors)
+        return errors
+
+    def validate_create(self, obj: Object) -> Errors:
+        errors = super().validate_create(obj)
+        spec = obj.get("spec") or {}
+        if spec.get("ephemeralContainers"):
+            errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        if spec.get("nodeName") and spec.get("schedulingGates"):
+            detail = "cannot be set until all schedulingGates have been cleared"
+            errors.append(forbidden("spec.nodeName", detail))
+        return errors
+
+    def warnings_create(self, obj: Object) -> list[str]:
+        return pod_warnings(obj, None)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        if subresource == "status":
+            pod_status.prepare(new, old)
+        elif subresource == "resize":
+            pod_resize.prepare(new, old)
+        elif subresource == "ephemeralcontainers":
+            pod_update.prepare_ephemeral(new, old)
+        else:
+            keep(new, old, "status")
+            sync_service_account(new.setdefault("spec", {}))
+        self.count_generation(new, old)
+        carry_over(new, old)
+
+    def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
+        errors = self.validate_update_meta(new, old, subresource)
+        if subresource == "status":
+            pod_status.validate(new, old, errors)
+        elif subresource == "resize":
+            pod_resize.validate(new, old, errors)
+        else:
+            validate_pod(new, errors)
+            change = pod_update.validate_ephemeral if subresource == "ephemeralcontainers" else pod_update.validate
+            change(new, old, errors)
+        return errors
+
+    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
+        return [] if subresource == "status" else pod_warnings(new, old)
+
+    def grace_period_s(self, obj: Object, asked: int | None) -> int:
+        spec = obj.get("spec") or {}
+        if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+            # Nobody runs it: there is nothing to wait for.
+            return 0
+        period = asked if asked is not None else spec.get("terminationGracePeriodSeconds") or 0
+        return 1 if period < 0 else int(period)
