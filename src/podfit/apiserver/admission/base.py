@@ -1,6 +1,7 @@
 """What an admission plugin is, what it is shown, and how it sees the cluster.
 
-Plugins change `Attributes.object` in the mutating phase and may only refuse in the validating phase. A refusal is an
+Plugins change `Attributes.object` in the mutating phase (on updates parts of it may be shared with the stored object,
+so they replace what they change and never reach into it) and may only refuse in the validating phase. A refusal is an
 `ApiError`; nothing else may escape from a plugin. The chain calls plugins, plugins never call each other.
 """
 
@@ -38,6 +39,12 @@ class Attributes:
     """Sent to the client as Warning headers."""
     annotations: dict[str, str] = field(default_factory=dict)
     """Audit annotations."""
+    reinvocation: bool = False
+    """True in the second mutating pass, which runs when a webhook has changed the object."""
+    reinvoke: bool = False
+    """Set by a plugin whose change the plugins before it should see."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """What a plugin remembers between the passes, by its name."""
 
     @property
     def resource(self) -> tuple[str, str]:

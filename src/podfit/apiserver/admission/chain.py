@@ -6,9 +6,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from podfit.apiserver.admission.base import Attributes, Plugin
+from podfit.apiserver.admission.base import Attributes, Cluster, Plugin
+from podfit.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
+from podfit.apiserver.admission.limit_ranger import LimitRanger
+from podfit.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from podfit.apiserver.admission.node_declared_features import NodeDeclaredFeatureValidator
+from podfit.apiserver.admission.node_restriction import NodeRestriction
+from podfit.apiserver.admission.pod_resize import PodResizeValidator
+from podfit.apiserver.admission.priority import Priority
+from podfit.apiserver.admission.resource_quota import ResourceQuota
+from podfit.apiserver.admission.runtime_class import RuntimeClass
+from podfit.apiserver.admission.service_account import ServiceAccount
+from podfit.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
+from podfit.apiserver.admission.webhooks.plugins import Webhooks
 
 _Key = tuple[str, str, str, str, str]
 
@@ -32,6 +44,11 @@ class Chain:
             plugins = self._mutating[key] = self._concerned(attrs, "admit")
         for plugin in plugins:
             await plugin.admit(attrs)
+        if attrs.reinvoke:
+            # A webhook changed the object: those before it get to see the result, once.
+            attrs.reinvocation = True
+            for plugin in plugins:
+                await plugin.admit(attrs)
 
     async def validate(self, attrs: Attributes) -> None:
         """The validating phase: after field validation, right before storing."""
@@ -46,3 +63,48 @@ class Chain:
     def _concerned(self, attrs: Attributes, phase: str) -> tuple[Plugin, ...]:
         inherited = getattr(Plugin, phase)
         return tuple(p for p in self.plugins if getattr(type(p), phase) is not inherited and p.handles(attrs))
+
+
+DEFAULT_OFF = frozenset({"PodResizeValidator"})
+
+
+def build(
+    cluster: Cluster,
+    *,
+    enable: Collection[str] = (),
+    disable: Collection[str] = (),
+    always: Sequence[Plugin] = (),
+    webhooks: Webhooks | None = None,
+) -> Chain:
+    """The default plugins plus `enable` minus `disable`, in Kubernetes' order; ValueError for an unknown name.
+
+    `always` holds checks nobody can switch off (RbacEscalation); they run right before the webhooks.
+    """
+    plugins = _all(cluster, webhooks)
+    known = {plugin.name for plugin in plugins}
+    unknown = [name for name in (*enable, *disable) if name not in known]
+    if unknown:
+        raise ValueError(f"unknown admission plugin {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    on = [p for p in plugins if p.name not in disable and (p.name in enable or p.name not in DEFAULT_OFF)]
+    at = next((i for i, plugin in enumerate(on) if plugin.name in _LATE), len(on))
+    return Chain([*on[:at], *always, *on[at:]])
+
+
+_LATE = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "ResourceQuota")
+
+
+def _all(cluster: Cluster, webhooks: Webhooks | None) -> list[Plugin]:
+    return [
+        NamespaceLifecycle(cluster),
+        LimitRanger(cluster),
+        ServiceAccount(cluster),
+        NodeRestriction(cluster),
+        TaintNodesByCondition(),
+        Priority(cluster),
+        DefaultTolerationSeconds(),
+        RuntimeClass(cluster),
+        NodeDeclaredFeatureValidator(cluster),
+        PodResizeValidator(cluster),
+        *((webhooks.mutating, webhooks.validating) if webhooks is not None else ()),
+        ResourceQuota(cluster),
+    ]

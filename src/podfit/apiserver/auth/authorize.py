@@ -1,7 +1,7 @@
 """May this user do this? A chain of authorizers: the first that allows ends it; when none does, the answer is 403.
 
 Decisions are remembered by (user, action). `Authorization.forget` drops them: whoever changes what decisions are made
-from (roles, bindings, the graph of nodes) has to call it.
+from (roles and bindings) has to call it. Nodes' decisions hang on the pods bound to them, so they are made afresh.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class Authorization:
         """Returns when allowed, raises the 403 when not."""
         if MASTERS in user.groups:
             return
+        action = with_selected_name(action)
         decision = self.decide(user, action)
         if not decision.allowed:
             raise refusal(user, action, decision.reason)
@@ -70,6 +71,9 @@ class Authorization:
     def decide(self, user: User, action: Action) -> Decision:
         if MASTERS in user.groups:
             return ALLOWED
+        action = with_selected_name(action)
+        if user.name.startswith("system:node:"):
+            return self._ask(user, action)
         # Extra fields never decide here, so name and groups identify the user.
         key = (user.name, user.groups, action)
         decision = self._decided.get(key)
@@ -93,6 +97,17 @@ class Authorization:
             if decision.error:
                 errors.append(decision.error)
         return Decision(False, "\n".join(reasons), False, errors[0] if len(errors) == 1 else _aggregate(errors))
+
+
+def with_selected_name(action: Action) -> Action:
+    """A list or watch of one object by `metadata.name=x` counts as asking for x."""
+    if not action.field_selector or action.name or action.verb not in ("list", "watch", "deletecollection"):
+        return action
+    for part in action.field_selector.split(","):
+        field, _, value = part.strip().replace("==", "=", 1).partition("=")
+        if field == "metadata.name" and value:
+            return action._replace(name=value)
+    return action
 
 
 def refusal(user: User, action: Action, reason: str = "") -> ApiError:

@@ -1,0 +1,260 @@
+"""NodeRestriction: a node changes its own Node, Lease and pods, and nothing of other nodes.
+
+The Node authorizer decides on names and verbs alone; what needs the objects themselves is decided here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.kinds import NODE, POD
+from podfit.api.status import Object, not_found
+from podfit.apiserver.admission.base import (
+    CONNECT,
+    CREATE,
+    DELETE,
+    UPDATE,
+    Attributes,
+    Cluster,
+    Plugin,
+    annotations_of,
+    meta_of,
+    spec_of,
+)
+from podfit.apiserver.auth.node import node_name_of
+from podfit.apiserver.auth.pod_references import claim_names, config_map_names, secret_names
+
+MIRROR = "kubernetes.io/config.mirror"
+_RESTRICTION = "node-restriction.kubernetes.io"
+_OWN_LABELS = frozenset(
+    {
+        "kubernetes.io/hostname",
+        "kubernetes.io/arch",
+        "kubernetes.io/os",
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/os",
+        "beta.kubernetes.io/instance-type",
+        "node.kubernetes.io/instance-type",
+        "failure-domain.beta.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+    }
+)
+_OWN_LABEL_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_RESTRICTED = frozenset(
+    {
+        ("", "pods"),
+        ("", "nodes"),
+        ("", "persistentvolumeclaims"),
+        ("", "serviceaccounts"),
+        ("coordination.k8s.io", "leases"),
+    }
+)
+
+
+class NodeRestriction(Plugin):
+    name = "NodeRestriction"
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def handles(self, attrs: Attributes) -> bool:
+        return attrs.operation != CONNECT and attrs.resource in _RESTRICTED
+
+    async def admit(self, attrs: Attributes) -> None:
+        node = node_name_of(attrs.user)
+        if node is None:
+            return
+        if not node:
+            raise attrs.forbid(f'could not determine node from user "{attrs.user.name}"')
+        match attrs.kind.plural:
+            case "pods":
+                self._pod(node, attrs)
+            case "nodes":
+                _node(node, attrs)
+            case "leases":
+                _lease(node, attrs)
+            case "serviceaccounts":
+                self._token(node, attrs)
+            case "persistentvolumeclaims":
+                _claim(node, attrs)
+
+    def _pod(self, node: str, attrs: Attributes) -> None:
+        match attrs.subresource, attrs.operation:
+            case "", "CREATE":
+                self._mirror_pod(node, attrs)
+            case "", "DELETE":
+                if self._node_of(attrs) != node:
+                    raise attrs.forbid(f'node "{node}" can only delete pods with spec.nodeName set to itself')
+            case "", _:
+                raise attrs.forbid(
+                    f'unexpected operation "{attrs.operation}", node "{node}" can only create and delete mirror pods'
+                )
+            case "status", "UPDATE":
+                _pod_status(node, attrs)
+            case "eviction", "CREATE":
+                if self._node_of(attrs) != node:
+                    raise attrs.forbid(f"node {node} can only evict pods with spec.nodeName set to itself")
+            case (("status" | "eviction"), _):
+                raise attrs.forbid(f'unexpected operation "{attrs.operation}"')
+            case _:
+                raise attrs.forbid(
+                    f"unexpected pod subresource \"{attrs.subresource}\", only 'status' and 'eviction' are allowed"
+                )
+
+    def _node_of(self, attrs: Attributes) -> str:
+        pod = self._cluster.get(POD, attrs.namespace, attrs.display_name)
+        if pod is None:
+            raise not_found("pods", attrs.display_name)
+        return str(spec_of(pod).get("nodeName") or "")
+
+    def _mirror_pod(self, node: str, attrs: Attributes) -> None:
+        assert attrs.object is not None
+        spec = spec_of(attrs.object)
+        if MIRROR not in annotations_of(attrs.object):
+            raise attrs.forbid(f'pod does not have "{MIRROR}" annotation, node "{node}" can only create mirror pods')
+        if spec.get("nodeName") != node:
+            raise attrs.forbid(f'node "{node}" can only create pods with spec.nodeName set to itself')
+        self._owner(node, attrs, meta_of(attrs.object).get("ownerReferences") or [])
+        named: tuple[tuple[str, Any], ...] = (
+            ("a service account", spec.get("serviceAccountName")),
+            ("secrets", secret_names(attrs.object)),
+            ("configmaps", config_map_names(attrs.object)),
+            ("clustertrustbundles", _trust_bundles(spec)),
+            ("persistentvolumeclaims", claim_names(attrs.object)),
+        )
+        for words, names in named:
+            if names:
+                raise attrs.forbid(f'node "{node}" can not create pods that reference {words}')
+
+    def _owner(self, node: str, attrs: Attributes, owners: list[Object]) -> None:
+        rule = f'node "{node}" can only create pods with'
+        if len(owners) > 1:
+            raise attrs.forbid(f"{rule} a single owner reference set to itself")
+        owner = owners[0] if owners else {}
+        if (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) != ("v1", "Node", node):
+            raise attrs.forbid(f"{rule} an owner reference set to itself")
+        if not owner.get("controller"):
+            raise attrs.forbid(f"{rule} a controller owner reference set to itself")
+        if owner.get("blockOwnerDeletion"):
+            raise attrs.forbid(f'node "{node}" must not set blockOwnerDeletion on an owner reference')
+        found = self._cluster.get(NODE, "", node)
+        if found is None:
+            raise not_found("nodes", node)
+        uid = meta_of(found).get("uid")
+        if owner.get("uid") != uid:
+            raise attrs.forbid(f"node {node} UID mismatch: expected {owner.get('uid')} got {uid}")
+
+    def _token(self, node: str, attrs: Attributes) -> None:
+        if attrs.operation != CREATE or attrs.subresource != "token":
+            return
+        ref = spec_of(attrs.object).get("boundObjectRef") or {}
+        if ref.get("apiVersion") != "v1" or ref.get("kind") != "Pod" or not ref.get("name"):
+            raise attrs.forbid("node requested token not bound to a pod")
+        if not ref.get("uid"):
+            raise attrs.forbid("node requested token with a pod binding without a uid")
+        pod = self._cluster.get(POD, attrs.namespace, ref["name"])
+        if pod is None:
+            raise not_found("pods", ref["name"])
+        if ref["uid"] != meta_of(pod).get("uid"):
+            raise attrs.forbid(
+                f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record. "
+                "The object might have been deleted and then recreated"
+            )
+        if spec_of(pod).get("nodeName") != node:
+            raise attrs.forbid("node requested token bound to a pod scheduled on a different node")
+
+
+def _pod_status(node: str, attrs: Attributes) -> None:
+    if spec_of(attrs.old).get("nodeName") != node:
+        raise attrs.forbid(f'node "{node}" can only update pod status for pods with spec.nodeName set to itself')
+    if (meta_of(attrs.old).get("labels") or {}) != (meta_of(attrs.object).get("labels") or {}):
+        raise attrs.forbid(f'node "{node}" cannot update labels through pod status')
+    if _claim_statuses(attrs.old) != _claim_statuses(attrs.object):
+        raise attrs.forbid(f'node "{node}" cannot update resource claim statues')
+
+
+def _claim_statuses(pod: Object | None) -> list[tuple[Any, Any]]:
+    rows = ((pod or {}).get("status") or {}).get("resourceClaimStatuses") or ()
+    return [(row.get("name"), row.get("resourceClaimName")) for row in rows]
+
+
+def _trust_bundles(spec: dict[str, Any]) -> bool:
+    return any(
+        source.get("clusterTrustBundle")
+        for volume in spec.get("volumes") or ()
+        for source in (volume.get("projected") or {}).get("sources") or ()
+    )
+
+
+def _node(node: str, attrs: Attributes) -> None:
+    name = attrs.display_name
+    if name != node:
+        raise attrs.forbid(f'node "{node}" is not allowed to modify node "{name}"')
+    if attrs.operation == DELETE:
+        return
+    new, old = spec_of(attrs.object), spec_of(attrs.old)
+    labels = forbidden_labels(meta_of(attrs.object).get("labels") or {}, meta_of(attrs.old).get("labels") or {})
+    if attrs.operation == CREATE:
+        if new.get("configSource"):
+            raise attrs.forbid(f'node "{node}" is not allowed to create pods with a non-nil configSource')
+        if labels:
+            raise attrs.forbid(f'node "{node}" is not allowed to set the following labels: {", ".join(labels)}')
+    if attrs.operation == UPDATE:
+        if new.get("configSource") and new["configSource"] != old.get("configSource"):
+            raise attrs.forbid(f'node "{node}" is not allowed to update configSource to a new non-nil configSource')
+        if (new.get("taints") or []) != (old.get("taints") or []):
+            raise attrs.forbid(f'node "{node}" is not allowed to modify taints')
+        if labels:
+            raise attrs.forbid(f"is not allowed to modify labels: {', '.join(labels)}")
+
+
+def forbidden_labels(new: dict[str, str], old: dict[str, str]) -> list[str]:
+    """Labels that changed and that a node may not change: they steer which pods come to it."""
+    changed = {key for key in new.keys() | old.keys() if new.get(key) != old.get(key)}
+    return sorted(key for key in changed if not _may_label(key))
+
+
+def _may_label(key: str) -> bool:
+    domain, slash, _ = key.partition("/")
+    if not slash:
+        return True
+    if _within(domain, _RESTRICTION):
+        return False
+    if not _within(domain, "kubernetes.io") and not _within(domain, "k8s.io"):
+        return True
+    return key in _OWN_LABELS or any(_within(domain, own) for own in _OWN_LABEL_DOMAINS)
+
+
+def _within(domain: str, parent: str) -> bool:
+    return domain == parent or domain.endswith("." + parent)
+
+
+def _lease(node: str, attrs: Attributes) -> None:
+    if attrs.namespace != "kube-node-lease":
+        raise attrs.forbid('can only access leases in the "kube-node-lease" system namespace')
+    if attrs.display_name != node:
+        raise attrs.forbid("can only access node lease with the same name as the requesting node")
+
+
+def _claim(node: str, attrs: Attributes) -> None:
+    if attrs.subresource != "status":
+        raise attrs.forbid("may only update PVC status")
+    if attrs.operation != UPDATE:
+        raise attrs.forbid(f'unexpected operation "{attrs.operation}"')
+    if _beyond_status(attrs.old) != _beyond_status(attrs.object):
+        raise attrs.forbid(
+            f'node "{node}" is not allowed to update fields other than status.capacity and status.conditions'
+        )
+
+
+def _beyond_status(claim: Object | None) -> Object:
+    claim = dict(claim or {})
+    meta = dict(claim.get("metadata") or {})
+    meta.pop("resourceVersion", None)
+    meta.pop("managedFields", None)
+    status = dict(claim.get("status") or {})
+    for field in ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"):
+        status.pop(field, None)
+    return {**claim, "metadata": meta, "status": status}

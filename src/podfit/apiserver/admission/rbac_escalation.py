@@ -1,0 +1,85 @@
+"""Nobody grants what they do not hold: roles and bindings are compared with the rights of who writes them.
+
+Not a plugin one can switch off: Kubernetes keeps this check in its registry, and so it always runs here. It is lifted
+by the verbs `escalate` (on roles) and `bind` (on the role that is bound).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from podfit.api.status import Object
+from podfit.apiserver.admission.base import CREATE, UPDATE, Attributes, Plugin
+from podfit.apiserver.auth.authorize import MASTERS, Action, Authorization
+from podfit.apiserver.auth.rbac import GROUP, Rbac
+from podfit.apiserver.auth.rules import Rule, parse_rules, quoted, uncovered
+
+_ROLES = ("roles", "clusterroles")
+_BINDINGS = ("rolebindings", "clusterrolebindings")
+_EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), urls=("*",)))
+
+
+class RbacEscalation(Plugin):
+    name = "RbacEscalation"
+
+    def __init__(self, rbac: Rbac, authorization: Authorization) -> None:
+        self._rbac = rbac
+        self._authorization = authorization
+
+    def handles(self, attrs: Attributes) -> bool:
+        return (
+            attrs.kind.group == GROUP
+            and attrs.kind.plural in (*_ROLES, *_BINDINGS)
+            and attrs.operation in (CREATE, UPDATE)
+        )
+
+    async def validate(self, attrs: Attributes) -> None:
+        if MASTERS in attrs.user.groups or attrs.object is None:
+            return
+        if attrs.kind.plural in _ROLES:
+            self._check_role(attrs, attrs.object, attrs.old or {})
+        else:
+            self._check_binding(attrs, attrs.object, attrs.old or {})
+
+    def _check_role(self, attrs: Attributes, new: Object, old: Object) -> None:
+        fields = ("rules", "aggregationRule")
+        if attrs.operation == UPDATE and all((new.get(f) or None) == (old.get(f) or None) for f in fields):
+            return
+        if self._may(attrs, "escalate", attrs.kind.plural, attrs.display_name):
+            return
+        self._confirm(attrs, parse_rules(new.get("rules")))
+        aggregation = new.get("aggregationRule")
+        if aggregation and aggregation != old.get("aggregationRule") and self._lacking(attrs, _EVERYTHING):
+            raise attrs.forbid("must have cluster-admin privileges to use an aggregationRule")
+
+    def _check_binding(self, attrs: Attributes, new: Object, old: Object) -> None:
+        same = all(new.get(field) == old.get(field) for field in ("subjects", "roleRef"))
+        if attrs.operation == UPDATE and same:
+            return
+        ref = new.get("roleRef") or {}
+        name = str(ref.get("name", ""))
+        resource = "roles" if ref.get("kind") == "Role" else "clusterroles"
+        if self._may(attrs, "bind", resource, name):
+            return
+        role = (attrs.namespace if resource == "roles" else "", name)
+        rules = self._rbac.rules_of(role)
+        if rules is None:
+            raise attrs.forbid(f'{resource}.{GROUP} "{name}" not found')
+        self._confirm(attrs, rules)
+
+    def _may(self, attrs: Attributes, verb: str, resource: str, name: str) -> bool:
+        action = Action(verb, GROUP, resource, namespace=attrs.namespace, name=name)
+        return self._authorization.decide(attrs.user, action).allowed
+
+    def _lacking(self, attrs: Attributes, wanted: Sequence[Rule]) -> list[Rule]:
+        held, _ = self._rbac.rules_for(attrs.user, attrs.namespace)
+        return uncovered(held, wanted)
+
+    def _confirm(self, attrs: Attributes, wanted: Sequence[Rule]) -> None:
+        lacking = self._lacking(attrs, wanted)
+        if lacking:
+            shown = "\n".join(sorted({str(rule) for rule in lacking}))
+            raise attrs.forbid(
+                f'user "{attrs.user.name}" (groups={quoted(attrs.user.groups)}) is attempting to grant '
+                f"RBAC permissions not currently held:\n{shown}"
+            )

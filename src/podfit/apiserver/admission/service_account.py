@@ -1,0 +1,147 @@
+"""ServiceAccount: gives every new pod an account that exists, its pull secrets and a mounted token.
+
+Mirror pods are left alone: their spec belongs to the node that shows them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Any
+
+from podfit.api.kinds import kind_named
+from podfit.api.status import Object
+from podfit.apiserver.admission.base import CREATE, Attributes, Cluster, Plugin, annotations_of, meta_of, spec_of
+from podfit.apiserver.auth.pod_references import containers, secret_names
+
+SERVICE_ACCOUNT = kind_named("ServiceAccount")
+MIRROR = "kubernetes.io/config.mirror"
+ENFORCE_MOUNTABLE = "kubernetes.io/enforce-mountable-secrets"
+VOLUME_PREFIX = "kube-api-access-"
+MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_SECONDS = 3607
+"""One hour and seven seconds: marks tokens that may be extended for clients that do not reload them."""
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+
+
+class ServiceAccount(Plugin):
+    name = "ServiceAccount"
+
+    def __init__(self, cluster: Cluster, *, attempts: int = 10, pause_s: float = 0.1) -> None:
+        """A new namespace gets its `default` account from a controller; creation of pods waits that long for it."""
+        self._cluster = cluster
+        self._attempts = attempts
+        self._pause_s = pause_s
+
+    def handles(self, attrs: Attributes) -> bool:
+        return attrs.resource == ("", "pods") and not attrs.subresource and attrs.operation == CREATE
+
+    async def admit(self, attrs: Attributes) -> None:
+        if MIRROR in annotations_of(attrs.object):
+            return
+        spec = spec_of(attrs.object)
+        name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+        account = await self._account(attrs, name)
+        if _wants_token(spec, account):
+            _mount_token(spec)
+        if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = [dict(ref) for ref in account["imagePullSecrets"]]
+
+    async def validate(self, attrs: Attributes) -> None:
+        assert attrs.object is not None
+        spec = spec_of(attrs.object)
+        if MIRROR in annotations_of(attrs.object):
+            _check_mirror(attrs, spec)
+            return
+        name = spec.get("serviceAccountName")
+        if not name:
+            raise attrs.forbid(f"no service account specified for pod {attrs.namespace}/{attrs.display_name}")
+        account = await self._account(attrs, name)
+        if annotations_of(account).get(ENFORCE_MOUNTABLE) in ("1", "t", "T", "true", "TRUE", "True"):
+            _check_references(attrs, spec, account)
+
+    async def _account(self, attrs: Attributes, name: str) -> Object:
+        for attempt in range(self._attempts if name == "default" else 1):
+            if attempt:
+                await asyncio.sleep(self._pause_s)
+            account = self._cluster.get(SERVICE_ACCOUNT, attrs.namespace, name)
+            if account is not None:
+                return account
+        raise attrs.forbid(
+            f'error looking up service account {attrs.namespace}/{name}: serviceaccount "{name}" not found'
+        )
+
+
+def _wants_token(spec: dict[str, Any], account: Object) -> bool:
+    wanted = spec.get("automountServiceAccountToken")
+    if wanted is None:
+        wanted = account.get("automountServiceAccountToken")
+    return wanted is not False
+
+
+def _mount_token(spec: dict[str, Any]) -> None:
+    volumes = spec.get("volumes") or []
+    existing = next((v["name"] for v in volumes if str(v.get("name", "")).startswith(VOLUME_PREFIX)), None)
+    volume_name = existing or VOLUME_PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(5))
+    needed = False
+    for field in ("initContainers", "containers"):
+        for container in spec.get(field) or ():
+            mounts = container.get("volumeMounts") or []
+            if any(mount.get("mountPath") == MOUNT_PATH for mount in mounts):
+                continue
+            mount = {"name": volume_name, "readOnly": True, "mountPath": MOUNT_PATH}
+            container["volumeMounts"] = [*mounts, mount]
+            needed = True
+    if needed and existing is None:
+        spec["volumes"] = [*volumes, _token_volume(volume_name)]
+
+
+def _token_volume(name: str) -> Object:
+    namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    return {
+        "name": name,
+        "projected": {
+            "sources": [
+                {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
+                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {"downwardAPI": {"items": [namespace]}},
+            ],
+            "defaultMode": 420,
+        },
+    }
+
+
+def _check_mirror(attrs: Attributes, spec: dict[str, Any]) -> None:
+    assert attrs.object is not None
+    if spec.get("serviceAccountName"):
+        raise attrs.forbid("a mirror pod may not reference service accounts")
+    if secret_names(attrs.object):
+        raise attrs.forbid("a mirror pod may not reference secrets")
+    for volume in spec.get("volumes") or ():
+        sources = (volume.get("projected") or {}).get("sources") or ()
+        if any(source.get("serviceAccountToken") for source in sources):
+            raise attrs.forbid("a mirror pod may not use ServiceAccountToken volume projections")
+
+
+def _check_references(attrs: Attributes, spec: dict[str, Any], account: Object) -> None:
+    """Accounts may ask that their pods mount no secrets but those the account lists."""
+    owner = meta_of(account).get("name")
+    because = f"is not allowed because service account {owner} does not reference that"
+    mountable = {ref.get("name") for ref in account.get("secrets") or ()}
+    for volume in spec.get("volumes") or ():
+        name = (volume.get("secret") or {}).get("secretName")
+        if name and name not in mountable:
+            raise attrs.forbid(f'volume with secret.secretName="{name}" {because} secret')
+    for container in containers(spec):
+        for variable in container.get("env") or ():
+            name = ((variable.get("valueFrom") or {}).get("secretKeyRef") or {}).get("name")
+            if name and name not in mountable:
+                raise attrs.forbid(
+                    f"container {container.get('name')} with envVar {variable.get('name')} "
+                    f'referencing secret.secretName="{name}" {because} secret'
+                )
+    pullable = {ref.get("name") for ref in account.get("imagePullSecrets") or ()}
+    for index, ref in enumerate(spec.get("imagePullSecrets") or ()):
+        if ref.get("name") not in pullable:
+            raise attrs.forbid(f'imagePullSecrets[{index}].name="{ref.get("name")}" {because} imagePullSecret')

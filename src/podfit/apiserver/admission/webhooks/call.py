@@ -1,0 +1,127 @@
+"""The HTTPS call to a hook. A hook is at a URL, or behind a Service that the server finds an address for."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import urlsplit, urlunsplit
+
+import aiohttp
+
+from podfit.api.status import Object
+
+MAX_ANSWER = 3 << 20
+DEFAULT_TIMEOUT_S = 10
+
+ResolveService = Callable[[str, str, int], tuple[str, int] | None]
+"""(namespace, name, port) of a Service to the host and port to connect to; None when it has no address."""
+
+
+class CallFailed(Exception):
+    """The hook could not be asked; the text says why, as clients are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    url: str
+    server_name: str | None
+    """The name the certificate must carry, where it is not the host of the URL."""
+    ca: bytes
+    shown: str
+    """The URL as errors show it."""
+
+
+class Caller:
+    """Keeps connections to hooks open between calls. Close it at the end."""
+
+    def __init__(self, resolve_service: ResolveService) -> None:
+        self._resolve = resolve_service
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(self, config: Object, body: bytes, timeout_s: int) -> bytes:
+        target = self._target(config, timeout_s)
+        if self._session is None:
+            self._session = aiohttp.ClientSession(auto_decompress=True)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._exchange(self._session, target, body)
+        except TimeoutError:
+            raise CallFailed(f'Post "{target.shown}": context deadline exceeded') from None
+        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
+            raise CallFailed(f'Post "{target.shown}": {_words(error)}') from None
+
+    async def _exchange(self, session: aiohttp.ClientSession, target: Target, body: bytes) -> bytes:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if target.server_name:
+            headers["Host"] = target.server_name
+        async with session.post(
+            target.url,
+            data=body,
+            headers=headers,
+            ssl=_tls(target.ca),
+            server_hostname=target.server_name,
+            allow_redirects=False,
+        ) as response:
+            answer = await response.content.read(MAX_ANSWER + 1)
+            if len(answer) > MAX_ANSWER:
+                raise CallFailed("webhook response is too large")
+            if not 200 <= response.status < 300:
+                raise CallFailed(_refused(response.status, answer))
+            return answer
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _target(self, config: Object, timeout_s: int) -> Target:
+        ca = base64.b64decode(config.get("caBundle") or "")
+        url = config.get("url")
+        if url:
+            parts = urlsplit(url)
+            query = f"{parts.query}&timeout={timeout_s}s" if parts.query else f"timeout={timeout_s}s"
+            full = urlunsplit((parts.scheme, parts.netloc, parts.path or "/", query, ""))
+            return Target(full, None, ca, full)
+        service = config.get("service") or {}
+        namespace, name = service.get("namespace", ""), service.get("name", "")
+        port = int(service.get("port") or 443)
+        host = f"{name}.{namespace}.svc"
+        path = "/" + str(service.get("path") or "").lstrip("/")
+        shown = f"https://{host}:{port}{path}?timeout={timeout_s}s"
+        address = self._resolve(namespace, name, port)
+        if address is None:
+            raise CallFailed(f'Post "{shown}": no endpoints available for service "{name}"')
+        where = f"[{address[0]}]" if ":" in address[0] else address[0]
+        return Target(f"https://{where}:{address[1]}{path}?timeout={timeout_s}s", host, ca, shown)
+
+
+@lru_cache(maxsize=64)
+def _tls(ca: bytes) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=ca.decode("ascii") if ca else None)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Python's stricter default rejects CAs without key identifiers, which tools that make hook certificates leave out.
+    context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+    return context
+
+
+def _refused(status: int, answer: bytes) -> str:
+    text = answer[:1024].decode("utf-8", "replace").strip()
+    if status >= 500:
+        return f'an error on the server ("{text or "unknown"}") has prevented the request from succeeding'
+    if status == 404:
+        return "the server could not find the requested resource"
+    return f"the server responded with the status code {status} but did not return more information"
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"tls: failed to verify certificate: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError):
+        return f"dial tcp {error.host}:{error.port}: connect: connection refused"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "EOF"
+    return str(error) or type(error).__name__

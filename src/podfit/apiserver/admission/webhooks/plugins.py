@@ -1,0 +1,166 @@
+"""MutatingAdmissionWebhook and ValidatingAdmissionWebhook: ask the hooks a write concerns.
+
+Mutating hooks are asked one after the other, each seeing what those before it made of the object; a hook with
+reinvocationPolicy IfNeeded is asked a second time when the object changed after its turn. Validating hooks are asked
+at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any
+
+from podfit.api.kinds import Kind, kind_named
+from podfit.api.patches import json_patch
+from podfit.api.status import ApiError, Object, bad_request, internal_error
+from podfit.apiserver.admission.base import Attributes, Cluster, Plugin, meta_of
+from podfit.apiserver.admission.webhooks.call import DEFAULT_TIMEOUT_S, Caller, CallFailed, ResolveService
+from podfit.apiserver.admission.webhooks.match import (
+    ConditionFailed,
+    conditions_match,
+    rules_match,
+    selectors_match,
+)
+from podfit.apiserver.admission.webhooks.review import Answer, BadAnswer, denial, read_answer, request_of, review_of
+
+MUTATING = kind_named("MutatingWebhookConfiguration")
+VALIDATING = kind_named("ValidatingWebhookConfiguration")
+_EXEMPT = "admissionregistration.k8s.io"
+
+Defaulter = Callable[[Attributes, Object], Object]
+"""Fills in the defaults of an object a hook has changed."""
+
+
+class Webhooks:
+    """Both plugins around one set of connections. `close` when the server stops."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        resolve_service: ResolveService = lambda namespace, name, port: None,
+        defaulter: Defaulter = lambda attrs, obj: obj,
+    ) -> None:
+        self._caller = Caller(resolve_service)
+        self.mutating = MutatingAdmissionWebhook(cluster, self._caller, defaulter)
+        self.validating = ValidatingAdmissionWebhook(cluster, self._caller)
+
+    async def close(self) -> None:
+        await self._caller.close()
+
+
+class _WebhookPlugin(Plugin):
+    configurations: Kind
+
+    def __init__(self, cluster: Cluster, caller: Caller) -> None:
+        self._cluster = cluster
+        self._caller = caller
+
+    def handles(self, attrs: Attributes) -> bool:
+        # Hooks may not stand in the way of repairing hooks.
+        return attrs.kind.group != _EXEMPT
+
+    def _concerned(self, attrs: Attributes) -> list[tuple[str, Object]]:
+        """(identity, hook) of the hooks whose rules and selectors match, by name of their configuration."""
+        found = []
+        configurations = self._cluster.list(self.configurations)
+        for configuration in sorted(configurations, key=lambda each: str(meta_of(each).get("name"))):
+            for index, hook in enumerate(configuration.get("webhooks") or ()):
+                if rules_match(hook, attrs) and selectors_match(hook, attrs, self._cluster):
+                    found.append((f"{meta_of(configuration).get('name')}/{index}/{hook.get('name')}", hook))
+        return found
+
+    async def _ask(self, hook: Object, attrs: Attributes, *, may_patch: bool) -> Answer | None:
+        """The hook's answer; None when it is not to be asked, or failed and its policy is to go on."""
+        name = str(hook.get("name"))
+        request = request_of(attrs)
+        try:
+            if not conditions_match(hook, request):
+                return None
+        except ConditionFailed as error:
+            if hook.get("failurePolicy") == "Ignore":
+                return None
+            raise attrs.forbid(str(error)) from None
+        if attrs.dry_run and hook.get("sideEffects") not in ("None", "NoneOnDryRun"):
+            raise bad_request(f'admission webhook "{name}" does not support dry run')
+        timeout_s = int(hook.get("timeoutSeconds") or DEFAULT_TIMEOUT_S)
+        try:
+            body = await self._caller.post(hook.get("clientConfig") or {}, review_of(request), timeout_s)
+            answer = read_answer(body, request["uid"], may_patch=may_patch)
+        except (CallFailed, BadAnswer) as error:
+            if hook.get("failurePolicy") == "Ignore":
+                return None
+            raise _failed(name, error) from None
+        attrs.warnings.extend(answer.warnings)
+        attrs.annotations.update({f"{name}/{key}": value for key, value in answer.annotations.items()})
+        if not answer.allowed:
+            raise denial(name, answer.status)
+        return answer
+
+
+def _failed(name: str, error: Exception) -> ApiError:
+    prefix = "failed to call webhook: " if isinstance(error, CallFailed) else "received invalid webhook response: "
+    return internal_error(f'failed calling webhook "{name}": {prefix}{error}')
+
+
+class MutatingAdmissionWebhook(_WebhookPlugin):
+    name = "MutatingAdmissionWebhook"
+    configurations = MUTATING
+
+    def __init__(self, cluster: Cluster, caller: Caller, defaulter: Defaulter) -> None:
+        super().__init__(cluster, caller)
+        self._defaulter = defaulter
+
+    async def admit(self, attrs: Attributes) -> None:
+        hooks = self._concerned(attrs)
+        if not hooks:
+            return
+        memory: dict[str, Any] = attrs.state.setdefault(self.name, {"asked": set(), "again": set(), "left": None})
+        if attrs.reinvocation and attrs.object != memory["left"]:
+            # Built-in plugins changed the object since: every hook that asked for it gets another look.
+            memory["again"], memory["asked"] = memory["again"] | memory["asked"], set()
+        for identity, hook in hooks:
+            if attrs.reinvocation and identity not in memory["again"]:
+                continue
+            answer = await self._ask(hook, attrs, may_patch=True)
+            if answer is not None and answer.patch and self._apply(hook, attrs, answer.patch):
+                memory["again"], memory["asked"] = memory["again"] | memory["asked"], set()
+                if not attrs.reinvocation:
+                    attrs.reinvoke = True
+            if hook.get("reinvocationPolicy") == "IfNeeded":
+                memory["asked"].add(identity)
+        memory["left"] = deepcopy(attrs.object)
+
+    def _apply(self, hook: Object, attrs: Attributes, patch: bytes) -> bool:
+        if attrs.object is None:
+            raise internal_error(
+                f'admission webhook "{hook.get("name")}" attempted to modify the object, which is not supported '
+                "for this operation"
+            )
+        try:
+            patched = json_patch.apply(attrs.object, patch)
+        except ApiError as error:
+            raise internal_error(str(error)) from None
+        if not isinstance(patched, dict):
+            raise internal_error("patched object is not an object")
+        patched = self._defaulter(attrs, patched)
+        changed: bool = patched != attrs.object
+        attrs.object = patched
+        return changed
+
+
+class ValidatingAdmissionWebhook(_WebhookPlugin):
+    name = "ValidatingAdmissionWebhook"
+    configurations = VALIDATING
+
+    async def validate(self, attrs: Attributes) -> None:
+        hooks = self._concerned(attrs)
+        if not hooks:
+            return
+        answers: Sequence[Answer | BaseException | None] = await asyncio.gather(
+            *(self._ask(hook, attrs, may_patch=False) for _, hook in hooks), return_exceptions=True
+        )
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer

@@ -1,0 +1,145 @@
+"""AdmissionReview v1: the question put to a hook, and what its answer means."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from podfit.api.status import REASON_OF_CODE, ApiError, Object
+from podfit.apiserver.admission.base import CREATE, DELETE, UPDATE, Attributes
+from podfit.apiserver.auth.reviews import user_info
+
+API_VERSION = "admission.k8s.io/v1"
+_OPTIONS = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}
+
+
+class BadAnswer(Exception):
+    """The hook answered something that is no AdmissionReview."""
+
+
+@dataclass(slots=True)
+class Answer:
+    allowed: bool
+    status: Object | None = None
+    patch: bytes = b""
+    warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+def request_of(attrs: Attributes) -> Object:
+    """The `request` of a review; the same for all hooks but for its uid."""
+    kind, resource = _kind_of(attrs), _resource_of(attrs)
+    request: Object = {
+        "uid": str(uuid.uuid4()),
+        "kind": kind,
+        "resource": resource,
+        "requestKind": kind,
+        "requestResource": resource,
+        "operation": attrs.operation,
+        "userInfo": user_info(attrs.user),
+        "object": attrs.object,
+        "oldObject": attrs.old,
+        "dryRun": attrs.dry_run,
+        "options": None,
+    }
+    if attrs.subresource:
+        request["subResource"] = request["requestSubResource"] = attrs.subresource
+    name = attrs.name or ((attrs.object or {}).get("metadata") or {}).get("name")
+    if name:
+        request["name"] = name
+    namespace = attrs.name if attrs.resource == ("", "namespaces") else attrs.namespace
+    if namespace:
+        request["namespace"] = namespace
+    if attrs.operation in _OPTIONS:
+        request["options"] = {"kind": _OPTIONS[attrs.operation], "apiVersion": "meta.k8s.io/v1", **attrs.options}
+    return request
+
+
+def _kind_of(attrs: Attributes) -> Object:
+    kind = attrs.kind
+    sub = kind.subresource(attrs.subresource) if attrs.subresource else None
+    if sub is None:
+        return {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    return {
+        "group": kind.group if sub.group is None else sub.group,
+        "version": kind.version if sub.version is None else sub.version,
+        "kind": sub.kind,
+    }
+
+
+def _resource_of(attrs: Attributes) -> Object:
+    return {"group": attrs.kind.group, "version": attrs.kind.version, "resource": attrs.kind.plural}
+
+
+def review_of(request: Object) -> bytes:
+    review = {"kind": "AdmissionReview", "apiVersion": API_VERSION, "request": request}
+    return json.dumps(review, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def read_answer(body: bytes, uid: str, *, may_patch: bool) -> Answer:
+    try:
+        review = json.loads(body)
+    except ValueError as error:
+        raise BadAnswer(f"could not get REST client: {error}") from None
+    if not isinstance(review, dict) or (review.get("apiVersion"), review.get("kind")) != (
+        API_VERSION,
+        "AdmissionReview",
+    ):
+        raise BadAnswer(f"expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {_gvk(review)}")
+    response = review.get("response")
+    if not isinstance(response, dict):
+        raise BadAnswer("webhook response was absent")
+    if response.get("uid") != uid:
+        raise BadAnswer(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
+    return Answer(
+        bool(response.get("allowed")),
+        response.get("status"),
+        _patch_of(response, may_patch),
+        [str(warning) for warning in response.get("warnings") or ()],
+        {str(key): str(value) for key, value in (response.get("auditAnnotations") or {}).items()},
+    )
+
+
+def _gvk(review: Any) -> str:
+    if not isinstance(review, dict):
+        return "/, Kind="
+    group, _, version = str(review.get("apiVersion", "")).rpartition("/")
+    return f"{group}/{version}, Kind={review.get('kind', '')}"
+
+
+def _patch_of(response: Object, may_patch: bool) -> bytes:
+    raw, kind = response.get("patch"), response.get("patchType")
+    if not raw:
+        if kind is not None:
+            raise BadAnswer("webhook returned response.patchType but not response.patch")
+        return b""
+    if not may_patch:
+        raise BadAnswer("validating webhook may not return response.patch")
+    if kind is None:
+        raise BadAnswer("webhook returned response.patch but not response.patchType")
+    if kind != "JSONPatch":
+        raise BadAnswer(f"invalid value of response.patchType {kind}; only JSONPatch is supported")
+    try:
+        return base64.b64decode(raw, validate=True)
+    except (binascii.Error, TypeError) as error:
+        raise BadAnswer(f"illegal base64 data in response.patch: {error}") from None
+
+
+def denial(hook_name: str, status: Object | None) -> ApiError:
+    """The refusal a hook asked for, in its words."""
+    status = status or {}
+    denied = f'admission webhook "{hook_name}" denied the request'
+    code = int(status.get("code") or 0)
+    if code < 400:
+        code = 400
+    message, reason = status.get("message"), status.get("reason")
+    if message or reason:
+        text = f"{denied}: {message or reason}"
+    else:
+        text = f"{denied} without explanation"
+    default = REASON_OF_CODE.get(code, "") if "code" in status else ""
+    return ApiError(code, str(reason or default), text, status.get("details"))

@@ -1,0 +1,311 @@
+"""The roles and bindings every cluster starts with. The server creates those that are missing at each start.
+
+As in Kubernetes, with two differences: `admin` and `edit` may resize pods (they may change the pod's controller
+anyway), and one process runs all controllers, so system:kube-controller-manager holds what their accounts would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from podfit.api.status import Object
+from podfit.apiserver.auth.rules import Rule, rule
+
+API_VERSION = "rbac.authorization.k8s.io/v1"
+READ = ("get", "list", "watch")
+WRITE = ("create", "delete", "deletecollection", "patch", "update")
+READ_WRITE = (*READ, *WRITE)
+_AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
+
+_PUBLIC = ("/healthz", "/livez", "/readyz", "/version", "/version/")
+_DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", *_PUBLIC)
+_APPS = (
+    "daemonsets",
+    "deployments",
+    "deployments/scale",
+    "replicasets",
+    "replicasets/scale",
+    "statefulsets",
+    "statefulsets/scale",
+)
+_APPS_STATUS = (
+    "controllerrevisions",
+    *(f"{kind}/status" for kind in ("daemonsets", "deployments", "replicasets", "statefulsets")),
+)
+_SESSIONS = ("pods/attach", "pods/exec", "pods/portforward", "pods/proxy")
+_CORE_WRITTEN = (
+    "configmaps",
+    "events",
+    "persistentvolumeclaims",
+    "replicationcontrollers",
+    "replicationcontrollers/scale",
+    "secrets",
+    "serviceaccounts",
+    "services",
+    "services/proxy",
+)
+_CORE_SEEN = (
+    "bindings",
+    "configmaps",
+    "endpoints",
+    "events",
+    "limitranges",
+    "namespaces",
+    "namespaces/status",
+    "persistentvolumeclaims",
+    "persistentvolumeclaims/status",
+    "pods",
+    "pods/log",
+    "pods/status",
+    "replicationcontrollers",
+    "replicationcontrollers/scale",
+    "replicationcontrollers/status",
+    "resourcequotas",
+    "resourcequotas/status",
+    "serviceaccounts",
+    "services",
+    "services/status",
+)
+
+_VIEW = (
+    rule(READ, [""], _CORE_SEEN),
+    rule(READ, ["apps"], [*_APPS, *_APPS_STATUS]),
+    rule(READ, ["autoscaling"], ["horizontalpodautoscalers", "horizontalpodautoscalers/status"]),
+    rule(READ, ["batch"], ["cronjobs", "cronjobs/status", "jobs", "jobs/status"]),
+    rule(READ, ["discovery.k8s.io"], ["endpointslices"]),
+    rule(READ, ["policy"], ["poddisruptionbudgets", "poddisruptionbudgets/status"]),
+)
+_EDIT = (
+    rule(READ, [""], [*_SESSIONS, "secrets", "services/proxy"]),
+    rule(["impersonate"], [""], ["serviceaccounts"]),
+    rule(WRITE, [""], ["pods", *_SESSIONS]),
+    rule(["get", "patch", "update"], [""], ["pods/resize"]),
+    rule(["create"], [""], ["pods/eviction", "serviceaccounts/token"]),
+    rule(WRITE, [""], _CORE_WRITTEN),
+    rule(WRITE, ["apps"], _APPS),
+    rule(WRITE, ["autoscaling"], ["horizontalpodautoscalers"]),
+    rule(WRITE, ["batch"], ["cronjobs", "jobs"]),
+    rule(WRITE, ["policy"], ["poddisruptionbudgets"]),
+    rule(READ_WRITE, ["coordination.k8s.io"], ["leases"]),
+)
+_ADMIN = (
+    rule(["create"], ["authorization.k8s.io"], ["localsubjectaccessreviews"]),
+    rule(READ_WRITE, ["rbac.authorization.k8s.io"], ["rolebindings", "roles"]),
+)
+_EVENTS = rule(["create", "patch", "update"], ["", "events.k8s.io"], ["events"])
+_ASK = (
+    rule(["create"], ["authentication.k8s.io"], ["tokenreviews"]),
+    rule(["create"], ["authorization.k8s.io"], ["subjectaccessreviews"]),
+)
+_SCHEDULER = (
+    _EVENTS,
+    rule(["create"], ["coordination.k8s.io"], ["leases"]),
+    rule(["get", "update"], ["coordination.k8s.io"], ["leases"], ["kube-scheduler"]),
+    rule(
+        READ,
+        [""],
+        ["namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "replicationcontrollers", "services"],
+    ),
+    rule(["delete", *READ], [""], ["pods"]),
+    rule(["create"], [""], ["bindings", "pods/binding"]),
+    rule(["patch", "update"], [""], ["pods/status"]),
+    rule(READ, ["apps"], ["replicasets", "statefulsets"]),
+    rule(READ, ["policy"], ["poddisruptionbudgets"]),
+    rule(READ, ["scheduling.k8s.io"], ["priorityclasses"]),
+    rule(READ, ["storage.k8s.io"], ["*"]),
+    *_ASK,
+)
+_CONTROLLERS = (
+    rule([*READ_WRITE, "approve", "sign"], ["*"], ["*"]),
+    rule(["get"], urls=["*"]),
+    *_ASK,
+)
+_NODE = (
+    rule([*READ, "create", "patch", "update"], [""], ["nodes"]),
+    rule(["patch", "update"], [""], ["nodes/status", "pods/status"]),
+    rule([*READ, "create", "delete"], [""], ["pods"]),
+    rule(["create"], [""], ["pods/eviction", "serviceaccounts/token"]),
+    rule(READ, [""], ["configmaps", "secrets", "services"]),
+    rule(["get"], [""], ["persistentvolumeclaims", "persistentvolumes"]),
+    rule(["create", "get", "list", "watch"], ["certificates.k8s.io"], ["certificatesigningrequests"]),
+    rule(["create", "delete", "get", "patch", "update"], ["coordination.k8s.io"], ["leases"]),
+    rule(READ, ["node.k8s.io"], ["runtimeclasses"]),
+    _EVENTS,
+    *_ASK,
+)
+_AUTOSCALER = (
+    rule(READ, [""], ["limitranges", "namespaces", "nodes", "pods", "replicationcontrollers"]),
+    rule(["patch", "update"], [""], ["pods/resize"]),
+    rule(["create"], [""], ["pods/eviction"]),
+    rule(READ, ["apps", "batch"], ["*"]),
+    rule(["get", "list"], ["*"], ["*/scale"]),
+    rule(["get", "list"], ["metrics.k8s.io"], ["nodes", "pods"]),
+    rule(READ_WRITE, ["autoscaling.k8s.io"], ["*"]),
+    rule(READ_WRITE, ["coordination.k8s.io"], ["leases"]),
+    rule(READ_WRITE, ["admissionregistration.k8s.io"], ["mutatingwebhookconfigurations"]),
+    _EVENTS,
+)
+_METER = (
+    rule(READ, [""], ["namespaces", "nodes", "pods"]),
+    rule(["get"], [""], ["nodes/metrics", "nodes/proxy", "nodes/stats"]),
+    *_ASK,
+)
+
+_SIGNERS = (
+    ("legacy-unknown-approver", "kubernetes.io/legacy-unknown"),
+    ("kubelet-serving-approver", "kubernetes.io/kubelet-serving"),
+    ("kube-apiserver-client-approver", "kubernetes.io/kube-apiserver-client"),
+    ("kube-apiserver-client-kubelet-approver", "kubernetes.io/kube-apiserver-client-kubelet"),
+)
+
+
+def cluster_roles() -> list[Object]:
+    csr = "system:certificates.k8s.io:"
+    requests = f"{csr}certificatesigningrequests:"
+    return [
+        _role("cluster-admin", [rule(["*"], ["*"], ["*"]), rule(["*"], urls=["*"])]),
+        _role("system:discovery", [rule(["get"], urls=_DISCOVERY)]),
+        _role("system:public-info-viewer", [rule(["get"], urls=_PUBLIC)]),
+        _role(
+            "system:monitoring",
+            [rule(["get"], urls=["/healthz/*", "/livez/*", "/metrics", "/metrics/slis", "/readyz/*"])],
+        ),
+        _role("system:basic-user", _basic_user()),
+        _aggregated("admin", "admin"),
+        _aggregated("edit", "edit", to=("admin",)),
+        _aggregated("view", "view", to=("edit",)),
+        _role("system:aggregate-to-admin", _ADMIN, to=("admin",)),
+        _role("system:aggregate-to-edit", _EDIT, to=("edit",)),
+        _role("system:aggregate-to-view", _VIEW, to=("view",)),
+        _role("system:aggregated-metrics-reader", [rule(READ, ["metrics.k8s.io"], ["nodes", "pods"])], to=("view",)),
+        _role(
+            "podfit:aggregate-vpa-edit", [rule(WRITE, ["autoscaling.k8s.io"], ["verticalpodautoscalers"])], to=("edit",)
+        ),
+        _role("podfit:aggregate-vpa-view", [rule(READ, ["autoscaling.k8s.io"], ["*"])], to=("view",)),
+        _role("system:auth-delegator", _ASK),
+        _role("system:kube-scheduler", _SCHEDULER),
+        _role("system:kube-controller-manager", _CONTROLLERS),
+        _role("system:node", _NODE),
+        _role("system:podfit:autoscaler", _AUTOSCALER),
+        _role("system:podfit:meter", _METER),
+        _role("system:kubelet-api-admin", _kubelet_api()),
+        _role("system:node-bootstrapper", [_requests("", "create", *READ)]),
+        _role(f"{requests}nodeclient", [_requests("/nodeclient", "create")]),
+        _role(f"{requests}selfnodeclient", [_requests("/selfnodeclient", "create")]),
+        *(
+            _role(csr + name, [rule(["approve"], ["certificates.k8s.io"], ["signers"], [signer])])
+            for name, signer in _SIGNERS
+        ),
+        _role(
+            "system:service-account-issuer-discovery",
+            [
+                rule(
+                    ["get"],
+                    urls=[
+                        "/.well-known/openid-configuration",
+                        "/.well-known/openid-configuration/",
+                        "/openid/v1/jwks",
+                        "/openid/v1/jwks/",
+                    ],
+                )
+            ],
+        ),
+    ]
+
+
+def cluster_role_bindings() -> list[Object]:
+    everyone = ("Group", "system:authenticated")
+    bootstrappers = ("Group", "system:bootstrappers")
+    requests = "system:certificates.k8s.io:certificatesigningrequests:"
+    return [
+        _binding("cluster-admin", "cluster-admin", ("Group", "system:masters")),
+        _binding("system:discovery", "system:discovery", everyone),
+        _binding("system:basic-user", "system:basic-user", everyone),
+        _binding("system:monitoring", "system:monitoring", ("Group", "system:monitoring")),
+        _binding(
+            "system:public-info-viewer", "system:public-info-viewer", everyone, ("Group", "system:unauthenticated")
+        ),
+        _binding("system:kube-scheduler", "system:kube-scheduler", ("User", "system:kube-scheduler")),
+        _binding(
+            "system:kube-controller-manager",
+            "system:kube-controller-manager",
+            ("User", "system:kube-controller-manager"),
+        ),
+        _binding("system:podfit:autoscaler", "system:podfit:autoscaler", ("User", "system:podfit:autoscaler")),
+        _binding("system:podfit:meter", "system:podfit:meter", ("User", "system:podfit:meter")),
+        _binding("podfit:node-bootstrapper", "system:node-bootstrapper", bootstrappers),
+        _binding("podfit:node-autoapprove-bootstrap", f"{requests}nodeclient", bootstrappers),
+        _binding(
+            "podfit:node-autoapprove-certificate-rotation", f"{requests}selfnodeclient", ("Group", "system:nodes")
+        ),
+        _binding(
+            "system:service-account-issuer-discovery",
+            "system:service-account-issuer-discovery",
+            ("Group", "system:serviceaccounts"),
+        ),
+    ]
+
+
+def roles() -> list[Object]:
+    """Namespaced roles, all in kube-system."""
+    reader = rule(READ, [""], ["configmaps"], ["extension-apiserver-authentication"])
+    return [
+        _described("Role", "extension-apiserver-authentication-reader", "kube-system") | {"rules": [reader.to_json()]}
+    ]
+
+
+def _basic_user() -> list[Rule]:
+    return [
+        rule(["create"], ["authorization.k8s.io"], ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
+        rule(["create"], ["authentication.k8s.io"], ["selfsubjectreviews"]),
+    ]
+
+
+def _kubelet_api() -> list[Rule]:
+    parts = (
+        "nodes/checkpoint",
+        "nodes/configz",
+        "nodes/healthz",
+        "nodes/log",
+        "nodes/metrics",
+        "nodes/pods",
+        "nodes/proxy",
+        "nodes/stats",
+    )
+    return [rule([*READ, "proxy"], [""], ["nodes"]), rule(["*"], [""], parts)]
+
+
+def _requests(suffix: str, *verbs: str) -> Rule:
+    return rule(verbs, ["certificates.k8s.io"], [f"certificatesigningrequests{suffix}"])
+
+
+def _described(kind: str, name: str, namespace: str = "", to: Sequence[str] = ()) -> Object:
+    labels = {"kubernetes.io/bootstrapping": "rbac-defaults", **{_AGGREGATE + role: "true" for role in to}}
+    meta: Object = {
+        "name": name,
+        "labels": labels,
+        "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
+    }
+    if namespace:
+        meta["namespace"] = namespace
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta}
+
+
+def _role(name: str, rules: Sequence[Rule], to: Sequence[str] = ()) -> Object:
+    return _described("ClusterRole", name, to=to) | {"rules": [each.to_json() for each in rules]}
+
+
+def _aggregated(name: str, label: str, to: Sequence[str] = ()) -> Object:
+    """`admin` holds what `edit` holds, and `edit` what `view` holds; rules are what that comes to."""
+    order = {"view": (_VIEW,), "edit": (_VIEW, _EDIT), "admin": (_VIEW, _EDIT, _ADMIN)}
+    held = [each.to_json() for rules in order[label] for each in rules]
+    selector = {"clusterRoleSelectors": [{"matchLabels": {_AGGREGATE + label: "true"}}]}
+    return _described("ClusterRole", name, to=to) | {"aggregationRule": selector, "rules": held}
+
+
+def _binding(name: str, role: str, *subjects: tuple[str, str]) -> Object:
+    group = "rbac.authorization.k8s.io"
+    return _described("ClusterRoleBinding", name) | {
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": kind, "apiGroup": group, "name": subject} for kind, subject in subjects],
+    }

@@ -1,0 +1,215 @@
+"""The Node authorizer: a node reads what the pods bound to it name, and its own Node, Lease and pods.
+
+The graph (node → pods → secrets, config maps, claims, accounts) follows the pods: the server calls `pod_changed`
+for every change of a pod, and `claim_changed` for claims, whose volumes nodes read as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from podfit.api.status import Object
+from podfit.apiserver.auth.authorize import ALLOWED, NO_OPINION, Action, Decision
+from podfit.apiserver.auth.pod_references import claim_names, config_map_names, secret_names
+from podfit.apiserver.auth.rules import Rule, rule
+from podfit.apiserver.request import User
+
+NODES_GROUP = "system:nodes"
+_PREFIX = "system:node:"
+_Edge = tuple[str, str, str]
+"""(resource, namespace, name) that a node may read."""
+
+
+def node_name_of(user: User) -> str | None:
+    """None when the user is no node, "" when it is one that cannot be told."""
+    if not user.name.startswith(_PREFIX) or NODES_GROUP not in user.groups:
+        return None
+    return user.name[len(_PREFIX) :]
+
+
+class NodeGraph:
+    """What each node is related to, counted because several pods may name the same object."""
+
+    def __init__(self) -> None:
+        self._edges: dict[str, Counter[_Edge]] = {}
+        self._volumes: dict[tuple[str, str], str] = {}
+
+    def pod_changed(self, old: Object | None, new: Object | None) -> None:
+        """Follows one change: `old` None for a new pod, `new` None for a deleted one."""
+        before, after = _node_of(old), _node_of(new)
+        # Between binding and deletion what a pod names is immutable, but for ephemeral containers.
+        if before == after and _same_references(old, new):
+            return
+        if old is not None and before:
+            self._subtract(before, _edges_of(old))
+        if new is not None and after:
+            self._edges.setdefault(after, Counter()).update(_edges_of(new))
+
+    def claim_changed(self, old: Object | None, new: Object | None) -> None:
+        meta = (new or old or {}).get("metadata") or {}
+        key = (meta.get("namespace", ""), meta.get("name", ""))
+        volume = ((new or {}).get("spec") or {}).get("volumeName")
+        if volume:
+            self._volumes[key] = volume
+        else:
+            self._volumes.pop(key, None)
+
+    def related(self, node: str, resource: str, namespace: str, name: str) -> bool:
+        edges = self._edges.get(node)
+        if edges is None:
+            return False
+        if resource == "persistentvolumes":
+            return any(self._volumes.get(edge[1:]) == name for edge in edges if edge[0] == "persistentvolumeclaims")
+        return (resource, namespace, name) in edges
+
+    def _subtract(self, node: str, edges: Iterable[_Edge]) -> None:
+        counts = self._edges.get(node)
+        if counts is None:
+            return
+        for edge in edges:
+            counts[edge] -= 1
+            if counts[edge] <= 0:
+                del counts[edge]
+        if not counts:
+            del self._edges[node]
+
+
+def _node_of(pod: Object | None) -> str:
+    return str(((pod or {}).get("spec") or {}).get("nodeName") or "")
+
+
+def _same_references(old: Object | None, new: Object | None) -> bool:
+    if old is None or new is None:
+        return False
+    one, other = old.get("spec") or {}, new.get("spec") or {}
+    return len(one.get("ephemeralContainers") or ()) == len(other.get("ephemeralContainers") or ())
+
+
+def _edges_of(pod: Object) -> set[_Edge]:
+    meta = pod.get("metadata") or {}
+    namespace = meta.get("namespace", "")
+    edges: set[_Edge] = {("pods", namespace, meta.get("name", ""))}
+    # Mirror pods come from the node itself: what they name gives it no rights.
+    if "kubernetes.io/config.mirror" in (meta.get("annotations") or {}):
+        return edges
+    edges.update(("secrets", namespace, name) for name in secret_names(pod))
+    edges.update(("configmaps", namespace, name) for name in config_map_names(pod))
+    edges.update(("persistentvolumeclaims", namespace, name) for name in claim_names(pod))
+    account = (pod.get("spec") or {}).get("serviceAccountName")
+    if account:
+        edges.add(("serviceaccounts", namespace, account))
+    return edges
+
+
+NODE_RULES: tuple[Rule, ...] = (
+    rule(["create"], ["authentication.k8s.io"], ["tokenreviews"]),
+    rule(["create"], ["authorization.k8s.io"], ["subjectaccessreviews", "localsubjectaccessreviews"]),
+    rule(["get", "list", "watch"], [""], ["services"]),
+    rule(["create", "patch", "update"], ["", "events.k8s.io"], ["events"]),
+    rule(["create", "get", "list", "watch"], ["certificates.k8s.io"], ["certificatesigningrequests"]),
+    rule(["get", "list", "watch"], ["node.k8s.io"], ["runtimeclasses"]),
+    rule(["get", "list", "watch"], ["storage.k8s.io"], ["csidrivers"]),
+)
+"""What every node may do, whatever runs on it."""
+
+
+class NodeAuthorizer:
+    def __init__(self, graph: NodeGraph) -> None:
+        self._graph = graph
+
+    def decide(self, user: User, action: Action) -> Decision:
+        node = node_name_of(user)
+        if node is None:
+            return NO_OPINION
+        if not node:
+            return Decision(False, f'unknown node for user "{user.name}"')
+        match action.group, action.resource:
+            case "", "secrets" | "configmaps":
+                return self._read(node, action)
+            case "", "persistentvolumeclaims" if action.subresource == "status":
+                if action.verb not in ("update", "patch"):
+                    return Decision(False, "can only get/update/patch this type")
+                return self._if_related(node, action)
+            case "", "persistentvolumeclaims" | "persistentvolumes":
+                return self._get(node, action)
+            case "", "serviceaccounts":
+                return self._token(node, action)
+            case "coordination.k8s.io", "leases":
+                return _lease(node, action)
+            case "", "nodes":
+                return _node(node, action)
+            case "", "pods":
+                return self._pod(node, action)
+        return ALLOWED if any(each.allows(action) for each in NODE_RULES) else NO_OPINION
+
+    def _read(self, node: str, action: Action) -> Decision:
+        if action.verb not in ("get", "list", "watch"):
+            return Decision(False, "can only read resources of this type")
+        if action.subresource:
+            return Decision(False, "cannot read subresource")
+        if not action.namespace:
+            return Decision(False, "can only read namespaced object of this type")
+        return self._if_related(node, action)
+
+    def _get(self, node: str, action: Action) -> Decision:
+        if action.verb != "get":
+            return Decision(False, "can only get individual resources of this type")
+        if action.subresource:
+            return Decision(False, "cannot get subresource")
+        return self._if_related(node, action)
+
+    def _if_related(self, node: str, action: Action) -> Decision:
+        if not action.name:
+            return Decision(False, "No Object name found")
+        if self._graph.related(node, action.resource, action.namespace, action.name):
+            return ALLOWED
+        return Decision(False, f"no relationship found between node '{node}' and this object")
+
+    def _token(self, node: str, action: Action) -> Decision:
+        if action.verb != "create" or not action.name:
+            return Decision(False, "can only create tokens for individual service accounts")
+        if action.subresource != "token":
+            return Decision(False, "can only create token subresource of serviceaccount")
+        return self._if_related(node, action)
+
+    def _pod(self, node: str, action: Action) -> Decision:
+        match action.subresource, action.verb:
+            case "", "get":
+                return self._get(node, action)
+            case "", "list" | "watch":
+                if f"spec.nodeName={node}" in _requirements(action.field_selector):
+                    return ALLOWED
+                if action.name:
+                    return self._if_related(node, action)
+                return Decision(False, "can only list/watch pods with spec.nodeName field selector")
+            case ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create"):
+                # Which pods: the NodeRestriction admission plugin sees to that.
+                return ALLOWED
+        return NO_OPINION
+
+
+def _requirements(selector: str) -> set[str]:
+    return {part.strip().replace("==", "=", 1) for part in selector.split(",")}
+
+
+def _node(node: str, action: Action) -> Decision:
+    match action.subresource, action.verb:
+        case ("", "create" | "update" | "patch") | ("status", "update" | "patch"):
+            return ALLOWED
+        case "", "get" | "list" | "watch":
+            if action.name == node:
+                return ALLOWED
+            what = f"'{action.name}'" if action.name else "all nodes"
+            return Decision(False, f"node '{node}' cannot read {what}, only its own Node object")
+    return NO_OPINION
+
+
+def _lease(node: str, action: Action) -> Decision:
+    if action.verb not in ("get", "create", "update", "patch", "delete"):
+        return Decision(False, "can only get, create, update, patch, or delete a node lease")
+    if action.namespace != "kube-node-lease":
+        return Decision(False, 'can only access leases in the "kube-node-lease" system namespace')
+    if action.verb != "create" and action.name != node:
+        return Decision(False, "can only access node lease with the same name as the requesting node")
+    return ALLOWED

@@ -1,0 +1,155 @@
+"""Reviews: objects that are questions. The answer is the same object with its status filled in; nothing is stored."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from podfit.api.status import Object, bad_request, invalid, unprocessable
+from podfit.apiserver.auth.authorize import Action, Authorization, Decision
+from podfit.apiserver.auth.rbac import Rbac
+from podfit.apiserver.request import User
+
+AUTHORIZATION = "authorization.k8s.io"
+
+
+class Reviews:
+    def __init__(self, authorization: Authorization, rbac: Rbac) -> None:
+        self._authorization = authorization
+        self._rbac = rbac
+
+    def subject_access(self, review: Object) -> Object:
+        """SubjectAccessReview: may that user do this?"""
+        spec = review.get("spec") or {}
+        _check_access(review, "SubjectAccessReview", needs_subject=True)
+        return self._answered(review, _user_of(spec), spec)
+
+    def local_subject_access(self, review: Object, namespace: str) -> Object:
+        """LocalSubjectAccessReview: the same within one namespace."""
+        spec = review.get("spec") or {}
+        asked = (spec.get("resourceAttributes") or {}).get("namespace", "")
+        if asked != namespace:
+            raise bad_request(f"spec.resourceAttributes.namespace must match namespace: {namespace}")
+        _check_access(review, "LocalSubjectAccessReview", needs_subject=True)
+        return self._answered(review, _user_of(spec), spec)
+
+    def self_subject_access(self, review: Object, user: User) -> Object:
+        """SelfSubjectAccessReview: may I do this?"""
+        _check_access(review, "SelfSubjectAccessReview", needs_subject=False)
+        return self._answered(review, user, review.get("spec") or {})
+
+    def self_subject_rules(self, review: Object, user: User) -> Object:
+        """SelfSubjectRulesReview: what may I do in this namespace?"""
+        namespace = (review.get("spec") or {}).get("namespace", "")
+        if not namespace:
+            raise bad_request("no namespace on request")
+        rules, errors = self._rbac.rules_for(user, namespace)
+        resource = [rule.to_json() for rule in rules if rule.resources]
+        other = [{"verbs": list(rule.verbs), "nonResourceURLs": list(rule.urls)} for rule in rules if rule.urls]
+        is_node = user.name.startswith("system:node:")
+        if is_node:
+            errors = ["node authorizer does not support user rule resolution", *errors]
+        status: Object = {"resourceRules": resource, "nonResourceRules": other, "incomplete": is_node or bool(errors)}
+        if errors:
+            status["evaluationError"] = errors[0] if len(errors) == 1 else "[" + ", ".join(errors) + "]"
+        return _with_status(review, status)
+
+    def self_subject(self, review: Object, user: User) -> Object:
+        """SelfSubjectReview: who am I?"""
+        answered = _with_status(review, {"userInfo": user_info(user)})
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        answered["metadata"] = {**answered["metadata"], "creationTimestamp": now}
+        return answered
+
+    def _answered(self, review: Object, user: User, spec: Object) -> Object:
+        decision = self._authorization.decide(user, action_of(spec))
+        return _with_status(review, _access_status(decision))
+
+
+def user_info(user: User) -> Object:
+    """authentication.k8s.io/v1 UserInfo."""
+    info: Object = {"username": user.name}
+    if user.uid:
+        info["uid"] = user.uid
+    if user.groups:
+        info["groups"] = list(user.groups)
+    if user.extra:
+        info["extra"] = {key: list(values) for key, values in sorted(user.extra.items())}
+    return info
+
+
+def action_of(spec: Object) -> Action:
+    """The action a review asks about."""
+    other = spec.get("nonResourceAttributes")
+    if other is not None:
+        return Action(str(other.get("verb", "")), path=str(other.get("path", "")))
+    asked = spec.get("resourceAttributes") or {}
+    return Action(
+        str(asked.get("verb", "")),
+        str(asked.get("group", "")),
+        str(asked.get("resource", "")),
+        str(asked.get("subresource", "")),
+        str(asked.get("namespace", "")),
+        str(asked.get("name", "")),
+        version=str(asked.get("version", "") or "v1"),
+        field_selector=_selector_text(asked.get("fieldSelector") or {}),
+    )
+
+
+def _selector_text(selector: Object) -> str:
+    if selector.get("rawSelector"):
+        return str(selector["rawSelector"])
+    rows = selector.get("requirements") or ()
+    return ",".join(
+        f"{row.get('key')}={row['values'][0]}"
+        for row in rows
+        if row.get("operator") == "In" and len(row.get("values") or ()) == 1
+    )
+
+
+def _user_of(spec: Object) -> User:
+    extra = {str(key): tuple(values) for key, values in (spec.get("extra") or {}).items()}
+    return User(str(spec.get("user", "")), tuple(spec.get("groups") or ()), str(spec.get("uid", "")), extra)
+
+
+def _access_status(decision: Decision) -> Object:
+    status: Object = {"allowed": decision.allowed}
+    if decision.denied:
+        status["denied"] = True
+    if decision.reason:
+        status["reason"] = decision.reason
+    if decision.error:
+        status["evaluationError"] = decision.error
+    return status
+
+
+def _with_status(review: Object, status: Object) -> Object:
+    answered: dict[str, Any] = {key: value for key, value in review.items() if key not in ("status", "metadata")}
+    meta = {k: v for k, v in (review.get("metadata") or {}).items() if k != "managedFields"}
+    return {**answered, "metadata": meta, "status": status}
+
+
+def _check_access(review: Object, kind: str, *, needs_subject: bool) -> None:
+    spec = review.get("spec") or {}
+    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    errors = []
+    if resource is not None and other is not None:
+        errors.append(
+            invalid(
+                "spec.nonResourceAttributes",
+                other,
+                "cannot be specified in combination with resourceAttributes",
+            )
+        )
+    if resource is None and other is None:
+        errors.append(
+            invalid(
+                "spec.resourceAttributes",
+                None,
+                "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+            )
+        )
+    if needs_subject and not spec.get("user") and not spec.get("groups"):
+        errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
+    if errors:
+        raise unprocessable(kind, "", errors, AUTHORIZATION)

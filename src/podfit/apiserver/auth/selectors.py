@@ -1,0 +1,30 @@
+"""Label selectors as they stand in objects (matchLabels, matchExpressions): aggregation rules and webhooks use them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """An empty selector selects everything, None nothing."""
+    if selector is None:
+        return False
+    for key, value in (selector.get("matchLabels") or {}).items():
+        if labels.get(key) != value:
+            return False
+    return all(_meets(row, labels) for row in selector.get("matchExpressions") or ())
+
+
+def _meets(row: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    value = labels.get(row.get("key", ""))
+    match row.get("operator"):
+        case "In":
+            return value is not None and value in (row.get("values") or ())
+        case "NotIn":
+            return value is None or value not in (row.get("values") or ())
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    return False
