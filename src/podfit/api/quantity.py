@@ -145,8 +145,9 @@ def _parse(text: str) -> Quantity:
         nanos = min(nanos, _MAX)
         if 0 < nanos < NANO:
             format = DECIMAL_SI
-    plain = fast and not fraction and nanos
-    written = text if plain and _parts(nanos, format) == (digits, exponent) else None
+    # Go keeps the text of a number whose digits and exponent already are the canonical ones.
+    kept = fast and nanos and (whole + fraction, exponent - len(fraction)) == _parts(nanos, format)
+    written = text if kept else None
     return Quantity(nanos if positive else -nanos, format, written)
 
 
@@ -238,14 +239,14 @@ def _prints_binary(absolute: int) -> bool:
     return absolute >= 1024 * NANO and absolute % NANO == 0
 
 
-def _parts(absolute: int, format: str) -> tuple[int, int]:
+def _parts(absolute: int, format: str) -> tuple[str, int]:
     """Digits and exponent (of ten, or of two) of the canonical form of a positive amount."""
     if format == BINARY_SI and _prints_binary(absolute):
         amount, exponent = absolute // NANO, 0
         while exponent < 60 and amount % 1024 == 0:
             amount //= 1024
             exponent += 10
-        return amount, exponent
+        return str(amount), exponent
     amount, exponent = absolute, -9
     while amount % 10 == 0:
         amount //= 10
@@ -253,4 +254,4 @@ def _parts(absolute: int, format: str) -> tuple[int, int]:
     while exponent % 3 or (format != DECIMAL_EXPONENT and exponent > 18):
         amount *= 10
         exponent -= 1
-    return amount, exponent
+    return str(amount), exponent

@@ -69,7 +69,8 @@ def difference(got: Any, expect: Any, path: str = "") -> str:
     if isinstance(got, dict) and isinstance(expect, dict):
         for key in sorted(got.keys() | expect.keys(), key=str):
             if key not in got or key not in expect:
-                return f"{path}.{key}: only {'expected' if key in expect else 'got'}: {got.get(key, expect.get(key))!r:.400}"
+                side = "expected" if key in expect else "got"
+                return f"{path}.{key}: only {side}: {got.get(key, expect.get(key))!r:.400}"
             if not close(got[key], expect[key]):
                 return difference(got[key], expect[key], f"{path}.{key}")
     if isinstance(got, list) and isinstance(expect, list):

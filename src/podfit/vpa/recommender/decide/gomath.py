@@ -49,7 +49,9 @@ def exp2_array(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """`exp2` of every element, bit for bit."""
     k = np.trunc(x + np.copysign(0.5, x))
     t = x - k
-    result = np.ldexp(_exp_series(t * _LN2_HI, -t * _LN2_LO), np.clip(k, -4000, 4000).astype(np.int32))
+    result: NDArray[np.float64] = np.ldexp(
+        _exp_series(t * _LN2_HI, -t * _LN2_LO), np.clip(k, -4000, 4000).astype(np.int32)
+    )
     result[x > 1.0239999999999999e03] = np.inf
     result[x < -1.0740e03] = 0.0
     return result

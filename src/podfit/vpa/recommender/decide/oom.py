@@ -42,7 +42,7 @@ def _oom_of(old: Object, new: Object, status: Object) -> Oom | None:
     restarted = (status.get("restartCount") or 0) > (before.get("restartCount") or 0)
     if _killed(is_now.get("terminated")) and (not was.get("terminated") or restarted):
         return _record(new, name, is_now["terminated"], new)
-    last = (status.get("lastState") or {}).get("terminated")
+    last: Object = (status.get("lastState") or {}).get("terminated") or {}
     if was.get("running") and is_now.get("running") and restarted and _killed(last):
         # It died and came back between two looks: what it was allowed then stands in the older pod.
         return _record(old, name, last, new)
@@ -50,7 +50,7 @@ def _oom_of(old: Object, new: Object, status: Object) -> Oom | None:
 
 
 def _killed(terminated: Object | None) -> bool:
-    return bool(terminated) and terminated.get("reason") == "OOMKilled"  # type: ignore[union-attr]
+    return (terminated or {}).get("reason") == "OOMKilled"
 
 
 def _record(source: Object, container: str, terminated: Object, pod: Object) -> Oom:

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from podfit.api.quantity import NANO, Quantity
 from podfit.vpa.model.bounds import cap_to_policy
-from podfit.vpa.model.pods import ResourceList, annotations_of, printed, resource_list
+from podfit.vpa.model.pods import ResourceList, annotations_of, resource_list
 from podfit.vpa.model.policy import container_policy
+from podfit.vpa.model.recommended import Recommended
 from podfit.vpa.recommender.decide.amounts import quantities
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.estimate import Estimate
 
 Object = Mapping[str, Any]
 _INTEGER_PREFIX, _INTEGER_SUFFIX = "vpa-post-processor.kubernetes.io/", "_integerCPU"
-
-
-@dataclass(frozen=True, slots=True)
-class Recommended:
-    container: str
-    target: ResourceList
-    lower: ResourceList
-    upper: ResourceList
-    uncapped: ResourceList
-
-    def to_object(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {"containerName": self.container, "target": printed(self.target)}
-        optional = {"lowerBound": self.lower, "upperBound": self.upper, "uncappedTarget": self.uncapped}
-        shown.update({name: printed(values) for name, values in optional.items() if values})
-        return shown
 
 
 def formatted(estimates: Mapping[str, Estimate], config: Config) -> list[Recommended]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from podfit.api.quantity import Quantity
+from podfit.vpa.model.recommended import to_object
 from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.estimate import Estimate, estimate_all
-from podfit.vpa.recommender.decide.postprocess import Recommended, formatted, post_processed
+from podfit.vpa.recommender.decide.postprocess import formatted, post_processed
 
 Object = Mapping[str, Any]
 
@@ -56,16 +57,12 @@ def outcome(
     observed = vpa.object.get("status") or {}
     wanted = [*conditions(bool(recommended), bool(vpa.pods), vpa.unsupported), *extra]
     status = {
-        "recommendation": recommendation_object(recommended),
+        "recommendation": to_object(recommended),
         "conditions": _stamped(observed.get("conditions") or (), wanted, now),
         "observedGeneration": (vpa.object.get("metadata") or {}).get("generation") or 0,
     }
     same = _comparable(observed) == _comparable(status)
     return Outcome(estimates, status, None if same else [{"op": "add", "path": "/status", "value": status}])
-
-
-def recommendation_object(recommended: list[Recommended]) -> dict[str, Any]:
-    return {"containerRecommendations": [entry.to_object() for entry in recommended]} if recommended else {}
 
 
 def conditions(provided: bool, matched: bool, unsupported: str | None) -> list[Condition]:

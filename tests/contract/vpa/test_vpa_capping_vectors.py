@@ -1,0 +1,111 @@
+"""Recorded capping of recommendations to pods, LimitRanges merged, limits scaled, quantities computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from vpa_vectors import cases, close
+
+from podfit.api.quantity import NANO, Quantity, QuantityError
+from podfit.vpa.model.capping import capped_for_pod
+from podfit.vpa.model.limitranges import merged
+from podfit.vpa.model.limits import boundary_request, proportional_limits
+from podfit.vpa.model.pods import printed, resource_list
+from podfit.vpa.model.recommended import to_object
+from podfit.vpa.recommender.decide import gomath
+from podfit.vpa.recommender.decide.amounts import cpu_quantity, memory_quantity, quantities
+
+CAPPING, PRIMITIVES = cases("capping"), cases("primitives")
+INT64 = 2**63
+
+
+def named(op: str) -> list[Any]:
+    return [case for case in PRIMITIVES if isinstance(case, dict) and case["op"] == op]
+
+
+def identify(case: Any) -> str:
+    return str(case.get("name", ""))
+
+
+@pytest.mark.parametrize("case", [case for case in CAPPING if "op" not in case], ids=identify)
+def test_recommendation_fits_the_pod(case: dict[str, Any]) -> None:
+    bounds = merged(case["limitRanges"], "ns")
+    found = capped_for_pod(case["vpa"], case["pod"], bounds)
+    got: Any = {"annotations": None, "recommendation": None}
+    if found is not None:
+        got = {"annotations": found[1], "recommendation": to_object(found[0])}
+    if "panic" not in case["expect"]:
+        assert got == case["expect"]
+
+
+@pytest.mark.parametrize("case", [case for case in CAPPING if case.get("op") == "limitrange"], ids=identify)
+def test_limit_ranges_merge(case: dict[str, Any]) -> None:
+    bounds = merged(case["limitRanges"], case["namespace"])
+    got = {
+        "container": bounds.container and bounds.container.to_object(),
+        "pod": bounds.pod and bounds.pod.to_object(),
+    }
+    assert got in [case["expect"], *case.get("alternatives", [])]
+
+
+@pytest.mark.parametrize("case", named("limit"))
+def test_limit_keeps_its_ratio(case: dict[str, Any]) -> None:
+    lists = (resource_list(case[name]) for name in ("limit", "request", "recommendation", "default"))
+    limits, notes = proportional_limits(*lists)
+    assert {"annotations": notes, "limit": printed(limits) or case["expect"]["limit"] and {}} == case["expect"]
+
+
+@pytest.mark.parametrize("case", named("boundary"))
+def test_request_at_the_boundary(case: dict[str, Any]) -> None:
+    given = {name: value if value is None else Quantity.parse(value) for name, value in case["q"].items()}
+    names = ("request", "limit", "boundary", "default")
+    got = boundary_request(case["resource"], *(given[name] for name in names))
+    if not isinstance(case["expect"], dict):
+        assert (None if got is None else got.as_written()) == case["expect"]
+
+
+@pytest.mark.parametrize("case", named("quantity"))
+def test_quantity_is_read_as_upstream_reads_it(case: dict[str, Any]) -> None:
+    expect = case["expect"]
+    try:
+        quantity = Quantity.parse(case["a"])
+    except QuantityError as error:
+        assert expect == {"error": str(error)}
+        return
+    text = quantity.as_written()
+    assert (quantity.format, text, text) == (expect["format"], expect["string"], expect["json"])
+    assert (not quantity, quantity.nanos % NANO == 0) == (expect["isZero"], expect["whole"])
+    assert (quantity.nanos % 10**6 == 0) == expect["wholeMilli"]
+    # Past 64 bits upstream wraps around or answers 0; we keep the number.
+    assert quantity.value == expect["value"] or abs(quantity.value) >= INT64
+    assert quantity.milli == expect["milliValue"] or abs(quantity.milli) >= INT64
+    whole = Quantity(quantity.value * NANO, quantity.format) if quantity.nanos % NANO else quantity
+    assert whole.as_written() == expect["roundUp"]
+
+
+@pytest.mark.parametrize("case", named("arith"))
+def test_quantities_add_up(case: dict[str, Any]) -> None:
+    a, b = Quantity.parse(case["a"]), Quantity.parse(case["b"])
+    got = {"add": str(a + b), "sub": str(a - b), "cmp": (a > b) - (a < b), "equal": a == b}
+    assert got == case["expect"]
+
+
+@pytest.mark.parametrize("case", named("cpu") + named("memory"))
+def test_amount_prints(case: dict[str, Any]) -> None:
+    make = cpu_quantity if case["op"] == "cpu" else memory_quantity
+    assert str(make(case["x"])) == case["expect"]
+
+
+@pytest.mark.parametrize("case", named("resourceList"))
+def test_amounts_are_rounded_and_humanized(case: dict[str, Any]) -> None:
+    got = quantities(case["res"], case["humanize"], case["roundCPU"], case["roundMem"])
+    assert printed(got) == case["expect"]
+
+
+@pytest.mark.parametrize("op", ["exp2", "log", "pow"])
+def test_mathematics_agree_to_the_last_bit(op: str) -> None:
+    function = {"exp2": gomath.exp2, "log": gomath.log, "pow": gomath.pow_}[op]
+    for case in named(op):
+        arguments = [float(case[name]) for name in ("x", "y") if name in case]
+        assert close(function(*arguments), float(case["expect"])), case
