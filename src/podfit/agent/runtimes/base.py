@@ -26,7 +26,7 @@ class NotFound(RuntimeFailure):
 
 
 class ImageMissing(RuntimeFailure):
-    """The image is not here and cannot be had; `reason` is Kubernetes' word for it (ErrImagePull, InvalidImageName …)."""
+    """The image is not here and cannot be had; `reason` is Kubernetes' word for it (ErrImagePull, InvalidImageName)."""
 
     def __init__(self, message: str, reason: str = "ErrImagePull") -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class ImageMissing(RuntimeFailure):
 
 
 class CannotRun(RuntimeFailure):
-    """The container cannot be created or started; `reason` as Kubernetes has it (CreateContainerError, RunContainerError)."""
+    """The container cannot be created or started; `reason` as Kubernetes has it (CreateContainerError and the like)."""
 
     def __init__(self, message: str, reason: str = "RunContainerError") -> None:
         super().__init__(message)
@@ -292,7 +292,9 @@ class Runtime(Protocol):
         where it can tell. Cancel it to stop waiting."""
 
     # streams
-    async def exec(self, container_id: str, command: list[str], tty: bool = False, stdin: bool = False) -> ExecStream: ...
+    async def exec(
+        self, container_id: str, command: list[str], tty: bool = False, stdin: bool = False
+    ) -> ExecStream: ...
 
     async def attach(self, container_id: str, stdin: bool = False) -> ExecStream: ...
 

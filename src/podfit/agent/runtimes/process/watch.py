@@ -12,8 +12,8 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 
-from .keeper import linux
 from .cgroups import Cgroups, read_table
+from .keeper import linux
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.02, 1.0
 SAFETY_LOOK_S = 2.0

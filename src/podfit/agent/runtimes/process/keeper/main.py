@@ -2,8 +2,8 @@
 
 It forks containers, pumps their output to log files, waits for them and writes down how they ended; the agent talks to
 it through a socket in the data folder and may come and go. Cgroups are the agent's business: the keeper only lets
-children join them. It leaves by itself when no container runs and no agent is connected. Only light modules are imported: each
-container starts as a fork of this process, and what it holds is what a fork costs.
+children join them. It leaves by itself when no container runs and no agent is connected. Only light modules are
+imported: each container starts as a fork of this process, and what it holds is what a fork costs.
 """
 
 from __future__ import annotations

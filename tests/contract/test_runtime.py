@@ -1,0 +1,487 @@
+"""What every runtime keeps to, fake and real alike. The same file runs inside a cgroup v2 guest (tests/e2e/guest)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.agent.runtimes.base import (
+    CREATED,
+    EXITED,
+    RUNNING,
+    UNLIMITED,
+    BelowUsage,
+    CannotRun,
+    Change,
+    ContainerConfig,
+    ContainerState,
+    Event,
+    ImageMissing,
+    Limits,
+    NotFound,
+    PodConfig,
+    Runtime,
+    RuntimeFailure,
+)
+from podfit.agent.runtimes.fake import FakeNodeState, FakeRuntime
+from podfit.agent.runtimes.process.cgroups import detect
+from podfit.agent.runtimes.process.runtime import ProcessRuntime
+from podfit.agent.runtimes.process.support import check_support
+
+MIB = 1 << 20
+WAIT_S = 30.0
+HOG = (
+    "import signal\n"
+    "held = bytearray(b'x') * ({mib} << 20)\n"
+    "def free(*_):\n    global held\n    held = b''\n"
+    "signal.signal(signal.SIGUSR1, free)\n"
+    "print('holding', flush=True)\n"
+    "while True: signal.pause()\n"
+)
+
+
+@dataclass
+class Bench:
+    """A runtime under test, and how to make it again as an agent's restart would."""
+
+    kind: str
+    folder: Path
+    make: Callable[[], Runtime]
+    runtime: Any = None
+    seen: list[Event] = field(default_factory=list)
+    _reader: asyncio.Task[None] | None = None
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def open(self) -> None:
+        self.runtime = self.make()
+        await self.runtime.open()
+        self._reader = asyncio.create_task(self._read(self.runtime))
+
+    async def _read(self, runtime: Runtime) -> None:
+        async for event in runtime.events():
+            self.seen.append(event)
+            self._news.set()
+
+    async def restart(self) -> None:
+        assert self._reader is not None
+        self._reader.cancel()
+        await self.runtime.close()
+        self.seen.clear()
+        await self.open()
+
+    async def close(self) -> None:
+        assert self._reader is not None
+        self._reader.cancel()
+        for pod in await self.runtime.pods():
+            await self.runtime.remove_pod(pod.config.uid)
+        if isinstance(self.runtime, ProcessRuntime):
+            await self.runtime.purge()
+        await self.runtime.close()
+
+    async def event(self, kind: str, container_id: str) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not any(item.kind == kind and item.container_id == container_id for item in self.seen):
+                self._news.clear()
+                await self._news.wait()
+
+    async def pod(self, limits: Limits | None = None, qos: str = "Burstable", **more: Any) -> str:
+        uid = str(uuid.uuid4())
+        limits = limits or Limits(cpu_shares=512)
+        await self.runtime.run_pod(PodConfig(uid, "web", "default", qos, limits, "web-0", self.folder / "logs", **more))
+        return uid
+
+    async def container(
+        self, uid: str, *command: str, limits: Limits | None = None, name: str = "c1", **more: Any
+    ) -> str:
+        config = ContainerConfig(
+            name=name,
+            attempt=more.pop("attempt", 0),
+            image=more.pop("image", "busybox"),
+            command=command,
+            args=(),
+            environment=more.pop("environment", {}),
+            working_dir="",
+            mounts=more.pop("mounts", ()),
+            limits=limits or Limits(cpu_shares=256),
+            log_file=self.folder / "logs" / uid / f"{name}.log",
+            **more,
+        )
+        container_id: str = await self.runtime.create_container(uid, config)
+        return container_id
+
+    async def run(self, *command: str, **more: Any) -> tuple[str, str]:
+        uid = await self.pod()
+        cid = await self.container(uid, *command, **more)
+        await self.runtime.start_container(cid)
+        return uid, cid
+
+    async def state(self, container_id: str) -> ContainerState:
+        state = await self.runtime.container(container_id)
+        assert state is not None
+        return state
+
+    def log(self, uid: str, name: str = "c1") -> str:
+        file = self.folder / "logs" / uid / f"{name}.log"
+        return file.read_text() if file.exists() else ""
+
+    async def hog(self, uid: str, mib: int, limits: Limits | None = None) -> str:
+        """A container that holds that much memory, and holds it already."""
+        annotations = {"podfit.dev/fake-memory": f"constant:{mib}Mi"}
+        command = (sys.executable, "-S", "-c", HOG.format(mib=mib))
+        cid = await self.container(uid, *command, limits=limits, annotations=annotations)
+        await self.runtime.start_container(cid)
+        if self.kind == "process":
+            await until(lambda: "holding" in self.log(uid))
+        return cid
+
+    async def let_go(self, uid: str, container_id: str) -> None:
+        if isinstance(self.runtime, FakeRuntime):
+            self.runtime.set_load(uid, "c1", memory=float(MIB))
+            return
+        stream = await self.runtime.exec(container_id, ["kill", "-USR1", "1"])
+        assert await stream.wait() == 0
+        await stream.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture(params=["fake", "process"])
+async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
+    if request.param == "process":
+        missing = check_support()
+        if missing:
+            pytest.skip("; ".join(missing))
+        root = f"/podfit-test-{uuid.uuid4().hex[:8]}"
+        made = Bench("process", tmp_path, lambda: ProcessRuntime(tmp_path / "data", cgroup_root=root))
+    else:
+        node = FakeNodeState()
+        made = Bench("fake", tmp_path, lambda: FakeRuntime(state=node))
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def test_a_container_is_created_then_runs_then_has_ended(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.container(uid, "sleep", "0.05")
+    assert (await bench.state(cid)).state == CREATED
+    await bench.runtime.start_container(cid)
+    state = await bench.state(cid)
+    assert state.state == RUNNING and state.pid > 0 and state.started_at > 0
+    await bench.event("started", cid)
+    await bench.event("exited", cid)
+    state = await bench.state(cid)
+    assert (state.state, state.exit_code, state.reason, state.pid) == (EXITED, 0, "Completed", 0)
+    assert state.finished_at >= state.started_at >= state.created_at > 0
+
+
+@pytest.mark.parametrize(("command", "code"), [(("false",), 1), (("sh", "-c", "exit 3"), 3), (("true",), 0)])
+async def test_the_exit_code_is_the_programs(bench: Bench, command: tuple[str, ...], code: int) -> None:
+    _, cid = await bench.run(*command)
+    await bench.event("exited", cid)
+    state = await bench.state(cid)
+    assert (state.exit_code, state.reason) == (code, "Error" if code else "Completed")
+
+
+async def test_a_program_that_is_not_there_cannot_run(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.container(uid, "/nonexistent/program")
+    with pytest.raises(CannotRun, match="No such file"):
+        await bench.runtime.start_container(cid)
+    state = await bench.state(cid)
+    assert (state.state, state.exit_code, state.reason) == (EXITED, 128, "StartError")
+
+
+async def test_a_container_that_hears_sigterm_ends_within_its_grace(bench: Bench) -> None:
+    uid, cid = await bench.run("sh", "-c", "trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done")
+    await until(lambda: "ready" in bench.log(uid))
+    await bench.runtime.stop_container(cid, grace_s=WAIT_S)
+    assert (await bench.state(cid)).exit_code == 7
+
+
+async def test_a_container_that_is_deaf_to_sigterm_is_killed_after_its_grace(bench: Bench) -> None:
+    _, cid = await bench.run("sleep", "1000")
+    await bench.runtime.stop_container(cid, grace_s=0.05)
+    state = await bench.state(cid)
+    assert (state.state, state.exit_code, state.reason) == (EXITED, 137, "Error")
+
+
+async def test_an_image_without_a_program_waits_and_leaves_when_told(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.container(uid, image="registry.k8s.io/pause:3.10")
+    await bench.runtime.start_container(cid)
+    assert (await bench.state(cid)).state == RUNNING
+    await bench.runtime.stop_container(cid, grace_s=WAIT_S)
+    assert (await bench.state(cid)).state == EXITED
+
+
+async def test_output_goes_to_the_log_in_cri_format(bench: Bench) -> None:
+    uid, cid = await bench.run("sh", "-c", "echo one; echo two >&2; echo three")
+    await bench.event("exited", cid)
+    rows = [
+        re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]+\.\d{9}Z (stdout|stderr) F (.*)", row)
+        for row in bench.log(uid).splitlines()
+    ]
+    said = sorted((row[2], row[1]) for row in rows if row)
+    assert said == [("one", "stdout"), ("three", "stdout"), ("two", "stderr")]
+
+
+async def test_exec_gives_output_and_exit_code(bench: Bench) -> None:
+    _, cid = await bench.run("sleep", "1000")
+    stream = await bench.runtime.exec(cid, ["sh", "-c", "echo out; echo err >&2; exit 5"])
+    got = {1: b"", 2: b""}
+    while (piece := await stream.read()) is not None:
+        got[piece[0]] += piece[1]
+    assert got == {1: b"out\n", 2: b"err\n"}
+    assert await stream.wait() == 5
+    await stream.close()
+
+
+async def test_exec_passes_input_on(bench: Bench) -> None:
+    _, cid = await bench.run("sleep", "1000")
+    stream = await bench.runtime.exec(cid, ["cat"], stdin=True)
+    await stream.write(b"hello")
+    await stream.close_stdin()
+    assert await stream.read() == (1, b"hello")
+    assert await stream.read() is None
+    assert await stream.wait() == 0
+    await stream.close()
+
+
+async def test_a_closed_exec_is_over(bench: Bench) -> None:
+    _, cid = await bench.run("sleep", "1000")
+    stream = await bench.runtime.exec(cid, ["sleep", "1000"])
+    await stream.close()
+    assert await stream.wait() == 137
+
+
+async def test_exec_of_what_is_not_there_or_where_nothing_runs_is_refused(bench: Bench) -> None:
+    _, cid = await bench.run("sleep", "1000")
+    with pytest.raises(CannotRun, match="No such file"):
+        await bench.runtime.exec(cid, ["/nonexistent/program"])
+    await bench.runtime.stop_container(cid, grace_s=0)
+    with pytest.raises(CannotRun, match="not running"):
+        await bench.runtime.exec(cid, ["true"])
+
+
+async def test_attach_shows_what_the_container_says_from_now_on(bench: Bench) -> None:
+    _, cid = await bench.run("sh", "-c", "sleep 0.3; echo late; sleep 0.1; exit 4")
+    stream = await bench.runtime.attach(cid)
+    assert await stream.read() == (1, b"late\n")
+    assert await stream.read() is None
+    assert await stream.wait() == 4
+    await stream.close()
+
+
+async def test_limits_are_read_back_as_they_were_written(bench: Bench) -> None:
+    pod_limits = Limits(cpu_shares=1024, cpu_quota_us=150_000, memory_bytes=128 * MIB)
+    own = Limits(cpu_shares=307, cpu_quota_us=50_000, memory_bytes=64 * MIB)
+    uid = await bench.pod(pod_limits, qos="Guaranteed")
+    cid = await bench.container(uid, "sleep", "1000", limits=own)
+    await bench.runtime.start_container(cid)
+    assert await bench.runtime.pod_limits(uid) == pod_limits
+    assert await bench.runtime.container_limits(cid) == own
+
+
+async def test_an_update_changes_what_it_names_and_nothing_else(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, 50_000, 64 * MIB))
+    await bench.runtime.start_container(cid)
+    await bench.runtime.update_container(cid, Change(cpu_quota_us=20_000))
+    assert await bench.runtime.container_limits(cid) == Limits(256, 20_000, 64 * MIB)
+    await bench.runtime.update_container(cid, Change(cpu_shares=25, memory_bytes=48 * MIB))
+    assert await bench.runtime.container_limits(cid) == Limits(25, 20_000, 48 * MIB)
+    await bench.runtime.update_container(cid, Change(cpu_quota_us=UNLIMITED, memory_bytes=UNLIMITED))
+    assert await bench.runtime.container_limits(cid) == Limits(25, None, None)
+    await bench.runtime.update_pod(uid, Change(cpu_shares=100, cpu_quota_us=300_000, memory_bytes=256 * MIB))
+    assert await bench.runtime.pod_limits(uid) == Limits(100, 300_000, 256 * MIB)
+    assert (await bench.state(cid)).state == RUNNING
+
+
+async def test_memory_goes_up_and_down_many_times(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, None, 64 * MIB))
+    await bench.runtime.start_container(cid)
+    for mib in (128, 32, 256, 16, 64):
+        await bench.runtime.update_container(cid, Change(memory_bytes=mib * MIB))
+        assert (await bench.runtime.container_limits(cid)).memory_bytes == mib * MIB
+
+
+async def test_a_container_may_not_have_more_cpu_than_its_pod(bench: Bench) -> None:
+    if bench.kind == "process" and detect().version == 2:
+        pytest.skip("cgroup v2 lets a child's quota exceed its parent's; the parent's holds")
+    uid = await bench.pod(Limits(1024, 100_000, None))
+    cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, 50_000, None))
+    with pytest.raises(RuntimeFailure, match="Invalid argument"):
+        await bench.runtime.update_container(cid, Change(cpu_quota_us=150_000))
+    with pytest.raises(RuntimeFailure, match="Invalid argument"):
+        await bench.runtime.update_pod(uid, Change(cpu_quota_us=40_000))
+    assert (await bench.runtime.container_limits(cid)).cpu_quota_us == 50_000
+    assert (await bench.runtime.pod_limits(uid)).cpu_quota_us == 100_000
+
+
+async def test_a_memory_limit_below_usage_is_refused_and_kills_nobody(bench: Bench) -> None:
+    uid = await bench.pod(Limits(512, None, 256 * MIB))
+    cid = await bench.hog(uid, 64, Limits(256, None, 128 * MIB))
+    with pytest.raises(BelowUsage) as refusal:
+        await bench.runtime.update_container(cid, Change(memory_bytes=32 * MIB))
+    assert refusal.value.usage_bytes > refusal.value.limit_bytes == 32 * MIB
+    assert (await bench.runtime.container_limits(cid)).memory_bytes == 128 * MIB
+    with pytest.raises(BelowUsage):
+        await bench.runtime.update_pod(uid, Change(memory_bytes=32 * MIB))
+    assert (await bench.runtime.pod_limits(uid)).memory_bytes == 256 * MIB
+    state = await bench.state(cid)
+    assert (state.state, (await bench.runtime.container_usage(cid)).oom_kills) == (RUNNING, 0)
+
+
+async def test_a_refused_memory_limit_leaves_cpu_alone_too(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.hog(uid, 48, Limits(256, 50_000, 128 * MIB))
+    with pytest.raises(BelowUsage):
+        await bench.runtime.update_container(cid, Change(cpu_shares=999, cpu_quota_us=90_000, memory_bytes=16 * MIB))
+    assert await bench.runtime.container_limits(cid) == Limits(256, 50_000, 128 * MIB)
+
+
+async def test_waiting_for_memory_ends_when_the_container_lets_go(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.hog(uid, 64, Limits(256, None, 128 * MIB))
+    waiting = asyncio.create_task(bench.runtime.memory_below(uid, cid, 32 * MIB))
+    pod_waiting = asyncio.create_task(bench.runtime.memory_below(uid, "", 32 * MIB))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await bench.let_go(uid, cid)
+    async with asyncio.timeout(WAIT_S):
+        await asyncio.gather(waiting, pod_waiting)
+    await bench.runtime.update_container(cid, Change(memory_bytes=32 * MIB))
+    assert (await bench.state(cid)).state == RUNNING
+
+
+async def test_a_container_out_of_memory_is_killed_and_says_so(bench: Bench) -> None:
+    uid = await bench.pod()
+    annotations = {"podfit.dev/fake-memory": "constant:96Mi"}
+    command = (sys.executable, "-S", "-c", HOG.format(mib=96))
+    cid = await bench.container(uid, *command, limits=Limits(256, None, 32 * MIB), annotations=annotations)
+    await bench.runtime.start_container(cid)
+    await bench.event("exited", cid)
+    state = await bench.state(cid)
+    assert (state.exit_code, state.reason) == (137, "OOMKilled")
+    assert (await bench.runtime.container_usage(cid)).oom_kills >= 1
+
+
+async def test_usage_is_read_from_the_kernel(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.hog(uid, 32)
+    usage = await bench.runtime.container_usage(cid)
+    assert usage.memory_bytes >= 32 * MIB and usage.working_set_bytes >= 32 * MIB and usage.processes == 1
+    assert (await bench.runtime.pod_usage(uid)).memory_bytes >= 32 * MIB
+    assert usage.cpu_nanos >= 0 and usage.at > 0
+
+
+async def test_pods_run_on_without_the_agent_and_are_found_again(bench: Bench) -> None:
+    annotations = {"podfit.dev/pod": "{}"}
+    uid = await bench.pod(Limits(512, 80_000, 96 * MIB), annotations=annotations, labels={"app": "web"})
+    cid = await bench.container(uid, "sleep", "1000", limits=Limits(307, 40_000, 64 * MIB))
+    short = await bench.container(uid, "sh", "-c", "sleep 0.05; exit 9", name="c2")
+    await bench.runtime.start_container(cid)
+    await bench.runtime.start_container(short)
+    before = await bench.state(cid)
+    await bench.restart()
+    pod = await bench.runtime.pod(uid)
+    assert (
+        pod is not None and pod.alive and pod.config.annotations == annotations and pod.config.labels == {"app": "web"}
+    )
+    assert await bench.state(cid) == before
+    if (await bench.state(short)).state == RUNNING:
+        await bench.event("exited", short)
+    state = await bench.state(short)
+    assert (state.state, state.exit_code) == (EXITED, 9)
+    await bench.runtime.update_container(cid, Change(cpu_quota_us=30_000))
+    assert await bench.runtime.container_limits(cid) == Limits(307, 30_000, 64 * MIB)
+    await bench.runtime.stop_container(cid, grace_s=0)
+    assert (await bench.state(cid)).exit_code == 137
+
+
+async def test_stopping_a_pod_ends_its_containers_and_keeps_their_story(bench: Bench) -> None:
+    uid = await bench.pod()
+    first = await bench.container(uid, "sleep", "1000", name="c1")
+    second = await bench.container(uid, "sleep", "1000", name="c2")
+    for cid in (first, second):
+        await bench.runtime.start_container(cid)
+    await bench.runtime.stop_pod(uid)
+    pod = await bench.runtime.pod(uid)
+    assert pod is not None and not pod.alive
+    assert [(item.name, item.state, item.exit_code) for item in pod.containers] == [
+        ("c1", EXITED, 137),
+        ("c2", EXITED, 137),
+    ]
+    with pytest.raises(CannotRun):
+        await bench.container(uid, "true", name="c3")
+
+
+async def test_removal_leaves_nothing(bench: Bench) -> None:
+    uid, cid = await bench.run("sh", "-c", "sleep 1000 & sleep 1000; :")
+    pid = (await bench.state(cid)).pid
+    await bench.runtime.remove_pod(uid)
+    assert await bench.runtime.pod(uid) is None and await bench.runtime.container(cid) is None
+    assert await bench.runtime.pods() == []
+    if bench.kind == "process":
+        assert not os.path.exists(f"/proc/{pid}")
+        assert list(Path("/sys/fs/cgroup").glob(f"**/pod{uid}")) == []
+        assert list((bench.folder / "data" / "containers").iterdir()) == []
+
+
+async def test_calls_may_be_repeated(bench: Bench) -> None:
+    uid, cid = await bench.run("sleep", "1000")
+    pod = await bench.runtime.pod(uid)
+    await bench.runtime.run_pod(pod.config)
+    await bench.runtime.start_container(cid)
+    for _ in range(2):
+        await bench.runtime.stop_container(cid, grace_s=0)
+        await bench.runtime.stop_pod(uid)
+    for _ in range(2):
+        await bench.runtime.remove_container(cid)
+        await bench.runtime.remove_pod(uid)
+
+
+async def test_attempts_of_a_container_are_kept_oldest_first(bench: Bench) -> None:
+    uid = await bench.pod()
+    for attempt in range(3):
+        cid = await bench.container(uid, "true", attempt=attempt)
+        await bench.runtime.start_container(cid)
+        await bench.event("exited", cid)
+    pod = await bench.runtime.pod(uid)
+    assert [item.attempt for item in pod.containers] == [0, 1, 2]
+
+
+async def test_what_is_not_there_is_not_found(bench: Bench) -> None:
+    for call in (
+        bench.runtime.update_pod("none", Change(cpu_shares=2)),
+        bench.runtime.update_container("none", Change(cpu_shares=2)),
+        bench.runtime.container_limits("none"),
+        bench.runtime.pod_usage("none"),
+        bench.runtime.start_container("none"),
+        bench.runtime.exec("none", ["true"]),
+    ):
+        with pytest.raises(NotFound):
+            await call
+    assert await bench.runtime.pod("none") is None and await bench.runtime.container("none") is None
+
+
+async def test_an_image_name_that_is_none_is_refused(bench: Bench) -> None:
+    with pytest.raises(ImageMissing) as refusal:
+        await bench.runtime.ensure_image("not an image", "Always")
+    assert refusal.value.reason == "InvalidImageName"
+    assert await bench.runtime.ensure_image("nginx:1.25", "IfNotPresent")
