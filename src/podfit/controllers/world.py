@@ -30,6 +30,12 @@ def owner_uids(obj: Object) -> Iterable[str]:
         yield owner["uid"]
 
 
+def orphan_in(obj: Object) -> Iterable[str]:
+    """The namespace of an object that nobody controls: where a controller may look for some to adopt."""
+    if not any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or ()):
+        yield obj["metadata"].get("namespace", "")
+
+
 def _namespace(obj: Object) -> Iterable[str]:
     return (obj["metadata"].get("namespace", ""),)
 
@@ -39,7 +45,7 @@ def _node(pod: Object) -> Iterable[str]:
 
 
 class Informers:
-    """Caches by kind, with the indexes `namespace`, `controller` and `owner`; pods also by `node`."""
+    """Caches by kind, with the indexes `namespace`, `controller`, `owner` and `orphan`; pods also by `node`."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
@@ -50,7 +56,12 @@ class Informers:
     def of(self, kind: Kind) -> Cache:
         cache = self._caches.get(kind)
         if cache is None:
-            indexes: dict[str, IndexBy] = {"namespace": _namespace, "controller": controller_uid, "owner": owner_uids}
+            indexes: dict[str, IndexBy] = {
+                "namespace": _namespace,
+                "controller": controller_uid,
+                "owner": owner_uids,
+                "orphan": orphan_in,
+            }
             if kind == POD:
                 indexes["node"] = _node
             cache = self._caches[kind] = Cache(self._client, kind, indexes=indexes, clock=self._clock, page=500)

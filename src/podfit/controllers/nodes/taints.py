@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from podfit.api.kinds import NODE, POD
+from podfit.api.placement import tolerates
 from podfit.api.status import ApiError, Object
 from podfit.client.rest import STRATEGIC
 from podfit.controllers.world import World
@@ -79,17 +80,6 @@ class TaintEvictionController:
 def no_execute(node: Object | None) -> list[Object]:
     taints = ((node or {}).get("spec") or {}).get("taints") or []
     return [taint for taint in taints if taint.get("effect") == "NoExecute"]
-
-
-def tolerates(toleration: Object, taint: Object) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-        return False
-    if toleration.get("key") and toleration["key"] != taint["key"]:
-        return False
-    operator = toleration.get("operator") or "Equal"
-    if operator == "Exists":
-        return True
-    return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
 def eviction_time(taints: list[Object], tolerations: list[Object], now: float) -> float | None:

@@ -1,0 +1,60 @@
+"""The whole set of controllers, run together over shared caches."""
+
+from __future__ import annotations
+
+import logging
+
+from podfit.controllers.accounts import AccountsController
+from podfit.controllers.certificates import CertificatesController
+from podfit.controllers.disruption import DisruptionController
+from podfit.controllers.garbage import GarbageCollector, PodGarbageController
+from podfit.controllers.namespaces import NamespaceController
+from podfit.controllers.nodes import NodeLifecycleController, TaintEvictionController
+from podfit.controllers.quota import QuotaController
+from podfit.controllers.workloads import (
+    CronJobController,
+    DaemonSetController,
+    DeploymentController,
+    JobController,
+    ReplicaSetController,
+    ReplicationControllerController,
+    StatefulSetController,
+)
+from podfit.controllers.world import Controller, World
+from podfit.kit.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+CONTROLLERS: tuple[type[Controller], ...] = (
+    AccountsController,
+    CertificatesController,
+    CronJobController,
+    DaemonSetController,
+    DeploymentController,
+    DisruptionController,
+    GarbageCollector,
+    JobController,
+    NamespaceController,
+    NodeLifecycleController,
+    PodGarbageController,
+    QuotaController,
+    ReplicaSetController,
+    ReplicationControllerController,
+    StatefulSetController,
+    TaintEvictionController,
+)
+
+
+async def run_controllers(world: World, only: frozenset[str] | None = None) -> None:
+    """Runs all controllers (or those named) until cancelled."""
+    chosen = [make(world) for make in CONTROLLERS if only is None or make.name in only]  # type: ignore[call-arg]
+    tasks = Tasks("controllers")
+    try:
+        tasks.start(world.recorder.run(), "events")
+        await world.informers.start()
+        running = [tasks.start(controller.run(), controller.name) for controller in chosen]
+        for one in running:
+            await one
+    finally:
+        await tasks.stop()
+        await world.informers.stop()

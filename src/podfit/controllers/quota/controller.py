@@ -1,0 +1,129 @@
+"""Keeps `status.used` of quotas true: what admission added is taken back when objects go or shrink.
+
+A quota is counted anew when the usage of an object in its namespace changed, not when anything changed: a pod's status
+updates mostly do not matter, but one that shows a smaller size does.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from podfit.api.kinds import POD, Kind, kind_named
+from podfit.api.quantity import ZERO, Quantity
+from podfit.api.quotas import count_name, matches, relevant, scope_demands, usage
+from podfit.api.status import ApiError, Object
+from podfit.client.discovery import discover
+from podfit.controllers.world import World
+from podfit.reconcile import DONE, Again, Engine, Result
+
+QUOTA = kind_named("ResourceQuota")
+_COUNTED = tuple(
+    map(
+        kind_named,
+        ("Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "ReplicationController", "ResourceQuota"),
+    )
+)
+_RESYNC_S = 300.0
+Key = tuple[str, str]
+
+
+class QuotaController:
+    name = "resourcequota-controller"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=2, clock=world.clock)
+        self._quotas = world.cache(QUOTA)
+        self._kinds: dict[tuple[str, str], Kind] = {}
+        for kind in _COUNTED:
+            self._follow(kind)
+        self._quotas.subscribe(self._quota_changed)
+
+    async def run(self) -> None:
+        await self._engine.run()
+
+    def _follow(self, kind: Kind) -> None:
+        if (kind.group, kind.plural) not in self._kinds:
+            self._kinds[kind.group, kind.plural] = kind
+            self._world.cache(kind).subscribe(lambda before, after: self._object_changed(kind, before, after))
+
+    def _quota_changed(self, before: Object | None, after: Object | None) -> None:
+        if after is not None and (
+            before is None or before.get("spec") != after.get("spec") or not (after.get("status") or {}).get("hard")
+        ):
+            self._engine.add(_key(after))
+
+    def _object_changed(self, kind: Kind, before: Object | None, after: Object | None) -> None:
+        one = after or before
+        if one is None:
+            return
+        quotas = self._quotas.by("namespace", one["metadata"].get("namespace", ""))
+        if not quotas:
+            return
+        now = datetime.now(UTC)
+        old = usage(kind.group, kind.plural, before, now) if before else None
+        new = usage(kind.group, kind.plural, after, now) if after else None
+        if old != new:
+            for quota in quotas:
+                if relevant(kind.group, kind.plural, (quota.get("spec") or {}).get("hard") or {}):
+                    self._engine.add(_key(quota))
+
+    async def _reconcile(self, key: Key) -> Result:
+        quota = self._quotas.get(*key)
+        if quota is None:
+            return DONE
+        hard = (quota.get("spec") or {}).get("hard") or {}
+        await self._follow_counted(hard)
+        used = self._used(quota, hard)
+        status = {"hard": hard, "used": {name: str(used[name]) for name in sorted(hard)}}
+        if not _same(status, quota.get("status") or {}):
+            body = {**quota, "status": status}
+            try:
+                await self._world.client.update(QUOTA, body, "status")
+            except ApiError as error:
+                # Admission has just counted something: its write will come through the watch, then count again.
+                if error.code != 409:
+                    raise
+                return Again(0.02, "the quota was changed meanwhile")
+        return Again(_RESYNC_S, "a full recount from time to time")
+
+    async def _follow_counted(self, hard: Object) -> None:
+        """Caches for `count/…` of kinds nobody followed yet."""
+        known = {count_name(*id) for id in self._kinds}
+        if all(not name.startswith("count/") or name in known for name in hard):
+            return
+        for kind in await discover(self._world.client):
+            if kind.namespaced and count_name(kind.group, kind.plural) in hard and {"list", "watch"} <= set(kind.verbs):
+                self._follow(kind)
+                await self._world.cache(kind).ready.wait()
+
+    def _used(self, quota: Object, hard: Object) -> dict[str, Quantity]:
+        total: dict[str, Quantity] = dict.fromkeys(hard, ZERO)
+        now = datetime.now(UTC)
+        # The scope test looks at the status' hard; a new quota has none yet.
+        judged = {**quota, "status": {"hard": hard}}
+        scoped = bool(scope_demands(quota))
+        for kind in self._kinds.values():
+            names = relevant(kind.group, kind.plural, hard)
+            if not names or (scoped and kind != POD):
+                continue
+            for obj in self._world.cache(kind).by("namespace", quota["metadata"]["namespace"]):
+                if matches(judged, kind.group, kind.plural, obj):
+                    for name, amount in usage(kind.group, kind.plural, obj, now).items():
+                        if name in total:
+                            total[name] = total[name] + amount
+        return total
+
+
+def _same(one: Object, other: Object) -> bool:
+    if set(one) != set(other):
+        return False
+    for field in ("hard", "used"):
+        a, b = one[field], other.get(field) or {}
+        if set(a) != set(b) or any(Quantity.parse(a[name]) != Quantity.parse(b[name]) for name in a):
+            return False
+    return True
+
+
+def _key(quota: Object) -> Key:
+    return quota["metadata"]["namespace"], quota["metadata"]["name"]

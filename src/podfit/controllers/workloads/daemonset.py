@@ -1,0 +1,279 @@
+"""DaemonSets: one pod on every node that fits, placed by the scheduler through an affinity to that node."""
+
+from __future__ import annotations
+
+import asyncio
+
+from podfit.api.kinds import NODE, POD, kind_named
+from podfit.api.placement import node_matches, untolerated
+from podfit.api.selectors import LabelSelector
+from podfit.api.status import ApiError, Object
+from podfit.controllers.workloads.history import HASH_LABEL, History, hash_of, template_of
+from podfit.controllers.workloads.inplace import InPlace, differ_in_size_only, size_patch, wants_in_place
+from podfit.controllers.workloads.ownership import Owned, pod_of
+from podfit.controllers.workloads.podstate import available_in, controller_of, is_deleting, is_ready, phase
+from podfit.controllers.workloads.rolling import scaled
+from podfit.controllers.world import World
+from podfit.kit.backoff import Backoff
+from podfit.reconcile import DONE, Again, Engine, Result
+
+DAEMON_SET = kind_named("DaemonSet")
+_BURST = 250
+_TOLERATED = (
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+Key = tuple[str, str]
+
+
+def with_tolerations(spec: Object) -> Object:
+    added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in _TOLERATED]
+    if spec.get("hostNetwork"):
+        added.append({"key": "node.kubernetes.io/network-unavailable", "operator": "Exists", "effect": "NoSchedule"})
+    present = [(one.get("key"), one.get("effect")) for one in spec.get("tolerations") or []]
+    fresh = [one for one in added if (one["key"], one["effect"]) not in present]
+    return {**spec, "tolerations": [*(spec.get("tolerations") or []), *fresh]}
+
+
+def bound_to(spec: Object, node: str) -> Object:
+    """With a required affinity to just this node, in place of other required terms' node names."""
+    field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    affinity = dict(spec.get("affinity") or {})
+    node_affinity = dict(affinity.get("nodeAffinity") or {})
+    node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [field]}
+    return {**spec, "affinity": {**affinity, "nodeAffinity": node_affinity}}
+
+
+def node_of(pod: Object) -> str:
+    """The node a daemon pod is on, or meant for."""
+    spec = pod.get("spec") or {}
+    if spec.get("nodeName"):
+        return str(spec["nodeName"])
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {}
+    for term in affinity.get("nodeSelectorTerms") or []:
+        for field in term.get("matchFields") or []:
+            if field.get("key") == "metadata.name" and field.get("values"):
+                return str(field["values"][0])
+    return ""
+
+
+def should_run(template: Object, node: Object) -> tuple[bool, bool]:
+    """(a pod should be started there, a running one may go on). Pure."""
+    spec = with_tolerations(template.get("spec") or {})
+    if not node_matches(spec, node):
+        return False, False
+    taints = (node.get("spec") or {}).get("taints") or []
+    tolerations = spec.get("tolerations") or []
+    starts = untolerated(taints, tolerations, ("NoSchedule", "NoExecute")) is None
+    return starts, untolerated(taints, tolerations, ("NoExecute",)) is None
+
+
+class DaemonSetController:
+    name = "daemonset-controller"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=2, clock=world.clock)
+        self._sets, self._nodes = world.cache(DAEMON_SET), world.cache(NODE)
+        self._owned = Owned(world, DAEMON_SET)
+        self._history = History(world, DAEMON_SET)
+        self._in_place = InPlace(world, self._owned)
+        self._failed = Backoff(1.0, 900.0)
+        self._sets.subscribe(self._changed)
+        self._nodes.subscribe(self._node_changed)
+        world.cache(POD).subscribe(self._pod_changed)
+
+    async def run(self) -> None:
+        await self._engine.run()
+
+    def _changed(self, before: Object | None, after: Object | None) -> None:
+        if after is not None:
+            self._engine.add((after["metadata"]["namespace"], after["metadata"]["name"]))
+
+    def _node_changed(self, before: Object | None, after: Object | None) -> None:
+        # Heartbeats change a node all the time; only what decides where daemons run is of interest.
+        if _traits(before) != _traits(after):
+            for one in self._sets:
+                self._changed(None, one)
+
+    def _pod_changed(self, before: Object | None, after: Object | None) -> None:
+        for pod in (before, after):
+            owner = controller_of(pod) if pod is not None else None
+            if pod is not None and owner is not None and owner.get("kind") == "DaemonSet":
+                self._engine.add((pod["metadata"]["namespace"], owner["name"]))
+
+    async def _reconcile(self, key: Key) -> Result:
+        owner = self._sets.get(*key)
+        if owner is None or is_deleting(owner):
+            return DONE
+        selector = LabelSelector.from_object(owner["spec"]["selector"])
+        revisions = await self._history.of(owner)
+        update = await self._history.current(owner, revisions)
+        pods = await self._owned.of(owner, selector)
+        later = await self._place(owner, pods, update)
+        result = await self._update(owner, await self._owned.of(owner, selector), revisions, update)
+        pods = await self._owned.of(owner, selector)
+        used = {str((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "")) for pod in pods}
+        await self._history.trim(owner, revisions, used | {update["metadata"]["name"]})
+        wait_s = await self._report(owner, pods, update)
+        waits = [one for one in (later, wait_s, result.after_s if isinstance(result, Again) else 0.0) if one]
+        return Again(min(waits), "a daemon pod is due to be looked at") if waits else DONE
+
+    async def _place(self, owner: Object, pods: list[Object], update: Object) -> float:
+        """Starts pods where they miss, stops them where they do not belong; returns when to retry failed ones."""
+        by_node: dict[str, list[Object]] = {}
+        for pod in pods:
+            by_node.setdefault(node_of(pod), []).append(pod)
+        missing: list[str] = []
+        later = 0.0
+        for node in self._nodes:
+            name = node["metadata"]["name"]
+            here = by_node.pop(name, [])
+            starts, stays = should_run(owner["spec"]["template"], node)
+            live = [pod for pod in here if not is_deleting(pod)]
+            failed = [pod for pod in live if phase(pod) in ("Failed", "Succeeded")]
+            for pod in failed:
+                later = self._failed.next((owner["metadata"]["uid"], name))
+                await self._stop(
+                    owner, pod, f"Found failed daemon pod {_full(pod)} on node {name}, will try to kill it"
+                )
+            live = [pod for pod in live if pod not in failed]
+            if not stays:
+                for pod in live:
+                    await self._owned.delete(pod)
+            elif len(live) > 1:
+                for pod in sorted(live, key=lambda one: str(one["metadata"].get("creationTimestamp")))[1:]:
+                    await self._owned.delete(pod)
+            elif not here and starts:
+                missing.append(name)
+        for strays in by_node.values():
+            for pod in strays:
+                if not is_deleting(pod):
+                    await self._owned.delete(pod)
+        await self._start(owner, missing[:_BURST], update)
+        return later
+
+    async def _start(self, owner: Object, nodes: list[str], update: Object) -> None:
+        template = template_of(update)
+        spec = with_tolerations(template.get("spec") or {})
+        labels = {HASH_LABEL: hash_of(update), "pod-template-generation": str(owner["metadata"].get("generation", 1))}
+        batch = 1
+        while nodes:
+            now, nodes = nodes[:batch], nodes[batch:]
+            bodies = [
+                pod_of({**template, "spec": bound_to(spec, node)}, DAEMON_SET, owner, labels=labels) for node in now
+            ]
+            results = await asyncio.gather(
+                *(self._owned.create(owner, body) for body in bodies), return_exceptions=True
+            )
+            for result in results:
+                if isinstance(result, ApiError):
+                    self._world.recorder.record(owner, "Warning", "FailedCreate", f"Error creating: {result}")
+                    raise result
+                if isinstance(result, BaseException):
+                    raise result
+                name = result["metadata"]["name"]
+                self._world.recorder.record(owner, "Normal", "SuccessfulCreate", f"Created pod: {name}")
+            batch *= 2
+
+    async def _stop(self, owner: Object, pod: Object, message: str) -> None:
+        self._world.recorder.record(owner, "Warning", "FailedDaemonPod", message)
+        await self._owned.delete(pod)
+
+    async def _update(self, owner: Object, pods: list[Object], revisions: list[Object], update: Object) -> Result:
+        strategy = owner["spec"].get("updateStrategy") or {}
+        if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+            return DONE
+        live = [pod for pod in pods if not is_deleting(pod)]
+        old = [pod for pod in live if (pod["metadata"].get("labels") or {}).get(HASH_LABEL) != hash_of(update)]
+        resized: Result = DONE
+        if wants_in_place(owner):
+            resized, old = await self._resize(owner, live, old, revisions, update)
+        wanted = sum(should_run(owner["spec"]["template"], node)[0] for node in self._nodes)
+        allowed = max(1, scaled((strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1), wanted, up=True))
+        now, minimum = self._world.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
+        available = [pod for pod in live if available_in(pod, minimum, now) == 0.0]
+        room = allowed - max(0, wanted - len(available))
+        for pod in old:
+            if pod not in available:
+                await self._owned.delete(pod)
+            elif room > 0:
+                room -= 1
+                await self._owned.delete(pod)
+        return resized
+
+    async def _resize(
+        self, owner: Object, live: list[Object], old: list[Object], revisions: list[Object], update: Object
+    ) -> tuple[Result, list[Object]]:
+        """Resizes what differs in size only; returns the pods that must be replaced all the same."""
+        template = template_of(update)
+        known = {hash_of(one): template_of(one) for one in revisions}
+        chosen: list[Object] = []
+        others: list[Object] = []
+        for pod in old:
+            own = known.get(str((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "")))
+            (chosen if own is not None and differ_in_size_only(own, template) else others).append(pod)
+        for pod in chosen:
+            if size_patch(pod, template) is None:
+                meta = pod["metadata"]
+                change = {"metadata": {"labels": {HASH_LABEL: hash_of(update)}}}
+                await self._world.client.patch(POD, meta["namespace"], meta["name"], change)
+        moving = [pod for pod in live if pod not in others]
+        return (await self._in_place.advance(owner, template, moving) if chosen else DONE), others
+
+    async def _report(self, owner: Object, pods: list[Object], update: Object) -> float:
+        now, minimum = self._world.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
+        by_node: dict[str, list[Object]] = {}
+        for pod in pods:
+            if not is_deleting(pod):
+                by_node.setdefault(node_of(pod), []).append(pod)
+        counts = dict.fromkeys(("desired", "current", "ready", "available", "updated", "misscheduled"), 0)
+        waits = []
+        for node in self._nodes:
+            here = by_node.get(node["metadata"]["name"], [])
+            starts, _ = should_run(owner["spec"]["template"], node)
+            if not starts:
+                counts["misscheduled"] += bool(here)
+                continue
+            counts["desired"] += 1
+            if here:
+                counts["current"] += 1
+                pod = here[0]
+                wait = available_in(pod, minimum, now)
+                waits.append(wait)
+                counts["ready"] += is_ready(pod)
+                counts["available"] += wait == 0.0
+                counts["updated"] += (pod["metadata"].get("labels") or {}).get(HASH_LABEL) == hash_of(update)
+        status: Object = {
+            "currentNumberScheduled": counts["current"],
+            "numberMisscheduled": counts["misscheduled"],
+            "desiredNumberScheduled": counts["desired"],
+            "numberReady": counts["ready"],
+            "observedGeneration": owner["metadata"].get("generation", 0),
+        }
+        more = {
+            "updatedNumberScheduled": counts["updated"],
+            "numberAvailable": counts["available"],
+            "numberUnavailable": counts["desired"] - counts["available"],
+        }
+        status.update({field: number for field, number in more.items() if number})
+        if status != (owner.get("status") or {}):
+            await self._world.client.update(DAEMON_SET, {**owner, "status": status}, "status")
+        return min((wait for wait in waits if wait), default=0.0)
+
+
+def _traits(node: Object | None) -> object:
+    if node is None:
+        return None
+    spec = node.get("spec") or {}
+    return node["metadata"].get("labels"), spec.get("taints"), spec.get("unschedulable")
+
+
+def _full(pod: Object) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"

@@ -1,0 +1,82 @@
+"""ControllerRevisions: the templates a StatefulSet or DaemonSet has had, numbered, oldest first."""
+
+from __future__ import annotations
+
+from podfit.api.kinds import Kind, kind_named
+from podfit.api.selectors import LabelSelector
+from podfit.api.status import ApiError, Object
+from podfit.controllers.workloads.hashing import template_hash
+from podfit.controllers.workloads.ownership import Owned, owner_reference
+from podfit.controllers.world import World
+
+REVISION = kind_named("ControllerRevision")
+HASH_LABEL = "controller-revision-hash"
+
+
+def hash_of(revision: Object) -> str:
+    return str((revision["metadata"].get("labels") or {}).get(HASH_LABEL, ""))
+
+
+def template_of(revision: Object) -> Object:
+    template = dict(((revision.get("data") or {}).get("spec") or {}).get("template") or {})
+    template.pop("$patch", None)
+    return template
+
+
+class History:
+    def __init__(self, world: World, kind: Kind) -> None:
+        self._world, self._kind = world, kind
+        self._owned = Owned(world, kind, REVISION)
+
+    async def of(self, owner: Object) -> list[Object]:
+        """The owner's revisions, oldest first."""
+        selector = LabelSelector.from_object(owner["spec"]["selector"])
+        found = await self._owned.of(owner, selector)
+        return sorted(found, key=lambda one: (int(one.get("revision", 0)), one["metadata"]["name"]))
+
+    async def current(self, owner: Object, revisions: list[Object]) -> Object:
+        """The revision of the owner's template now: an equal one brought to the top, or a new one."""
+        template = owner["spec"]["template"]
+        top = max((int(one.get("revision", 0)) for one in revisions), default=0)
+        for one in reversed(revisions):
+            if template_of(one) == template:
+                return one if int(one.get("revision", 0)) == top else await self._renumber(one, top + 1)
+        return await self._create(owner, template, top + 1)
+
+    async def _renumber(self, one: Object, number: int) -> Object:
+        meta = one["metadata"]
+        return await self._world.client.patch(REVISION, meta["namespace"], meta["name"], {"revision": number})
+
+    async def _create(self, owner: Object, template: Object, number: int) -> Object:
+        meta, collisions = owner["metadata"], 0
+        while True:
+            name = template_hash(template, collisions)
+            labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH_LABEL: name}
+            body = {
+                "apiVersion": "apps/v1",
+                "kind": "ControllerRevision",
+                "metadata": {
+                    "name": f"{meta['name']}-{name}",
+                    "namespace": meta["namespace"],
+                    "labels": labels,
+                    "ownerReferences": [owner_reference(self._kind, owner)],
+                },
+                "data": {"spec": {"template": {"$patch": "replace", **template}}},
+                "revision": number,
+            }
+            try:
+                return await self._owned.create(owner, body)
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+                found = await self._world.client.find(REVISION, meta["namespace"], body["metadata"]["name"])  # type: ignore[index]
+                if found and template_of(found) == template:
+                    return found
+                collisions += 1
+
+    async def trim(self, owner: Object, revisions: list[Object], used: set[str]) -> None:
+        """Forgets the oldest revisions that no pod has, beyond the limit."""
+        limit = int(owner["spec"].get("revisionHistoryLimit", 10))
+        spare = [one for one in revisions if one["metadata"]["name"] not in used and hash_of(one) not in used]
+        for one in spare[: max(0, len(spare) - limit)]:
+            await self._owned.delete(one)

@@ -1,0 +1,339 @@
+"""Jobs: pods that run to completion, counted exactly once each.
+
+A pod carries the finalizer `batch.kubernetes.io/job-tracking` until it is in the Job's counts, so that a pod deleted
+early is still counted. The counts move in two steps, both safe to repeat: finished pods are first named in
+`status.uncountedTerminatedPods`, then lose the finalizer, then their names become numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from podfit.api.kinds import POD, kind_named
+from podfit.api.selectors import LabelSelector
+from podfit.api.status import ApiError, Object
+from podfit.controllers.workloads.jobcount import (
+    INDEX,
+    Tally,
+    failure_action,
+    format_indexes,
+    index_of,
+    is_complete,
+    over_backoff,
+    parse_indexes,
+    tally,
+    wanted_active,
+)
+from podfit.controllers.workloads.ownership import Owned, pod_of
+from podfit.controllers.workloads.podstate import condition, controller_of, is_deleting, phase, set_condition
+from podfit.controllers.world import World
+from podfit.kit.clock import parse_rfc3339, rfc3339
+from podfit.reconcile import DONE, Again, Engine, Result
+
+JOB = kind_named("Job")
+TRACKING = "batch.kubernetes.io/job-tracking"
+_BACKOFF_S, _BACKOFF_MAX_S = 10.0, 600.0
+Key = tuple[str, str]
+
+
+class JobController:
+    name = "job-controller"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=4, clock=world.clock)
+        self._jobs = world.cache(JOB)
+        self._owned = Owned(world, JOB)
+        self._jobs.subscribe(self._changed)
+        world.cache(POD).subscribe(self._pod_changed)
+
+    async def run(self) -> None:
+        await self._engine.run()
+
+    def _changed(self, before: Object | None, after: Object | None) -> None:
+        if after is not None:
+            self._engine.add((after["metadata"]["namespace"], after["metadata"]["name"]))
+        elif before is not None:
+            self._owned.forget(before["metadata"]["uid"])
+
+    def _pod_changed(self, before: Object | None, after: Object | None) -> None:
+        for pod in (before, after):
+            owner = controller_of(pod) if pod is not None else None
+            if pod is not None and owner is not None and owner.get("kind") == "Job":
+                self._engine.add((pod["metadata"]["namespace"], owner["name"]))
+
+    async def _reconcile(self, key: Key) -> Result:
+        job = self._jobs.get(*key)
+        if job is None:
+            return DONE
+        if job["spec"].get("managedBy") not in (None, "kubernetes.io/job-controller"):
+            return DONE
+        selector = LabelSelector.from_object(job["spec"].get("selector") or {})
+        pods = await self._owned.of(job, selector)
+        if is_finished(job):
+            await self._untrack([pod for pod in pods if _tracked(pod)])
+            return await self._expire(job)
+        job, counted = await self._count(job, pods)
+        return await self._advance(job, pods, counted)
+
+    # --- counting
+    async def _count(self, job: Object, pods: list[Object]) -> tuple[Object, Object]:
+        """The job as last written, and its status with every finished pod counted; those lose their finalizer."""
+        status = dict(job.get("status") or {})
+        named = status.get("uncountedTerminatedPods") or {}
+        good, bad = set(named.get("succeeded") or []), set(named.get("failed") or [])
+        fresh = [pod for pod in pods if _tracked(pod) and (phase(pod) in ("Succeeded", "Failed") or is_deleting(pod))]
+        for pod in fresh:
+            uid = pod["metadata"]["uid"]
+            if phase(pod) == "Succeeded":
+                good.add(uid)
+            elif failure_action(job["spec"], pod)[0] != "Ignore":
+                bad.add(uid)
+        indexed = job["spec"].get("completionMode") == "Indexed"
+        if indexed:
+            self._count_indexes(job, status, fresh)
+        if fresh:
+            status["uncountedTerminatedPods"] = _uncounted(good, bad)
+            job = await self._world.client.update(JOB, {**job, "status": status}, "status")
+            await self._untrack(fresh)
+        still = {pod["metadata"]["uid"] for pod in pods if _tracked(pod)} - {pod["metadata"]["uid"] for pod in fresh}
+        if not indexed:
+            status["succeeded"] = int(status.get("succeeded", 0)) + len(good - still)
+        status["failed"] = int(status.get("failed", 0)) + len(bad - still)
+        status["uncountedTerminatedPods"] = _uncounted(good & still, bad & still)
+        return job, status
+
+    def _count_indexes(self, job: Object, status: Object, fresh: list[Object]) -> None:
+        done = parse_indexes(status.get("completedIndexes", ""))
+        total = int(job["spec"].get("completions", 1))
+        done |= {index for index in (index_of(pod) for pod in fresh if phase(pod) == "Succeeded") if index is not None}
+        done = {index for index in done if index < total}
+        status["completedIndexes"] = format_indexes(done)
+        status["succeeded"] = len(done)
+
+    async def _untrack(self, pods: list[Object]) -> None:
+        async def one(pod: Object) -> None:
+            meta = pod["metadata"]
+            left = [word for word in meta.get("finalizers") or [] if word != TRACKING]
+            try:
+                await self._world.client.patch(
+                    POD, meta["namespace"], meta["name"], {"metadata": {"uid": meta["uid"], "finalizers": left or None}}
+                )
+            except ApiError as error:
+                if error.code not in (404, 409):
+                    raise
+
+        await asyncio.gather(*map(one, pods))
+
+    # --- acting
+    async def _advance(self, job: Object, pods: list[Object], status: Object) -> Result:
+        spec, counts = job["spec"], tally(pods)
+        succeeded, failed = int(status.get("succeeded", 0)), int(status.get("failed", 0))
+        now = self._world.clock.now()
+        again: Result = DONE
+        verdict = self._verdict(job, counts, succeeded, failed, now)
+        if verdict is not None:
+            await self._end(list(counts.active))
+            if counts.terminating == 0 and not counts.active:
+                self._finish(job, status, *verdict)
+            active = 0
+        elif spec.get("suspend"):
+            await self._end(list(counts.active))
+            self._suspend(job, status, True)
+            active = 0
+        elif is_deleting(job):
+            active = len(counts.active)
+        else:
+            self._suspend(job, status, False)
+            active, again = await self._scale(job, counts, status, succeeded, failed)
+        await self._report(job, status, counts, active)
+        deadline = spec.get("activeDeadlineSeconds")
+        if verdict is None and deadline and status.get("startTime") and not isinstance(again, Again):
+            return Again(max(0.1, parse_rfc3339(status["startTime"]) + int(deadline) - now), "the Job's deadline")
+        return again
+
+    def _verdict(
+        self, job: Object, counts: Tally, succeeded: int, failed: int, now: float
+    ) -> tuple[str, str, str] | None:
+        """(Complete or Failed, reason, message) when the Job is over."""
+        spec, status = job["spec"], job.get("status") or {}
+        for pod in counts.failed:
+            action, why = failure_action(spec, pod)
+            if action == "FailJob":
+                return "Failed", "PodFailurePolicy", why
+        if over_backoff(spec, failed, counts.active):
+            return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        deadline = spec.get("activeDeadlineSeconds")
+        if deadline and status.get("startTime") and now >= parse_rfc3339(status["startTime"]) + int(deadline):
+            return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
+        if is_complete(spec, len(counts.active), succeeded):
+            return "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
+        return None
+
+    async def _end(self, pods: list[Object]) -> None:
+        await asyncio.gather(*(self._owned.delete(pod) for pod in pods))
+
+    def _finish(self, job: Object, status: Object, type: str, reason: str, message: str) -> None:
+        now = rfc3339(self._world.clock.now())
+        criteria = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}[type]
+        conditions = status.get("conditions") or []
+        for word in (criteria, type):
+            made = {
+                "type": word,
+                "status": "True",
+                "lastProbeTime": now,
+                "lastTransitionTime": now,
+                "reason": reason,
+                "message": message,
+            }
+            conditions = set_condition(conditions, made)
+        status["conditions"] = conditions
+        if type == "Complete":
+            status["completionTime"] = now
+            self._world.recorder.record(job, "Normal", "Completed", "Job completed")
+        else:
+            self._world.recorder.record(job, "Warning", reason, message)
+
+    def _suspend(self, job: Object, status: Object, yes: bool) -> None:
+        now = rfc3339(self._world.clock.now())
+        before = condition(job, "Suspended")
+        if yes:
+            status.pop("startTime", None)
+            if before is None or before["status"] != "True":
+                made = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+                status["conditions"] = set_condition(
+                    status.get("conditions") or [], {**made, "lastProbeTime": now, "lastTransitionTime": now}
+                )
+                self._world.recorder.record(job, "Normal", "Suspended", "Job suspended")
+            return
+        if before is not None and before["status"] == "True":
+            made = {"type": "Suspended", "status": "False", "reason": "JobResumed", "message": "Job resumed"}
+            status["conditions"] = set_condition(
+                status.get("conditions") or [], {**made, "lastProbeTime": now, "lastTransitionTime": now}
+            )
+            status["startTime"] = now
+            self._world.recorder.record(job, "Normal", "Resumed", "Job resumed")
+        status.setdefault("startTime", now)
+
+    async def _scale(
+        self, job: Object, counts: Tally, status: Object, succeeded: int, failed: int
+    ) -> tuple[int, Result]:
+        active = len(counts.active)
+        wanted = wanted_active(job["spec"], active, succeeded)
+        if active > wanted:
+            await self._end(list(counts.active)[: active - wanted])
+            return wanted, DONE
+        missing = wanted - active - (counts.terminating if job["spec"].get("podReplacementPolicy") == "Failed" else 0)
+        if missing <= 0:
+            return active, DONE
+        wait_s = self._backoff_left(counts)
+        if wait_s > 0:
+            return active, Again(wait_s, "a failed pod is retried with backoff")
+        bodies = self._bodies(job, counts, status, missing)
+        results = await asyncio.gather(*(self._owned.create(job, body) for body in bodies), return_exceptions=True)
+        made = 0
+        for result in results:
+            if isinstance(result, BaseException):
+                if isinstance(result, ApiError):
+                    self._world.recorder.record(job, "Warning", "FailedCreate", f"Error creating: {result}")
+                raise result
+            made += 1
+            self._world.recorder.record(job, "Normal", "SuccessfulCreate", f"Created pod: {result['metadata']['name']}")
+        return active + made, DONE
+
+    def _backoff_left(self, counts: Tally) -> float:
+        """After failures in a row the next pod waits: 10 s, 20 s, 40 s … from the newest failure."""
+        ended = sorted((_finished_at(pod) for pod in counts.failed), reverse=True)
+        good = max((_finished_at(pod) for pod in counts.succeeded), default=0.0)
+        row = [at for at in ended if at > good]
+        if not row:
+            return 0.0
+        delay = min(_BACKOFF_S * 2.0 ** (len(row) - 1), _BACKOFF_MAX_S)
+        return max(0.0, row[0] + delay - self._world.clock.now())
+
+    def _bodies(self, job: Object, counts: Tally, status: Object, missing: int) -> list[Object]:
+        template = job["spec"].get("template") or {}
+        meta = {**(template.get("metadata") or {}), "finalizers": [TRACKING]}
+        if job["spec"].get("completionMode") != "Indexed":
+            return [pod_of({**template, "metadata": meta}, JOB, job)] * missing
+        taken = {index_of(pod) for pod in counts.active} | parse_indexes(status.get("completedIndexes", ""))
+        free = [index for index in range(int(job["spec"].get("completions", 1))) if index not in taken][:missing]
+        return [self._indexed(job, template, meta, index) for index in free]
+
+    def _indexed(self, job: Object, template: Object, meta: Object, index: int) -> Object:
+        marked = {**meta, "annotations": {**(meta.get("annotations") or {}), INDEX: str(index)}}
+        body = pod_of({**template, "metadata": marked}, JOB, job, labels={INDEX: str(index)})
+        body["metadata"]["generateName"] = f"{job['metadata']['name'][:50]}-{index}-"
+        spec = {**body["spec"], "hostname": f"{job['metadata']['name']}-{index}"}
+        variable = {
+            "name": "JOB_COMPLETION_INDEX",
+            "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}},
+        }
+        spec["containers"] = [
+            {**one, "env": [*(one.get("env") or []), variable]}
+            if not any(have["name"] == variable["name"] for have in one.get("env") or [])
+            else one
+            for one in spec["containers"]
+        ]
+        return {**body, "spec": spec}
+
+    # --- telling
+    async def _report(self, job: Object, status: Object, counts: Tally, active: int) -> None:
+        numbers = {
+            "active": active,
+            "succeeded": int(status.get("succeeded", 0)),
+            "failed": int(status.get("failed", 0)),
+        }
+        for field, number in numbers.items():
+            status.pop(field, None)
+            if number:
+                status[field] = number
+        status["terminating"] = counts.terminating
+        status["ready"] = min(counts.ready, active)
+        status.setdefault("uncountedTerminatedPods", {})
+        if status != (job.get("status") or {}):
+            await self._world.client.update(JOB, {**job, "status": status}, "status")
+
+    async def _expire(self, job: Object) -> Result:
+        ttl = job["spec"].get("ttlSecondsAfterFinished")
+        if ttl is None or is_deleting(job):
+            return DONE
+        ended = next(
+            one
+            for one in job["status"]["conditions"]
+            if one["type"] in ("Complete", "Failed") and one["status"] == "True"
+        )
+        left = parse_rfc3339(ended["lastTransitionTime"]) + int(ttl) - self._world.clock.now()
+        if left > 0:
+            return Again(left, "a finished Job is kept for its TTL")
+        meta = job["metadata"]
+        options = {"preconditions": {"uid": meta["uid"]}, "propagationPolicy": "Foreground"}
+        await self._world.client.delete(JOB, meta["namespace"], meta["name"], options)
+        return DONE
+
+
+def is_finished(job: Object) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or []
+    return any(one["type"] in ("Complete", "Failed") and one["status"] == "True" for one in conditions)
+
+
+def _tracked(pod: Object) -> bool:
+    return TRACKING in (pod["metadata"].get("finalizers") or [])
+
+
+def _uncounted(good: set[str], bad: set[str]) -> Object:
+    made: Object = {}
+    if good:
+        made["succeeded"] = sorted(good)
+    if bad:
+        made["failed"] = sorted(bad)
+    return made
+
+
+def _finished_at(pod: Object) -> float:
+    ends = []
+    for one in (pod.get("status") or {}).get("containerStatuses") or []:
+        ended = (one.get("state") or {}).get("terminated") or {}
+        if ended.get("finishedAt"):
+            ends.append(parse_rfc3339(ended["finishedAt"]))
+    return max(ends) if ends else parse_rfc3339(pod["metadata"]["creationTimestamp"])

@@ -1,0 +1,120 @@
+"""What a Job should do next, from its pods. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podfit.api.status import Object
+from podfit.controllers.workloads.podstate import is_deleting, is_ready, phase, restarts
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """A Job's pods, counted; pods that are gone are remembered in the status."""
+
+    active: tuple[Object, ...]
+    succeeded: tuple[Object, ...]
+    failed: tuple[Object, ...]
+    terminating: int
+    ready: int
+
+
+def tally(pods: list[Object]) -> Tally:
+    going = [pod for pod in pods if is_deleting(pod) and phase(pod) not in ("Succeeded", "Failed")]
+    active = [pod for pod in pods if not is_deleting(pod) and phase(pod) not in ("Succeeded", "Failed")]
+    return Tally(
+        tuple(active),
+        tuple(pod for pod in pods if phase(pod) == "Succeeded"),
+        tuple(pod for pod in pods if phase(pod) == "Failed"),
+        len(going),
+        sum(map(is_ready, active)),
+    )
+
+
+def index_of(pod: Object) -> int | None:
+    text = (pod["metadata"].get("annotations") or {}).get(INDEX)
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def parse_indexes(text: str) -> set[int]:
+    """`1,3-5` as a set."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def format_indexes(indexes: set[int]) -> str:
+    parts, ordered = [], sorted(indexes)
+    at = 0
+    while at < len(ordered):
+        end = at
+        while end + 1 < len(ordered) and ordered[end + 1] == ordered[end] + 1:
+            end += 1
+        if end == at:
+            parts.append(str(ordered[at]))
+        elif end == at + 1:
+            parts += [str(ordered[at]), str(ordered[end])]
+        else:
+            parts.append(f"{ordered[at]}-{ordered[end]}")
+        at = end + 1
+    return ",".join(parts)
+
+
+def wanted_active(spec: Object, active: int, succeeded: int) -> int:
+    """How many pods should be running now."""
+    parallelism = int(spec.get("parallelism", 1))
+    completions = spec.get("completions")
+    if completions is None:
+        # A work queue: as soon as one pod succeeded no new ones are made, those that run finish.
+        return active if succeeded else parallelism
+    return max(0, min(parallelism, int(completions) - succeeded))
+
+
+def is_complete(spec: Object, active: int, succeeded: int) -> bool:
+    completions = spec.get("completions")
+    if completions is None:
+        return succeeded > 0 and active == 0
+    return succeeded >= int(completions)
+
+
+def over_backoff(spec: Object, failed: int, active: tuple[Object, ...]) -> bool:
+    limit = int(spec.get("backoffLimit", 6))
+    if failed > limit:
+        return True
+    template = (spec.get("template") or {}).get("spec") or {}
+    if template.get("restartPolicy") != "OnFailure":
+        return False
+    total = sum(restarts(pod) for pod in active if phase(pod) in ("Running", "Pending"))
+    return total > 0 if limit == 0 else total >= limit
+
+
+def failure_action(spec: Object, pod: Object) -> tuple[str, str]:
+    """What the Job's podFailurePolicy says of a failed pod: (action or "", why)."""
+    for number, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or []):
+        if _codes_match(rule.get("onExitCodes"), pod) or _conditions_match(rule.get("onPodConditions"), pod):
+            name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+            return str(rule["action"]), f"Pod {name} failed matching {rule['action']} rule at index {number}"
+    return "", ""
+
+
+def _codes_match(rule: Object | None, pod: Object) -> bool:
+    if not rule:
+        return False
+    status = pod.get("status") or {}
+    for one in [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]:
+        ended = (one.get("state") or {}).get("terminated")
+        if not ended or (rule.get("containerName") and rule["containerName"] != one["name"]):
+            continue
+        code = int(ended.get("exitCode", 0))
+        if code and (code in rule["values"]) == (rule["operator"] == "In"):
+            return True
+    return False
+
+
+def _conditions_match(patterns: list[Object] | None, pod: Object) -> bool:
+    have = {one["type"]: one["status"] for one in (pod.get("status") or {}).get("conditions") or []}
+    return any(have.get(pattern["type"]) == pattern.get("status", "True") for pattern in patterns or [])

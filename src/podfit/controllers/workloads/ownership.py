@@ -1,0 +1,161 @@
+"""A controller's pods: which it owns, adopting and releasing, creating and deleting without ever doing so twice.
+
+The cache may lag behind our own writes. So what we created is counted from the moment the server acknowledged it, and
+what we deleted is not counted any more, until the cache shows the same. A create whose answer was lost makes the owner
+uncertain: the next look asks the server itself before it creates anything.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from podfit.api.kinds import POD, Kind
+from podfit.api.selectors import LabelSelector
+from podfit.api.status import ApiError, Object
+from podfit.client.transport import Unreachable
+from podfit.controllers.workloads.podstate import controller_of, is_deleting
+from podfit.controllers.world import World
+
+log = logging.getLogger(__name__)
+
+
+def owner_reference(kind: Kind, owner: Object) -> Object:
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+class Owned:
+    """Objects of one kind (pods, or ReplicaSets) owned by objects of another."""
+
+    def __init__(self, world: World, owner_kind: Kind, kind: Kind = POD) -> None:
+        self._world, self._owner_kind, self._kind = world, owner_kind, kind
+        self._cache = world.cache(kind)
+        self._created: dict[str, dict[str, Object]] = {}
+        self._deleted: set[str] = set()
+        self._uncertain: set[str] = set()
+        self._cache.subscribe(self._seen)
+
+    def _seen(self, before: Object | None, after: Object | None) -> None:
+        obj = after or before
+        if obj is None:
+            return
+        uid = obj["metadata"]["uid"]
+        owner = controller_of(obj)
+        if owner is not None:
+            made = self._created.get(owner["uid"])
+            if made is not None:
+                made.pop(uid, None)
+                if not made:
+                    del self._created[owner["uid"]]
+        if after is None or is_deleting(after):
+            self._deleted.discard(uid)
+
+    async def of(self, owner: Object, selector: LabelSelector | None) -> list[Object]:
+        """The owner's objects, adopting orphans that match and releasing what no longer does."""
+        uid = owner["metadata"]["uid"]
+        if uid in self._uncertain:
+            await self._ask_server(owner)
+        found: dict[str, Object] = {}
+        for obj in self._cache.by("controller", uid):
+            if selector is None or selector.matches(obj["metadata"].get("labels") or {}):
+                found[obj["metadata"]["uid"]] = obj
+            elif not is_deleting(owner):
+                await self._release(obj, uid)
+        if selector is not None and not is_deleting(owner):
+            await self._adopt(owner, selector, found)
+        found.update({id: obj for id, obj in self._created.get(uid, {}).items() if id not in found})
+        return [obj for id, obj in found.items() if id not in self._deleted]
+
+    async def _ask_server(self, owner: Object) -> None:
+        meta = owner["metadata"]
+        answer = await self._world.client.list(self._kind, meta["namespace"])
+        for obj in answer.get("items") or []:
+            above = controller_of(obj)
+            known = self._cache.get(meta["namespace"], obj["metadata"]["name"])
+            if above is not None and above["uid"] == meta["uid"] and known is None:
+                self._created.setdefault(meta["uid"], {})[obj["metadata"]["uid"]] = obj
+        self._uncertain.discard(meta["uid"])
+
+    async def _adopt(self, owner: Object, selector: LabelSelector, found: dict[str, Object]) -> None:
+        for obj in self._cache.by("orphan", owner["metadata"]["namespace"]):
+            meta = obj["metadata"]
+            if meta["uid"] in found or is_deleting(obj) or not selector.matches(meta.get("labels") or {}):
+                continue
+            reference = owner_reference(self._owner_kind, owner)
+            change = {
+                "metadata": {"uid": meta["uid"], "ownerReferences": [*(meta.get("ownerReferences") or []), reference]}
+            }
+            try:
+                found[meta["uid"]] = await self._world.client.patch(self._kind, meta["namespace"], meta["name"], change)
+            except ApiError as error:
+                if error.code not in (404, 409, 422):
+                    raise
+
+    async def _release(self, obj: Object, owner_uid: str) -> None:
+        meta = obj["metadata"]
+        left = [one for one in meta.get("ownerReferences") or [] if one["uid"] != owner_uid]
+        try:
+            await self._world.client.patch(
+                self._kind,
+                meta["namespace"],
+                meta["name"],
+                {"metadata": {"uid": meta["uid"], "ownerReferences": left or None}},
+            )
+        except ApiError as error:
+            if error.code not in (404, 409, 422):
+                raise
+
+    async def create(self, owner: Object, body: Object) -> Object:
+        uid = owner["metadata"]["uid"]
+        try:
+            made = await self._world.client.create(self._kind, body, owner["metadata"]["namespace"])
+        except Unreachable:
+            self._uncertain.add(uid)
+            raise
+        shown = self._cache.get(owner["metadata"]["namespace"], made["metadata"]["name"])
+        if shown is None or shown["metadata"]["uid"] != made["metadata"]["uid"]:
+            self._created.setdefault(uid, {})[made["metadata"]["uid"]] = made
+        return made
+
+    async def delete(self, obj: Object, **options: object) -> None:
+        meta = obj["metadata"]
+        self._deleted.add(meta["uid"])
+        try:
+            await self._world.client.delete(
+                self._kind, meta["namespace"], meta["name"], {"preconditions": {"uid": meta["uid"]}, **options}
+            )
+        except ApiError as error:
+            if error.code not in (404, 409):
+                self._deleted.discard(meta["uid"])
+                raise
+        except Unreachable:
+            self._deleted.discard(meta["uid"])
+            raise
+
+    def forget(self, owner_uid: str) -> None:
+        self._created.pop(owner_uid, None)
+        self._uncertain.discard(owner_uid)
+
+
+def pod_of(
+    template: Object, kind: Kind, owner: Object, *, name: str = "", labels: dict[str, str] | None = None
+) -> Object:
+    """A pod made from a template, owned by `owner`; named after it unless a name is given."""
+    meta = template.get("metadata") or {}
+    made: Object = {"ownerReferences": [owner_reference(kind, owner)]}
+    if name:
+        made["name"] = name
+    else:
+        made["generateName"] = f"{owner['metadata']['name'][:57]}-"
+    if meta.get("labels") or labels:
+        made["labels"] = {**(meta.get("labels") or {}), **(labels or {})}
+    for field in ("annotations", "finalizers"):
+        if meta.get(field):
+            made[field] = meta[field]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": template.get("spec") or {}}

@@ -1,0 +1,92 @@
+"""What workload controllers ask of a pod. Pure."""
+
+from __future__ import annotations
+
+from podfit.api.status import Object
+from podfit.kit.clock import parse_rfc3339
+
+FINISHED = ("Succeeded", "Failed")
+
+
+def phase(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase", ""))
+
+
+def is_deleting(obj: Object) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def is_active(pod: Object) -> bool:
+    return not is_deleting(pod) and phase(pod) not in FINISHED
+
+
+def condition(obj: Object, type: str) -> Object | None:
+    return next((one for one in (obj.get("status") or {}).get("conditions") or [] if one["type"] == type), None)
+
+
+def is_ready(pod: Object) -> bool:
+    ready = condition(pod, "Ready")
+    return ready is not None and ready["status"] == "True"
+
+
+def available_in(pod: Object, min_ready_s: int, now: float) -> float | None:
+    """Seconds until the pod counts as available: 0 when it does, None while it is not ready."""
+    ready = condition(pod, "Ready")
+    if ready is None or ready["status"] != "True":
+        return None
+    if not min_ready_s:
+        return 0.0
+    since = parse_rfc3339(ready["lastTransitionTime"]) if ready.get("lastTransitionTime") else now
+    return max(0.0, since + min_ready_s - now)
+
+
+def is_available(pod: Object, min_ready_s: int, now: float) -> bool:
+    return available_in(pod, min_ready_s, now) == 0.0
+
+
+def controller_of(obj: Object) -> Object | None:
+    return next((owner for owner in obj["metadata"].get("ownerReferences") or [] if owner.get("controller")), None)
+
+
+def restarts(pod: Object) -> int:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    return max((int(one.get("restartCount", 0)) for one in statuses), default=0)
+
+
+def deletion_rank(pod: Object, neighbours: int, now: float) -> tuple[object, ...]:
+    """The pod that sorts first goes first when there are too many: unbound, pending, not ready, cheapest, most
+    crowded node, shortest ready, most restarts, youngest."""
+    ready = condition(pod, "Ready")
+    since = parse_rfc3339(ready["lastTransitionTime"]) if ready and ready.get("lastTransitionTime") else now
+    cost = (pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", "0")
+    try:
+        price = int(cost)
+    except ValueError:
+        price = 0
+    born = pod["metadata"].get("creationTimestamp") or ""
+    return (
+        bool((pod.get("spec") or {}).get("nodeName")),
+        {"Pending": 0, "Unknown": 1}.get(phase(pod), 2),
+        is_ready(pod),
+        price,
+        -neighbours,
+        -since if is_ready(pod) else 0,
+        -restarts(pod),
+        _newest_first(born),
+    )
+
+
+def _newest_first(text: str) -> float:
+    return -parse_rfc3339(text) if text else 0.0
+
+
+def set_condition(conditions: list[Object], new: Object) -> list[Object]:
+    """With `new` in the place of its type; a transition time that did not change is kept."""
+    kept = []
+    for old in conditions:
+        if old["type"] == new["type"]:
+            if old["status"] == new["status"] and "lastTransitionTime" in old:
+                new = {**new, "lastTransitionTime": old["lastTransitionTime"]}
+        else:
+            kept.append(old)
+    return [*kept, new]

@@ -1,0 +1,268 @@
+"""StatefulSets: pods with an ordinal and a name that stay, made and replaced in order."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from podfit.api.kinds import POD, kind_named
+from podfit.api.selectors import LabelSelector
+from podfit.api.status import ApiError, Object
+from podfit.controllers.workloads.history import HASH_LABEL, History, hash_of, template_of
+from podfit.controllers.workloads.inplace import InPlace, differ_in_size_only, size_patch, wants_in_place
+from podfit.controllers.workloads.ownership import Owned, pod_of
+from podfit.controllers.workloads.podstate import available_in, controller_of, is_deleting, is_ready, phase
+from podfit.controllers.workloads.rolling import scaled
+from podfit.controllers.world import World
+from podfit.reconcile import DONE, Again, Engine, Result
+
+STATEFUL_SET, CLAIM = kind_named("StatefulSet"), kind_named("PersistentVolumeClaim")
+_ORDINAL = re.compile(r"-(\d+)$")
+Key = tuple[str, str]
+
+
+@dataclass
+class Revisions:
+    current: Object
+    update: Object
+
+
+def ordinal(pod: Object) -> int:
+    found = _ORDINAL.search(pod["metadata"]["name"])
+    return int(found.group(1)) if found else -1
+
+
+class StatefulSetController:
+    name = "statefulset-controller"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=4, clock=world.clock)
+        self._sets = world.cache(STATEFUL_SET)
+        self._owned = Owned(world, STATEFUL_SET)
+        self._history = History(world, STATEFUL_SET)
+        self._in_place = InPlace(world, self._owned)
+        self._sets.subscribe(self._changed)
+        world.cache(POD).subscribe(self._pod_changed)
+
+    async def run(self) -> None:
+        await self._engine.run()
+
+    def _changed(self, before: Object | None, after: Object | None) -> None:
+        if after is not None:
+            self._engine.add((after["metadata"]["namespace"], after["metadata"]["name"]))
+
+    def _pod_changed(self, before: Object | None, after: Object | None) -> None:
+        for pod in (before, after):
+            owner = controller_of(pod) if pod is not None else None
+            if pod is not None and owner is not None and owner.get("kind") == "StatefulSet":
+                self._engine.add((pod["metadata"]["namespace"], owner["name"]))
+
+    async def _reconcile(self, key: Key) -> Result:
+        owner = self._sets.get(*key)
+        if owner is None or is_deleting(owner):
+            return DONE
+        pods = await self._owned.of(owner, LabelSelector.from_object(owner["spec"]["selector"]))
+        revisions = await self._revisions(owner)
+        result = await self._advance(owner, pods, revisions)
+        pods = await self._owned.of(owner, LabelSelector.from_object(owner["spec"]["selector"]))
+        wait_s = await self._report(owner, pods, revisions)
+        if isinstance(result, Again):
+            return result
+        return Again(wait_s, "a pod becomes available") if wait_s else DONE
+
+    async def _revisions(self, owner: Object) -> Revisions:
+        known = await self._history.of(owner)
+        update = await self._history.current(owner, known)
+        name = (owner.get("status") or {}).get("currentRevision")
+        current = next((one for one in known if one["metadata"]["name"] == name), update)
+        pods = await self._owned.of(owner, None)
+        used = {str((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "")) for pod in pods}
+        await self._history.trim(owner, known, used | {current["metadata"]["name"], update["metadata"]["name"]})
+        return Revisions(current, update)
+
+    async def _advance(self, owner: Object, pods: list[Object], revisions: Revisions) -> Result:
+        """One step at a time when ordered; everything at once when parallel."""
+        spec = owner["spec"]
+        start = int((spec.get("ordinals") or {}).get("start", 0))
+        wanted = range(start, start + int(spec.get("replicas", 1)))
+        by_ordinal = {ordinal(pod): pod for pod in pods}
+        ordered = spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
+        for number in wanted:
+            pod = by_ordinal.get(number)
+            if pod is not None and phase(pod) in ("Failed", "Succeeded") and not is_deleting(pod):
+                await self._delete(owner, pod)
+                return DONE
+            if pod is None:
+                await self._create(owner, number, revisions)
+                if ordered:
+                    return DONE
+            elif ordered and (is_deleting(pod) or not self._available(owner, pod)):
+                return await self._resize(owner, pods, revisions)
+        extra = sorted((pod for pod in pods if ordinal(pod) not in wanted), key=ordinal, reverse=True)
+        for pod in extra:
+            if is_deleting(pod):
+                if ordered:
+                    return DONE
+                continue
+            await self._delete(owner, pod)
+            if ordered:
+                return DONE
+        return await self._update(owner, [by_ordinal[number] for number in wanted if number in by_ordinal], revisions)
+
+    def _available(self, owner: Object, pod: Object) -> bool:
+        return available_in(pod, int(owner["spec"].get("minReadySeconds", 0)), self._world.clock.now()) == 0.0
+
+    async def _update(self, owner: Object, pods: list[Object], revisions: Revisions) -> Result:
+        """Replaces, or resizes in place, pods of an older revision; highest ordinal first, within the partition."""
+        strategy = owner["spec"].get("updateStrategy") or {}
+        if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+            return DONE
+        resized = await self._resize(owner, pods, revisions)
+        rolling = strategy.get("rollingUpdate") or {}
+        partition, replicas = int(rolling.get("partition", 0)), int(owner["spec"].get("replicas", 1))
+        allowed = max(1, scaled(rolling.get("maxUnavailable", 1), replicas, up=True))
+        start = int((owner["spec"].get("ordinals") or {}).get("start", 0))
+        missing = sum(not self._available(owner, pod) or is_deleting(pod) for pod in pods)
+        for pod in sorted(pods, key=ordinal, reverse=True):
+            if ordinal(pod) < start + partition:
+                break
+            if self._has(pod, revisions.update) or is_deleting(pod) or self._resizable(owner, pod, revisions):
+                continue
+            broken = not self._available(owner, pod)
+            if not broken and missing >= allowed:
+                break
+            await self._delete(owner, pod)
+            missing += not broken
+            if missing >= allowed:
+                break
+        return resized
+
+    @staticmethod
+    def _has(pod: Object, revision: Object) -> bool:
+        return (pod["metadata"].get("labels") or {}).get(HASH_LABEL) == hash_of(revision)
+
+    def _resizable(self, owner: Object, pod: Object, revisions: Revisions) -> bool:
+        """Whether this pod's own revision differs from the newest only in sizes, and its owner wants it resized."""
+        if not wants_in_place(owner):
+            return False
+        if self._has(pod, revisions.update):
+            return size_patch(pod, template_of(revisions.update)) is not None
+        return self._has(pod, revisions.current) and differ_in_size_only(
+            template_of(revisions.current), template_of(revisions.update)
+        )
+
+    async def _resize(self, owner: Object, pods: list[Object], revisions: Revisions) -> Result:
+        partition = int(((owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}).get("partition", 0))
+        start = int((owner["spec"].get("ordinals") or {}).get("start", 0))
+        chosen = [
+            pod
+            for pod in pods
+            if ordinal(pod) >= start + partition and not is_deleting(pod) and self._resizable(owner, pod, revisions)
+        ]
+        if not chosen:
+            return DONE
+        template = template_of(revisions.update)
+        for pod in chosen:
+            if size_patch(pod, template) is None and not self._has(pod, revisions.update):
+                meta = pod["metadata"]
+                change = {"metadata": {"labels": {HASH_LABEL: hash_of(revisions.update)}}}
+                await self._world.client.patch(POD, meta["namespace"], meta["name"], change)
+        return await self._in_place.advance(owner, template, chosen)
+
+    # --- pods
+    async def _create(self, owner: Object, number: int, revisions: Revisions) -> None:
+        partition = int(((owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}).get("partition", 0))
+        start = int((owner["spec"].get("ordinals") or {}).get("start", 0))
+        revision = revisions.current if number < start + partition else revisions.update
+        name = f"{owner['metadata']['name']}-{number}"
+        claims = await self._claims(owner, number)
+        body = self._body(owner, name, number, revision, claims)
+        try:
+            await self._owned.create(owner, body)
+        except ApiError as error:
+            if error.reason == "AlreadyExists":
+                return
+            self._world.recorder.record(
+                owner,
+                "Warning",
+                "FailedCreate",
+                f"create Pod {name} in StatefulSet {owner['metadata']['name']} failed error: {error}",
+            )
+            raise
+        self._world.recorder.record(
+            owner,
+            "Normal",
+            "SuccessfulCreate",
+            f"create Pod {name} in StatefulSet {owner['metadata']['name']} successful",
+        )
+
+    def _body(self, owner: Object, name: str, number: int, revision: Object, claims: list[Object]) -> Object:
+        labels = {
+            "apps.kubernetes.io/pod-index": str(number),
+            HASH_LABEL: hash_of(revision),
+            "statefulset.kubernetes.io/pod-name": name,
+        }
+        body = pod_of(template_of(revision), STATEFUL_SET, owner, name=name, labels=labels)
+        spec = {**body["spec"], "hostname": name}
+        if owner["spec"].get("serviceName"):
+            spec["subdomain"] = owner["spec"]["serviceName"]
+        if claims:
+            names = {claim["name"] for claim in claims}
+            spec["volumes"] = [*(one for one in spec.get("volumes") or [] if one["name"] not in names), *claims]
+        return {**body, "spec": spec}
+
+    async def _claims(self, owner: Object, number: int) -> list[Object]:
+        """Makes the pod's volume claims; returns the volumes that use them."""
+        volumes = []
+        for template in owner["spec"].get("volumeClaimTemplates") or []:
+            meta = template["metadata"]
+            name = f"{meta['name']}-{owner['metadata']['name']}-{number}"
+            labels = {**(meta.get("labels") or {}), **((owner["spec"]["selector"] or {}).get("matchLabels") or {})}
+            body = {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": name, "namespace": owner["metadata"]["namespace"], "labels": labels},
+                "spec": template["spec"],
+            }
+            try:
+                await self._world.client.create(CLAIM, body)
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+            volumes.append({"name": meta["name"], "persistentVolumeClaim": {"claimName": name}})
+        return volumes
+
+    async def _delete(self, owner: Object, pod: Object) -> None:
+        name, set_name = pod["metadata"]["name"], owner["metadata"]["name"]
+        await self._owned.delete(pod)
+        message = f"delete Pod {name} in StatefulSet {set_name} successful"
+        self._world.recorder.record(owner, "Normal", "SuccessfulDelete", message)
+
+    async def _report(self, owner: Object, pods: list[Object], revisions: Revisions) -> float:
+        now, minimum = self._world.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
+        live = [pod for pod in pods if not is_deleting(pod)]
+        waits = [available_in(pod, minimum, now) for pod in live]
+        updated = [pod for pod in live if self._has(pod, revisions.update)]
+        status: Object = {
+            "observedGeneration": owner["metadata"].get("generation", 0),
+            "replicas": len(pods),
+            "currentRevision": revisions.current["metadata"]["name"],
+            "updateRevision": revisions.update["metadata"]["name"],
+            "collisionCount": 0,
+            "availableReplicas": sum(wait == 0.0 for wait in waits),
+        }
+        counts = {
+            "readyReplicas": sum(map(is_ready, live)),
+            "currentReplicas": sum(self._has(pod, revisions.current) for pod in live),
+            "updatedReplicas": len(updated),
+        }
+        replicas = int(owner["spec"].get("replicas", 1))
+        if len(updated) == replicas == len(pods) == counts["readyReplicas"]:
+            # All pods are of the newest revision: from now on it is the current one.
+            status["currentRevision"] = status["updateRevision"]
+            counts["currentReplicas"] = counts["updatedReplicas"]
+        status.update({field: number for field, number in counts.items() if number})
+        if status != (owner.get("status") or {}):
+            await self._world.client.update(STATEFUL_SET, {**owner, "status": status}, "status")
+        return min((wait for wait in waits if wait), default=0.0)
