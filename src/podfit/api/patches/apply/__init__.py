@@ -1,0 +1,298 @@
+"""Server-side apply and field ownership.
+
+`apply_patch` merges an applied configuration into a live object; `track_update` records what any other write changed.
+Both put the owners into `metadata.managedFields` of the object they return or were given.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from podfit.api.patches.apply import fieldset, managers, typed
+from podfit.api.patches.apply.check import complaints
+from podfit.api.patches.apply.fieldset import FieldSet
+from podfit.api.patches.apply.managers import APPLY, UPDATE, Identity, Owner, Owners, identity, manager_name
+from podfit.api.schema.fast import zero_of
+from podfit.api.schema.types import Struct
+from podfit.api.status import ApiError, Object, bad_request
+
+__all__ = ["ResetFields", "apply_patch", "manager_name", "read_applied", "track_update"]
+
+_NEVER_OWNED = (
+    *((name,) for name in ("apiVersion", "kind")),
+    *(
+        ("metadata", name)
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    ),
+)
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class ResetFields:
+    """Fields that an endpoint does not write, hence nobody owns through it. `*` stands for any list item or key."""
+
+    paths: tuple[tuple[str, ...], ...] = ()
+    keep_only: bool = False
+    """The paths are the only ones that it does write."""
+
+    def filtered(self, fields: FieldSet) -> FieldSet:
+        if self.keep_only:
+            return fieldset.only(fields, self.paths)
+        return fieldset.without(fields, self.paths) if self.paths else fields
+
+
+_NO_RESET = ResetFields()
+
+
+def track_update(
+    live: Object | None,
+    new: Object,
+    struct: Struct,
+    manager: str,
+    operation: str,
+    now: datetime | str,
+    subresource: str = "",
+    reset_fields: ResetFields | None = None,
+) -> None:
+    """Records in `new` that the manager created it (no live object), or changed what differs from the live one.
+
+    The operation is `Update` for every write that is not an apply. `new["metadata"]` gets the owners; the rest of
+    `new` and all of `live` are only read.
+    """
+    metadata = new.setdefault("metadata", {})
+    owners = _owners_for_update(live, metadata.get("managedFields"), subresource)
+    if not owners and live is not None:
+        metadata.pop("managedFields", None)
+        return
+    before = live if live is not None else _fresh(struct)
+    version = new.get("apiVersion", "")
+    _update(before, new, struct, owners, identity(manager, operation, version, subresource), now, reset_fields)
+    managers.cap(owners)
+    _put(metadata, owners)
+
+
+def _fresh(struct: Struct) -> Object:
+    """What a created object is compared with: the fields that are there anyway are nobody's."""
+    return {"metadata": {}} if "custom" in struct.cache else zero_of(struct)
+
+
+def _owners_for_update(live: Object | None, sent: Any, subresource: str) -> Owners:
+    stored = (live or {}).get("metadata", {}).get("managedFields")
+    if subresource or live is None:
+        return managers.read(stored)
+    if managers.is_reset(sent):
+        return {}
+    return managers.read(sent) or managers.read(stored)
+
+
+def _put(metadata: Object, owners: Owners) -> None:
+    entries = managers.write(owners)
+    if entries:
+        metadata["managedFields"] = entries
+    else:
+        metadata.pop("managedFields", None)
+
+
+def _compared(old: Object, new: Object, struct: Struct, reset: ResetFields | None) -> tuple[FieldSet, FieldSet]:
+    """Fields set or changed, and fields gone, without those that are never owned."""
+    touched, removed = typed.compare(old, new, struct)
+    reset = reset or _NO_RESET
+    return reset.filtered(owned(touched)), reset.filtered(owned(removed))
+
+
+def owned(fields: FieldSet) -> FieldSet:
+    """The set without fields that have no owner: identity and bookkeeping."""
+    out = fieldset.without(fields, _NEVER_OWNED)
+    metadata = out.get("f:metadata")
+    if metadata is None:
+        return out
+    metadata = {element: node for element, node in metadata.items() if element != fieldset.SELF}
+    if metadata:
+        return {**out, "f:metadata": metadata}
+    del out["f:metadata"]
+    return out
+
+
+def _update(
+    old: Object,
+    new: Object,
+    struct: Struct,
+    owners: Owners,
+    who: Identity,
+    now: datetime | str,
+    reset: ResetFields | None,
+) -> None:
+    touched, removed = _compared(old, new, struct, reset)
+    _take_away(owners, touched, removed)
+    if not touched:
+        return
+    mine = owners.get(who)
+    fields = touched if mine is None else fieldset.union(mine.fields, touched)
+    owners[who] = Owner(fields, new.get("apiVersion", ""), managers.stamp(now))
+
+
+def _take_away(owners: Owners, touched: FieldSet, removed: FieldSet, but: Identity | None = None) -> None:
+    gone = fieldset.union(touched, removed)
+    if not gone:
+        return
+    for who, owner in list(owners.items()):
+        fields = fieldset.difference(owner.fields, removed if who == but else gone)
+        if not fields:
+            del owners[who]
+        elif fields is not owner.fields:
+            owners[who] = Owner(fields, owner.version, owner.time)
+
+
+def read_applied(value: Any, api_version: str, kind: str) -> Object:
+    """Refuses what cannot be applied as that kind at all."""
+    said = (value.get("apiVersion") or "", value.get("kind") or "") if isinstance(value, dict) else ("", "")
+    if said != (api_version, kind):
+        group, _, version = said[0].rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{version}, Kind={said[1]}")
+    if value.get("metadata", {}).get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    return value  # type: ignore[no-any-return]
+
+
+def apply_patch(
+    live: Object | None,
+    applied: Object,
+    struct: Struct,
+    manager: str,
+    force: bool,
+    now: datetime | str,
+    subresource: str = "",
+    reset_fields: ResetFields | None = None,
+) -> Object:
+    """The live object (none yet: a fresh one) with the configuration applied, or `live` itself when nothing changes.
+
+    Raises 409 when others own fields it would change, unless forced. The result is not typed again: callers convert
+    and default it like any patched object.
+    """
+    _check(applied, struct)
+    owners = managers.read((live or {}).get("metadata", {}).get("managedFields"))
+    base = live if live is not None else {}
+    version = applied.get("apiVersion", "")
+    if live is not None and not owners:
+        first = identity(managers.BEFORE_FIRST_APPLY, UPDATE, version)
+        _update(_fresh(struct), live, struct, owners, first, now, None)
+    who = identity(manager, APPLY, version, subresource)
+    result = _applied(base, applied, struct, owners, who, force, now, reset_fields)
+    return _with_last_applied(result, applied) if manager == "kubectl" and live is not None else result
+
+
+def _check(applied: Object, struct: Struct) -> None:
+    problems = complaints(applied, struct)
+    if not problems:
+        return
+    text = problems[0] if len(problems) == 1 else "errors:\n" + "\n".join(f"  {problem}" for problem in problems)
+    metadata = applied.get("metadata") or {}
+    group, _, version = applied.get("apiVersion", "").rpartition("/")
+    where = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
+    what = f"{group}/{version}, Kind={applied.get('kind', '')}"
+    raise ApiError(500, "", f"failed to create typed patch object ({where}; {what}): {text}")
+
+
+def _applied(
+    live: Object,
+    applied: Object,
+    struct: Struct,
+    owners: Owners,
+    who: Identity,
+    force: bool,
+    now: datetime | str,
+    reset: ResetFields | None,
+) -> Object:
+    before = dict(owners)
+    last = owners.get(who)
+    claimed = (reset or _NO_RESET).filtered(owned(typed.applied_set(applied, struct)))
+    owners[who] = Owner(claimed, applied.get("apiVersion", ""), last.time if last else None)
+    merged = typed.merge(live, applied, struct)
+    if last is not None:
+        everyone: FieldSet = {}
+        for owner in owners.values():
+            everyone = fieldset.union(everyone, owner.fields)
+        merged = typed.prune(merged, struct, last.fields, everyone)
+    touched, removed = _compared(live, merged, struct, reset)
+    if not force:
+        _refuse_conflicts(live, owners, who, touched, struct)
+    _take_away(owners, touched, removed, who)
+    changed = merged != live
+    if not changed and _same_owners(before, owners):
+        return live
+    if changed and who in owners:
+        owners[who].time = managers.stamp(now)
+    merged = dict(merged)
+    merged["metadata"] = dict(merged.get("metadata") or {})
+    _put(merged["metadata"], owners)
+    return merged
+
+
+def _same_owners(left: Owners, right: Owners) -> bool:
+    return left.keys() == right.keys() and all(left[who].fields == right[who].fields for who in left)
+
+
+def _refuse_conflicts(live: Object, owners: Owners, who: Identity, touched: FieldSet, struct: Struct) -> None:
+    found: list[tuple[Identity, tuple[str, ...]]] = []
+    allowed = _from_last_applied(live, struct) if who.name == "kubectl" else {}
+    for other, owner in owners.items():
+        if other != who:
+            both = fieldset.difference(fieldset.intersection(owner.fields, touched), allowed)
+            found += [(other, path) for path in fieldset.members(both)]
+    if found:
+        raise conflict_error(found)
+
+
+def conflict_error(found: list[tuple[Identity, tuple[str, ...]]]) -> ApiError:
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": fieldset.path_text(path)}
+        for who, path in found
+    ]
+    if len(found) == 1:
+        text = f"Apply failed with 1 conflict: conflict with {found[0][0]}: {causes[0]['field']}"
+    else:
+        lines = []
+        for who in sorted({who for who, _ in found}, key=lambda who: (who.name, who.operation, who.version)):
+            lines.append(f"conflicts with {who}:")
+            lines += [f"- {fieldset.path_text(path)}" for other, path in found if other == who]
+        text = f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
+    return ApiError(409, "Conflict", text, {"causes": causes})
+
+
+def _from_last_applied(live: Object, struct: Struct) -> FieldSet:
+    """Fields that client-side apply set last: `kubectl apply --server-side` may take those over."""
+    text = ((live.get("metadata") or {}).get("annotations") or {}).get(_LAST_APPLIED)
+    try:
+        value = json.loads(text) if text else None
+    except ValueError:
+        return {}
+    if not isinstance(value, dict) or complaints(value, struct):
+        return {}
+    claimed = owned(typed.applied_set(value, struct))
+    same = typed.compare(value, live, struct)[0]
+    return fieldset.difference(claimed, same)
+
+
+def _with_last_applied(result: Object, applied: Object) -> Object:
+    """Keeps the annotation of client-side apply in step, where there is one, so that one can go back to it."""
+    annotations = (result.get("metadata") or {}).get("annotations") or {}
+    if _LAST_APPLIED not in annotations:
+        return result
+    text = json.dumps(applied, separators=(",", ":"), ensure_ascii=False, sort_keys=True) + "\n"
+    if annotations[_LAST_APPLIED] == text:
+        return result
+    return {**result, "metadata": {**result["metadata"], "annotations": {**annotations, _LAST_APPLIED: text}}}

@@ -1,0 +1,140 @@
+"""Sets of fields in the form `managedFields` stores them (FieldsV1), used as they are: nested dicts.
+
+An element is `f:<field>`, `k:<keys of a list item>` or `v:<value of a set>`. A node is a member of the set when it is
+empty or holds `"."`; its other keys are elements below it. Sets share parts freely and are never changed in place.
+The root is no member: the empty set is `{}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+FieldSet = dict[str, Any]
+SELF = "."
+
+
+def is_member(node: FieldSet) -> bool:
+    return not node or SELF in node
+
+
+def _node(member: bool, below: FieldSet) -> FieldSet | None:
+    """A node from its parts; None when neither it nor anything below is in the set."""
+    if not below:
+        return {} if member else None
+    return {SELF: {}, **below} if member else below
+
+
+def union(left: FieldSet, right: FieldSet) -> FieldSet:
+    if not left:
+        return right
+    if not right or left is right:
+        return left
+    out = dict(left)
+    for element, node in right.items():
+        mine = out.get(element)
+        out[element] = node if mine is None else _union(mine, node)
+    return out
+
+
+def _union(left: FieldSet, right: FieldSet) -> FieldSet:
+    if left is right:
+        return left
+    member = is_member(left) or is_member(right)
+    below = {element: node for element, node in left.items() if element != SELF}
+    for element, node in right.items():
+        if element != SELF:
+            mine = below.get(element)
+            below[element] = node if mine is None else _union(mine, node)
+    made = _node(member, below)
+    return {} if made is None else made
+
+
+def difference(left: FieldSet, right: FieldSet) -> FieldSet:
+    """Members of the left that are not members of the right (what lies below those stays)."""
+    if not right:
+        return left
+    out = {}
+    for element, node in left.items():
+        theirs = right.get(element)
+        kept = node if theirs is None else _difference(node, theirs)
+        if kept is not None:
+            out[element] = kept
+    return out
+
+
+def _difference(left: FieldSet, right: FieldSet) -> FieldSet | None:
+    below = difference({e: n for e, n in left.items() if e != SELF}, right)
+    return _node(is_member(left) and not is_member(right), below)
+
+
+def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
+    out = {}
+    for element, node in left.items():
+        theirs = right.get(element)
+        if theirs is None or element == SELF:
+            continue
+        both = _node(is_member(node) and is_member(theirs), intersection(node, theirs))
+        if both is not None:
+            out[element] = both
+    return out
+
+
+def members(fields: FieldSet, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The paths in the set, in order."""
+    for element in sorted(element for element in fields if element != SELF):
+        node, path = fields[element], (*above, element)
+        if is_member(node):
+            yield path
+        yield from members(node, path)
+
+
+def without(fields: FieldSet, patterns: tuple[tuple[str, ...], ...]) -> FieldSet:
+    """The set without the places that match a pattern and everything below them; `*` matches any element."""
+    out = {}
+    for element, node in fields.items():
+        deeper = tuple(pattern[1:] for pattern in patterns if _matches(pattern[0], element))
+        if () in deeper:
+            continue
+        kept = without(node, deeper) if deeper and node else node
+        if kept or not node:
+            out[element] = kept
+    return out
+
+
+def only(fields: FieldSet, patterns: tuple[tuple[str, ...], ...]) -> FieldSet:
+    """The part of the set at or below the places that match a pattern."""
+    out = {}
+    for element, node in fields.items():
+        deeper = tuple(pattern[1:] for pattern in patterns if _matches(pattern[0], element))
+        if () in deeper:
+            out[element] = node
+        elif deeper:
+            kept = only(node, deeper)
+            if kept:
+                out[element] = kept
+    return out
+
+
+def _matches(pattern: str, element: str) -> bool:
+    return pattern == "*" or element == "f:" + pattern
+
+
+def path_text(path: tuple[str, ...]) -> str:
+    """A path as messages show it: `.spec.containers[name="c1"].image`."""
+    import json
+
+    out = []
+    for element in path:
+        kind, _, rest = element.partition(":")
+        if kind == "f":
+            out.append(f".{rest}")
+        elif kind == "k":
+            keys = json.loads(rest)
+            shown = (f"{key}={json.dumps(keys[key], ensure_ascii=False)}" for key in sorted(keys))
+            out.append("[" + ",".join(shown) + "]")
+        elif kind == "v":
+            out.append(f"[={rest}]")
+        else:
+            out.append(f"[{rest}]")
+    return "".join(out)

@@ -1,0 +1,121 @@
+"""`metadata.managedFields`: who owns which fields, read and written.
+
+A manager is identified by name, operation and subresource; updates also by the version they spoke.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from podfit.api.patches.apply.fieldset import FieldSet, union
+
+APPLY, UPDATE = "Apply", "Update"
+BEFORE_FIRST_APPLY = "before-first-apply"
+ANCIENT_CHANGES = "ancient-changes"
+MOST_UPDATERS = 10
+LONGEST_NAME = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    name: str
+    operation: str
+    version: str
+    """Empty for appliers: they keep their identity across versions."""
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        text = f'"{self.name}"'
+        if self.subresource:
+            text += f' with subresource "{self.subresource}"'
+        return f"{text} using {self.version}" if self.operation == UPDATE else text
+
+
+@dataclass(slots=True)
+class Owner:
+    fields: FieldSet
+    version: str
+    time: str | None = None
+
+
+Owners = dict[Identity, Owner]
+
+
+def identity(name: str, operation: str, version: str, subresource: str = "") -> Identity:
+    return Identity(name or "unknown", operation, "" if operation == APPLY else version, subresource)
+
+
+def manager_name(field_manager: str | None, user_agent: str | None) -> str:
+    """The manager a request acts as: what it says, else its user agent up to the first slash."""
+    if field_manager:
+        return field_manager
+    prefix = (user_agent or "").partition("/")[0]
+    printable = "".join(letter for letter in prefix if letter.isprintable())
+    return printable.encode()[:LONGEST_NAME].decode("utf-8", "ignore")
+
+
+def read(entries: Any) -> Owners:
+    """Owners of an object; entries that make no sense count as none at all."""
+    owners: Owners = {}
+    for entry in entries or ():
+        if not isinstance(entry, dict) or entry.get("operation") not in (APPLY, UPDATE):
+            return {}
+        if entry.get("fieldsType", "FieldsV1") != "FieldsV1":
+            return {}
+        version = entry.get("apiVersion", "")
+        who = identity(entry.get("manager", ""), entry["operation"], version, entry.get("subresource", ""))
+        owners[who] = Owner(entry.get("fieldsV1") or {}, version, entry.get("time"))
+    return owners
+
+
+def is_reset(entries: Any) -> bool:
+    """A client clears ownership by sending one empty entry."""
+    return isinstance(entries, list) and len(entries) == 1 and not any((entries[0] or {}).values())
+
+
+def write(owners: Owners) -> list[dict[str, Any]]:
+    order = sorted(
+        owners.items(),
+        key=lambda pair: (pair[0].operation, pair[1].time or "", pair[0].name, pair[1].version, pair[0].subresource),
+    )
+    return [_entry(who, owner) for who, owner in order if owner.fields]
+
+
+def _entry(who: Identity, owner: Owner) -> dict[str, Any]:
+    entry: dict[str, Any] = {"manager": who.name, "operation": who.operation, "apiVersion": owner.version}
+    if owner.time:
+        entry["time"] = owner.time
+    entry["fieldsType"] = "FieldsV1"
+    entry["fieldsV1"] = owner.fields
+    if who.subresource:
+        entry["subresource"] = who.subresource
+    return entry
+
+
+def cap(owners: Owners) -> None:
+    """Folds the oldest updaters into one bucket per version while there are too many of them."""
+    updaters = sorted(
+        (who for who in owners if who.operation == UPDATE), key=lambda who: (owners[who].time or "", who.name)
+    )
+    first: dict[str, Identity] = {}
+    count = len(updaters)
+    for who in updaters:
+        if count <= MOST_UPDATERS:
+            return
+        owner = owners[who]
+        bucket = identity(ANCIENT_CHANGES, UPDATE, owner.version)
+        if owner.version not in first:
+            first[owner.version] = who
+            continue
+        if bucket not in owners:
+            owners[bucket] = owners.pop(first[owner.version])
+        if who != bucket:
+            del owners[who]
+        owners[bucket] = Owner(union(owner.fields, owners[bucket].fields), owner.version, owner.time)
+        count -= 1
+
+
+def stamp(now: datetime | str) -> str:
+    return now if isinstance(now, str) else f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,214 @@
+"""Values seen through their types: which fields an object sets, what differs between two, merge and removal.
+
+Structs and maps are granular unless their type says atomic; lists are atomic unless they are sets or associative.
+Values of free form are single leaves. Nothing is changed in place.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from podfit.api.patches.apply.fieldset import SELF, FieldSet, is_member
+from podfit.api.schema.types import ATOMIC, GRANULAR, MAP, RAW, SET, ListOf, MapOf, Struct, Type
+
+_MISSING: Any = object()
+
+
+def granular(kind: Type) -> bool:
+    """Whether apply looks inside."""
+    if isinstance(kind, Struct):
+        return not kind.atomic
+    if isinstance(kind, MapOf):
+        return kind.relation == GRANULAR
+    return isinstance(kind, ListOf) and kind.relation != ATOMIC
+
+
+def field_type(kind: Type, name: str) -> Type | None:
+    """The type of a field or of a map's values; None for a field the struct does not have."""
+    if isinstance(kind, Struct):
+        row = kind.fields.get(name)
+        if row is not None:
+            return row.type
+        return RAW if kind.preserve_unknown else None
+    return kind.value if isinstance(kind, MapOf) else RAW
+
+
+def element_of(item: Any, kind: ListOf) -> str:
+    """How a list item is called in a field set."""
+    if kind.relation == SET:
+        return "v:" + json.dumps(item, separators=(",", ":"), ensure_ascii=False)
+    keys = {}
+    for key in kind.keys:
+        value = item.get(key) if isinstance(item, dict) else None
+        if value is None and isinstance(kind.item, Struct):
+            row = kind.item.fields.get(key)
+            value = row.default if row is not None else None
+        if value is not None:
+            keys[key] = value
+    return "k:" + json.dumps(keys, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
+def whole(value: Any, kind: Type) -> FieldSet:
+    """The node of a value that is new: itself and everything below it."""
+    if not value or not granular(kind):
+        return {}
+    node: FieldSet = {SELF: {}}
+    if isinstance(value, dict):
+        for name, item in value.items():
+            below = field_type(kind, name)
+            if below is not None:
+                node["f:" + name] = whole(item, below)
+    elif isinstance(value, list) and isinstance(kind, ListOf):
+        for item in value:
+            node[element_of(item, kind)] = whole(item, kind.item) if kind.relation == MAP else {}
+    return node if len(node) > 1 else {}
+
+
+def applied_set(value: Any, kind: Type) -> FieldSet:
+    """The fields that an applied configuration claims. Structs are claimed through what they hold."""
+    out: FieldSet = {}
+    if isinstance(value, dict):
+        in_struct = isinstance(kind, Struct)
+        for name, item in value.items():
+            below = field_type(kind, name)
+            if below is None:
+                continue
+            node = _claimed(item, below)
+            if node is not None:
+                out["f:" + name] = node if in_struct or not node else {SELF: {}, **node}
+    elif isinstance(value, list) and isinstance(kind, ListOf):
+        for item in value:
+            node = applied_set(item, kind.item) if kind.relation == MAP else {}
+            out[element_of(item, kind)] = {SELF: {}, **node} if node else {}
+    return out
+
+
+def _claimed(value: Any, kind: Type) -> FieldSet | None:
+    if value is None or not granular(kind) or value == {}:
+        return {}
+    return applied_set(value, kind) or None
+
+
+def compare(old: Any, new: Any, kind: Type) -> tuple[FieldSet, FieldSet]:
+    """What the new value sets or changes, and what it no longer has, as sets below the value."""
+    if isinstance(kind, ListOf):
+        before = {element_of(item, kind): item for item in old or ()} if isinstance(old, list) else {}
+        after = {element_of(item, kind): item for item in new or ()} if isinstance(new, list) else {}
+        return _compare_items(before, after, kind)
+    touched: FieldSet = {}
+    removed: FieldSet = {}
+    old = old if isinstance(old, dict) else {}
+    new = new if isinstance(new, dict) else {}
+    for name, item in new.items():
+        before = old.get(name, _MISSING)
+        if before is item or before == item:
+            continue
+        below = field_type(kind, name)
+        if below is None:
+            continue
+        if before is _MISSING:
+            touched["f:" + name] = whole(item, below)
+        else:
+            _compare_both(before, item, below, "f:" + name, touched, removed)
+    for name, item in old.items():
+        if name not in new:
+            below = field_type(kind, name)
+            if below is not None:
+                removed["f:" + name] = whole(item, below)
+    return touched, removed
+
+
+def _compare_items(before: dict[str, Any], after: dict[str, Any], kind: ListOf) -> tuple[FieldSet, FieldSet]:
+    touched: FieldSet = {}
+    removed: FieldSet = {}
+    for element, item in after.items():
+        old = before.get(element, _MISSING)
+        if old is _MISSING:
+            touched[element] = whole(item, kind.item) if kind.relation == MAP else {}
+        elif old is not item and old != item:
+            _compare_both(old, item, kind.item, element, touched, removed)
+    for element, item in before.items():
+        if element not in after:
+            removed[element] = whole(item, kind.item) if kind.relation == MAP else {}
+    return touched, removed
+
+
+def _compare_both(old: Any, new: Any, kind: Type, element: str, touched: FieldSet, removed: FieldSet) -> None:
+    if not granular(kind):
+        touched[element] = {}
+        return
+    more, less = compare(old, new, kind)
+    if more:
+        touched[element] = more
+    if less:
+        removed[element] = less
+
+
+def merge(old: Any, new: Any, kind: Type) -> Any:
+    """The live value with an applied configuration laid over it."""
+    if new is None or old is None or not granular(kind):
+        return new
+    if isinstance(new, dict) and isinstance(old, dict):
+        out = dict(old)
+        for name, item in new.items():
+            below = field_type(kind, name)
+            out[name] = merge(out.get(name), item, below) if below is not None else item
+        return out
+    if isinstance(new, list) and isinstance(old, list) and isinstance(kind, ListOf):
+        return _merge_items(old, new, kind)
+    return new
+
+
+def _merge_items(old: list[Any], new: list[Any], kind: ListOf) -> list[Any]:
+    """Applied items come in the order applied; the others keep their place before the next common one."""
+    ours = [(element_of(item, kind), item) for item in new]
+    theirs = [(element_of(item, kind), item) for item in old]
+    applied, live = dict(ours), dict(theirs)
+    out: list[Any] = []
+    done: set[str] = set()
+    at = 0
+    for element, item in theirs:
+        if element not in applied:
+            out.append(item)
+            continue
+        while element not in done:
+            name, mine = ours[at]
+            at += 1
+            if name not in done:
+                done.add(name)
+                out.append(merge(live.get(name), mine, kind.item) if kind.relation == MAP else mine)
+    for name, mine in ours[at:]:
+        if name not in done:
+            done.add(name)
+            out.append(merge(live.get(name), mine, kind.item) if kind.relation == MAP else mine)
+    return out
+
+
+def prune(value: Any, kind: Type, last: FieldSet, owned: FieldSet) -> Any:
+    """The value without what was applied last time and nobody owns now."""
+    if isinstance(value, dict):
+        out = {}
+        for name, item in value.items():
+            element = "f:" + name
+            kept = _pruned(item, field_type(kind, name) or RAW, last.get(element), owned.get(element), True)
+            if kept is not _MISSING:
+                out[name] = kept
+        return out
+    if isinstance(value, list) and isinstance(kind, ListOf):
+        items = []
+        for item in value:
+            element = element_of(item, kind)
+            kept = _pruned(item, kind.item, last.get(element), owned.get(element), False)
+            if kept is not _MISSING:
+                items.append(kept)
+        return items
+    return value
+
+
+def _pruned(value: Any, kind: Type, last: FieldSet | None, owned: FieldSet | None, named: bool) -> Any:
+    if last is None:
+        return value
+    if owned is None and (named or is_member(last)):
+        return _MISSING
+    return prune(value, kind, last, owned or {}) if granular(kind) else value
