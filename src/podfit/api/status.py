@@ -41,12 +41,14 @@ class ApiError(Exception):
     message: str
     details: Object | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    list_meta: Object = field(default_factory=dict)
+    """metadata of the Status: a list that expired half-way hands out a new continue token."""
 
     def __str__(self) -> str:
         return self.message
 
     def to_status(self) -> Object:
-        status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": self.list_meta, "status": "Failure"}
         if self.message:
             status["message"] = self.message
         if self.reason:

@@ -1,0 +1,59 @@
+"""Request bodies as objects: media types, decoding, defaults."""
+
+from __future__ import annotations
+
+from podfit.api.kinds import Kind
+from podfit.api.schema.decode import decode
+from podfit.api.schema.types import Struct
+from podfit.api.status import ApiError, Object, bad_request
+from podfit.apiserver.calls import Call
+from podfit.apiserver.options import media_type
+from podfit.apiserver.strategy import strategy_for
+
+_ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+
+
+def read_object(call: Call, kind: Kind, validation: str) -> Object:
+    """The body as an object of `kind`, defaulted."""
+    obj = read_body(call, kind, validation)
+    strategy_for(kind).default(obj)
+    return obj
+
+
+def read_body(call: Call, kind: Kind | Struct, validation: str) -> Object:
+    decoded = decode(
+        call.request.body,
+        kind,
+        field_validation=validation,
+        content_type=_content_type(call.request.headers.get("content-type", "")),
+    )
+    call.warnings += decoded.warnings
+    return decoded.obj
+
+
+def _content_type(header: str) -> str:
+    media = media_type(header)
+    if media in ("", "application/json"):
+        return "application/json"
+    if media in ("application/yaml", "application/x-yaml", "text/yaml"):
+        return "application/yaml"
+    raise ApiError(
+        415,
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(_ACCEPTED),
+        {},
+    )
+
+
+def check_name(obj: Object, name: str, namespace: str) -> None:
+    """The body of an update must speak of the object in the path."""
+    meta = obj.get("metadata") or {}
+    if not meta.get("name"):
+        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if meta["name"] != name:
+        raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    given = meta.get("namespace") or ""
+    if given and namespace and given != namespace:
+        raise bad_request(
+            f"the namespace of the object ({given}) does not match the namespace on the URL ({namespace})"
+        )

@@ -1,0 +1,100 @@
+"""What a cluster has from its first start: namespaces, priority classes, roles, the Service `kubernetes`, definitions.
+
+Only what is missing is written, so a second start writes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from importlib.resources import files
+
+import msgspec
+
+from podfit.api.kinds import Kind, Registry
+from podfit.api.status import Object
+from podfit.apiserver.auth import bootstrap_roles
+from podfit.apiserver.writes import Writer
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_PRIORITIES = (
+    ("system-node-critical", 2000001000, "Used for system critical pods that must not be moved from their current node."),
+    (
+        "system-cluster-critical",
+        2000000000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+)
+
+
+async def create_missing(writer: Writer, registry: Registry, objects: Iterable[Object]) -> None:
+    """Writes those that are not there, all at once so that they share a commit."""
+    await asyncio.gather(*(_create(writer, registry, obj) for obj in objects))
+
+
+async def _create(writer: Writer, registry: Registry, obj: Object) -> None:
+    kind = registry.of(obj["apiVersion"], obj["kind"])
+    assert kind is not None, obj["kind"]
+    meta = obj["metadata"]
+    namespace = meta.get("namespace", "") if kind.namespaced else ""
+    if writer.objects.record(kind, namespace, meta["name"]) is not None:
+        return
+    await writer.install(kind, namespace, obj)
+
+
+def namespaces() -> Iterator[Object]:
+    for name in NAMESPACES:
+        yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def priority_classes() -> Iterator[Object]:
+    for name, value, text in _PRIORITIES:
+        yield {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+            "description": text,
+        }
+
+
+def roles() -> Iterator[Object]:
+    yield from bootstrap_roles.cluster_roles()
+    yield from bootstrap_roles.cluster_role_bindings()
+    yield from bootstrap_roles.roles()
+
+
+def kubernetes_service(address: str, host: str, port: int) -> Iterator[Object]:
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    meta = {"name": "kubernetes", "namespace": "default"}
+    yield {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {**meta, "labels": labels},
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": address,
+            "clusterIPs": [address],
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+        },
+    }
+    yield {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": dict(meta),
+        "subsets": [
+            {"addresses": [{"ip": host}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}
+        ],
+    }
+
+
+def vpa_definitions() -> Iterator[Object]:
+    folder = files("podfit.apiserver").joinpath("definitions")
+    for name in ("verticalpodautoscalers.json", "verticalpodautoscalercheckpoints.json"):
+        yield msgspec.json.decode(folder.joinpath(name).read_bytes())
+
+
+def of_kind(registry: Registry, api_version: str, kind: str) -> Kind:
+    found = registry.of(api_version, kind)
+    assert found is not None
+    return found

@@ -1,0 +1,105 @@
+"""A call: one request to a kind that exists, with the parts of the server a verb works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from podfit.api.kinds import Kind
+from podfit.api.status import Object
+from podfit.apiserver import conversion, wire
+from podfit.apiserver.forms import Converted, Form, MetadataOnly, Row, Spliced
+from podfit.apiserver.negotiate import PLAIN, TABLE, YAML, Accepted, negotiate
+from podfit.apiserver.objects import Objects
+from podfit.apiserver.options import WriteOptions, first
+from podfit.apiserver.request import Request, Response
+from podfit.apiserver.routes import Route
+from podfit.apiserver.tables.form import TableForm, Tables
+from podfit.apiserver.writes import Write, Writer
+
+
+class Parts:
+    """What verbs share."""
+
+    def __init__(self, objects: Objects, writer: Writer, tables: Tables) -> None:
+        self.objects, self.writer, self.tables = objects, writer, tables
+        self._forms: dict[Kind, Form] = {}
+
+    def plain_form(self, kind: Kind) -> Form:
+        form = self._forms.get(kind)
+        if form is None:
+            made: Form = Converted(kind) if conversion.needed(kind) else Spliced(self.objects.splicer(kind))
+            form = self._forms[kind] = made
+        return form
+
+
+@dataclass(slots=True)
+class Call:
+    request: Request
+    route: Route
+    kind: Kind
+    parts: Parts
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def objects(self) -> Objects:
+        return self.parts.objects
+
+    @property
+    def namespace(self) -> str:
+        return self.route.namespace if self.kind.namespaced else ""
+
+    def accepted(self) -> Accepted:
+        accept = self.request.headers.get("accept", "")
+        return negotiate(accept) if accept else PLAIN
+
+    def form(self, accepted: Accepted) -> Form:
+        """Made before the work is done, so that a request nobody can be answered changes nothing."""
+        if not accepted.shape:
+            return self.parts.plain_form(self.kind)
+        if accepted.shape == TABLE:
+            include = first(self.request.query, "includeObject")
+            return TableForm(self.parts.tables, self.kind, accepted.version, include, self.objects.clock.now())
+        return MetadataOnly(accepted.version)
+
+    def write(self, options: WriteOptions, subresource: str = "") -> Write:
+        return Write(
+            self.kind, self.namespace, self.route.name, self.request.user, options, subresource, self.warnings
+        )
+
+    def answer(self, accepted: Accepted, form: Form, row: Row, status: int = 200) -> Response:
+        return self.reply(accepted, form.object(row), status)
+
+    def reply(self, accepted: Accepted, body: bytes, status: int = 200) -> Response:
+        media = accepted.media
+        if media == YAML:
+            body = to_yaml(body)
+        return Response(status, body, media, headers=warning_headers(self.warnings))
+
+    def answer_value(self, value: Object, status: int = 200) -> Response:
+        """A JSON value that is no stored object: Status, Scale, reviews."""
+        accepted = self.accepted()
+        return self.reply(accepted, wire.encode(value), status)
+
+
+def to_yaml(body: bytes) -> bytes:
+    import yaml  # rarely asked for, and slow to load
+
+    text: str = yaml.safe_dump(wire.decode(body), default_flow_style=False, allow_unicode=True)
+    return text.encode()
+
+
+def warning_headers(warnings: list[str]) -> list[tuple[str, str]]:
+    headers = []
+    for text in dict.fromkeys(warnings):
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("\r", " ").replace("\n", " ")
+        headers.append(("Warning", f'299 - "{quoted}"'))
+    return headers
+
+
+def success(code: int = 201, details: Object | None = None) -> Object:
+    status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if details:
+        status["details"] = details
+    if code:
+        status["code"] = code
+    return status

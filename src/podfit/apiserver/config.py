@@ -1,0 +1,32 @@
+"""How an API server is set up. `podfit.compose` fills it in; nothing else reads flags or files for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from podfit.kit.clock import Clock, RealClock
+from podfit.store.backend import Store
+
+BODY_LIMIT = 3 * 1024 * 1024
+
+
+@dataclass
+class Config:
+    store: Store
+    data_dir: Path
+    """Certificates and keys live here; made at the first start."""
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 takes a free one; `ApiServer.url` tells which."""
+    tls: bool = True
+    extra_sans: tuple[str, ...] = ()
+    advertise_host: str = ""
+    """The address other machines reach this server at; the listening address when empty."""
+    enable_admission: tuple[str, ...] = ()
+    disable_admission: tuple[str, ...] = ()
+    anonymous: bool = True
+    service_cidr: str = "10.96.0.0/16"
+    token_file: Path | None = None
+    install_vpa: bool = True
+    clock: Clock = field(default_factory=RealClock)

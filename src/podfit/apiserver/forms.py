@@ -1,0 +1,121 @@
+"""The shapes objects are shown in: spliced JSON, converted JSON, metadata only. Tables live in `tables`.
+
+A form turns records (or an object that is not stored) into answer bytes and watch events. Forms of one kind are shared
+by all clients, except tables: these belong to one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from podfit.api.kinds import Kind
+from podfit.api.status import Object
+from podfit.apiserver import conversion, wire
+from podfit.store.backend import Record
+
+Row = Record | Object
+
+
+class Form(Protocol):
+    def object(self, row: Row) -> bytes: ...
+
+    def list(self, rows: Sequence[Record], revision: int, more: Object | None = None) -> bytes: ...
+
+    def event(self, word: str, record: Record, revision: int) -> bytes: ...
+
+    def bookmark(self, revision: int, annotations: Object | None = None) -> bytes: ...
+
+
+def bookmark_of(api_version: str, kind: str, revision: int, annotations: Object | None) -> bytes:
+    meta: Object = {"resourceVersion": str(revision)}
+    if annotations:
+        meta["annotations"] = annotations
+    return wire.encode({"type": "BOOKMARK", "object": {"kind": kind, "apiVersion": api_version, "metadata": meta}}) + b"\n"
+
+
+def event_of(word: str, data: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (word.encode(), data)
+
+
+class Spliced:
+    """Stored bytes with the revision put in: what nearly every request gets."""
+
+    def __init__(self, splicer: wire.Splicer) -> None:
+        self._splicer = splicer
+
+    def object(self, row: Row) -> bytes:
+        if isinstance(row, Record):
+            return self._splicer.object(row.value, row.modified)
+        return wire.encode(row)
+
+    def list(self, rows: Sequence[Record], revision: int, more: Object | None = None) -> bytes:
+        return self._splicer.list(self._splicer.items(rows), revision, more)
+
+    def event(self, word: str, record: Record, revision: int) -> bytes:
+        return self._splicer.event(word, record.value, revision)
+
+    def bookmark(self, revision: int, annotations: Object | None = None) -> bytes:
+        return bookmark_of(self._splicer.api_version, self._splicer.kind, revision, annotations)
+
+
+class Converted:
+    """Kinds whose stored shape is another one: decoded, converted, encoded."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+
+    def _shown(self, row: Row) -> Object:
+        return conversion.to_served(self._kind, wire.object_of(row)) if isinstance(row, Record) else row
+
+    def object(self, row: Row) -> bytes:
+        return wire.encode(self._shown(row))
+
+    def list(self, rows: Sequence[Record], revision: int, more: Object | None = None) -> bytes:
+        items = []
+        for row in rows:
+            obj = self._shown(row)
+            obj.pop("kind", None)
+            obj.pop("apiVersion", None)
+            items.append(obj)
+        return list_of(self._kind.list_kind, self._kind.api_version, items, revision, more)
+
+    def event(self, word: str, record: Record, revision: int) -> bytes:
+        obj = self._shown(record)
+        obj["metadata"]["resourceVersion"] = str(revision)
+        return event_of(word, wire.encode(obj))
+
+    def bookmark(self, revision: int, annotations: Object | None = None) -> bytes:
+        return bookmark_of(self._kind.api_version, self._kind.kind, revision, annotations)
+
+
+class MetadataOnly:
+    """PartialObjectMetadata and its list."""
+
+    def __init__(self, version: str = "v1") -> None:
+        self._api_version = f"meta.k8s.io/{version}"
+
+    def partial(self, row: Row) -> Object:
+        obj = wire.object_of(row) if isinstance(row, Record) else row
+        return {"kind": "PartialObjectMetadata", "apiVersion": self._api_version, "metadata": obj["metadata"]}
+
+    def object(self, row: Row) -> bytes:
+        return wire.encode(self.partial(row))
+
+    def list(self, rows: Sequence[Record], revision: int, more: Object | None = None) -> bytes:
+        items = [{"metadata": self.partial(row)["metadata"]} for row in rows]
+        return list_of("PartialObjectMetadataList", self._api_version, items, revision, more)
+
+    def event(self, word: str, record: Record, revision: int) -> bytes:
+        partial = self.partial(record)
+        partial["metadata"]["resourceVersion"] = str(revision)
+        return event_of(word, wire.encode(partial))
+
+    def bookmark(self, revision: int, annotations: Object | None = None) -> bytes:
+        return bookmark_of(self._api_version, "PartialObjectMetadata", revision, annotations)
+
+
+def list_of(kind: str, api_version: str, items: list[Object], revision: int, more: Object | None) -> bytes:
+    meta: Object = {"resourceVersion": str(revision)} if revision else {}
+    meta.update(more or {})
+    return wire.encode({"kind": kind, "apiVersion": api_version, "metadata": meta, "items": items})

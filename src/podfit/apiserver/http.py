@@ -1,0 +1,205 @@
+"""The HTTP front: sockets, TLS, bodies, compression, streams. It knows nothing of kinds.
+
+One catch-all handler; routing is the server's. Request bodies are bounded (413), answers above a size are compressed
+when the client can read it, streams are written piece by piece as they come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+from aiohttp import WSMsgType, web
+from aiohttp.web_protocol import RequestHandler
+
+from podfit.api.status import ApiError
+from podfit.apiserver import wire
+from podfit.apiserver.auth.authenticate import Authenticator
+from podfit.apiserver.config import BODY_LIMIT
+from podfit.apiserver.request import ANONYMOUS, Request, Response
+from podfit.apiserver.server import error_response
+
+log = logging.getLogger(__name__)
+Handle = Callable[[Request], Awaitable[Response]]
+_COMPRESS_FROM = 128 * 1024
+_CLOSE_S = 2.0
+
+
+class HttpFront:
+    def __init__(self, handle: Handle, authenticator: Authenticator, context: ssl.SSLContext | None) -> None:
+        self._handle, self._authenticator, self._context = handle, authenticator, context
+        self._server: web.Server | None = None
+        self._listeners: list[asyncio.Server] = []
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        self._server = web.Server(
+            self._serve,  # type: ignore[arg-type]
+            request_factory=_request,
+            access_log=None,
+            keepalive_timeout=620,
+            auto_decompress=True,
+            max_line_size=65536,
+            max_field_size=65536,
+        )
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(self._server, host, port, ssl=self._context, backlog=1024)
+        self._listeners.append(listener)
+        self.port = listener.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        if self._server is not None:
+            await self._server.shutdown(_CLOSE_S)
+        self._listeners.clear()
+
+    async def _serve(self, http: web.BaseRequest) -> web.StreamResponse:
+        try:
+            request = await self._read(http)
+        except ApiError as error:
+            return _whole(http, error_response(error))
+        response = await self._handle(request)
+        if response.stream is not None:
+            return await self._stream(http, request, response)
+        if isinstance(response, Upgraded):
+            return response.made
+        return _whole(http, response)
+
+    async def _read(self, http: web.BaseRequest) -> Request:
+        raw_path, _, raw_query = http.raw_path.partition("?")
+        headers = _headers(http)
+        user = self._authenticator.authenticate(headers, _peer(http))
+        body = b""
+        if http.body_exists:
+            try:
+                body = await http.read()
+            except web.HTTPRequestEntityTooLarge:
+                raise too_large() from None
+            except (ValueError, web.HTTPException, asyncio.IncompleteReadError) as error:
+                raise ApiError(400, "BadRequest", f"the body could not be read: {error}") from None
+        return Request(
+            http.method,
+            unquote(raw_path) or "/",
+            parse_qs(raw_query, keep_blank_values=True) if raw_query else {},
+            headers,
+            body,
+            user or ANONYMOUS,
+            http,
+        )
+
+    async def _stream(self, http: web.BaseRequest, request: Request, response: Response) -> web.StreamResponse:
+        assert response.stream is not None
+        if headers_say(request, "upgrade", "websocket"):
+            return await _websocket_stream(http, response)
+        answer = web.StreamResponse(status=response.status, headers=dict(response.headers))
+        answer.content_type = response.content_type
+        answer.enable_chunked_encoding()
+        await answer.prepare(http)
+        stream = response.stream
+        try:
+            async for piece in stream:
+                await answer.write(piece)
+            await answer.write_eof()
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            await _end(stream)
+        return answer
+
+
+class Upgraded(Response):
+    """The connection was taken over by a subresource (exec and the like) and has been served."""
+
+    made: web.StreamResponse
+
+
+async def _end(stream: Any) -> None:
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()
+
+
+async def _websocket_stream(http: web.BaseRequest, response: Response) -> web.StreamResponse:
+    """A watch over WebSocket: an event a text message."""
+    socket = web.WebSocketResponse(heartbeat=30)
+    await socket.prepare(http)
+    stream = response.stream
+    assert stream is not None
+    reader = asyncio.ensure_future(_until_closed(socket))
+    try:
+        async for piece in stream:
+            for line in piece.splitlines():
+                await socket.send_str(line.decode())
+            if reader.done():
+                break
+    except ConnectionError:
+        pass
+    finally:
+        reader.cancel()
+        await _end(stream)
+        await socket.close()
+    return socket
+
+
+async def _until_closed(socket: web.WebSocketResponse) -> None:
+    async for message in socket:
+        if message.type in (WSMsgType.ERROR, WSMsgType.CLOSE):
+            return
+
+
+def _request(
+    message: Any, payload: Any, protocol: RequestHandler, writer: Any, task: asyncio.Task[None]
+) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=BODY_LIMIT + 1)
+
+
+def _headers(http: web.BaseRequest) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for key, value in http.headers.items():
+        name = key.lower()
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    return headers
+
+
+def _peer(http: web.BaseRequest) -> Any:
+    transport = http.transport
+    return None if transport is None else transport.get_extra_info("peercert")
+
+
+def headers_say(request: Request, name: str, word: str) -> bool:
+    return word in request.headers.get(name, "").lower()
+
+
+def too_large() -> ApiError:
+    return ApiError(
+        413,
+        "RequestEntityTooLarge",
+        f"Request entity too large: limit is {BODY_LIMIT}",
+        {},
+    )
+
+
+def _whole(http: web.BaseRequest, response: Response) -> web.Response:
+    body = response.body
+    answer = web.Response(status=response.status)
+    headers = answer.headers
+    headers["Content-Type"] = response.content_type
+    headers["Cache-Control"] = "no-cache, private"
+    for key, value in response.headers:
+        headers.add(key, value)
+    if len(body) >= _COMPRESS_FROM and "gzip" in http.headers.get("Accept-Encoding", ""):
+        body = gzip.compress(body, compresslevel=1)
+        headers["Content-Encoding"] = "gzip"
+        headers["Vary"] = "Accept-Encoding"
+    answer.body = body
+    return answer
+
+
+__all__ = ["HttpFront", "Upgraded", "wire"]

@@ -1,0 +1,95 @@
+"""Which representation a client accepts: JSON or YAML, the object itself, a Table or its metadata only."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from podfit.api.status import ApiError
+
+JSON, YAML = "application/json", "application/yaml"
+TABLE, PARTIAL, PARTIAL_LIST = "Table", "PartialObjectMetadata", "PartialObjectMetadataList"
+_OBJECT_FORMS = frozenset((TABLE, PARTIAL, PARTIAL_LIST))
+_META_VERSIONS = frozenset(("v1", "v1beta1"))
+
+
+class Accepted(NamedTuple):
+    media: str = JSON
+    shape: str = ""
+    """Table, PartialObjectMetadata(List), a discovery kind, or empty for the object itself."""
+    version: str = ""
+
+
+PLAIN = Accepted()
+
+
+class Clause(NamedTuple):
+    media: str
+    quality: float
+    params: dict[str, str]
+
+
+def clauses(accept: str) -> list[Clause]:
+    """Best first; equally good ones in the order given."""
+    found = []
+    for part in accept.split(","):
+        media, *words = (word.strip() for word in part.split(";"))
+        params = dict(word.split("=", 1) for word in words if "=" in word)
+        try:
+            quality = float(params.get("q", "1"))
+        except ValueError:
+            quality = 0.0
+        if media:
+            found.append(Clause(media.lower(), quality, params))
+    found.sort(key=lambda clause: -clause.quality)
+    return found
+
+
+@lru_cache(maxsize=512)
+def negotiate(accept: str, watch: bool = False) -> Accepted:
+    """Raises 406 when nothing of what is accepted can be made."""
+    if not accept or accept == JSON:
+        return PLAIN
+    for clause in clauses(accept):
+        media = _media(clause.media)
+        if media is None or clause.params.get("stream") not in (None, "watch"):
+            continue
+        shape = clause.params.get("as", "")
+        if not shape:
+            return Accepted(media)
+        group, version = clause.params.get("g", ""), clause.params.get("v", "")
+        if shape in _OBJECT_FORMS and group == "meta.k8s.io" and version in _META_VERSIONS:
+            return Accepted(media, shape, version)
+    raise not_acceptable()
+
+
+@lru_cache(maxsize=64)
+def negotiate_discovery(accept: str) -> Accepted:
+    """Discovery documents: aggregated when asked for, else the plain ones."""
+    for clause in clauses(accept or JSON):
+        media = _media(clause.media)
+        if media is None:
+            continue
+        shape = clause.params.get("as", "")
+        if not shape:
+            return Accepted(media)
+        version = clause.params.get("v", "")
+        if shape == "APIGroupDiscoveryList" and version in ("v2", "v2beta1"):
+            return Accepted(media, shape, version)
+    raise not_acceptable()
+
+
+def _media(media: str) -> str | None:
+    if media in (JSON, "*/*", "application/*"):
+        return JSON
+    return YAML if media in (YAML, "application/x-yaml", "text/yaml") else None
+
+
+def not_acceptable() -> ApiError:
+    return ApiError(
+        406,
+        "NotAcceptable",
+        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "
+        "application/vnd.kubernetes.protobuf",
+        {},
+    )

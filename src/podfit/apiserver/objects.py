@@ -1,0 +1,104 @@
+"""Objects in the store: read them decoded, file them, find them. The newest state, as plugins and verbs see it.
+
+What `get` and `list` return is shared and must never be changed; whoever changes an object takes a fresh one from
+`wire.object_of`. The memory of decoded objects is bounded, so it is a shortcut and never a second copy of the store.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from podfit.api.kinds import Kind, Registry
+from podfit.api.status import MODIFIED, ApiError, Object, conflict, not_found
+from podfit.apiserver import conversion, wire
+from podfit.apiserver.events import Hub
+from podfit.kit.clock import Clock
+from podfit.store.backend import Mismatch, Record, Store
+
+_REMEMBERED = 4096
+EVENT_TTL_S = 3600.0
+
+
+class Objects:
+    def __init__(self, store: Store, registry: Registry, hub: Hub, clock: Clock) -> None:
+        self.store, self.registry, self.hub, self.clock = store, registry, hub, clock
+        self._decoded: OrderedDict[str, tuple[int, Object]] = OrderedDict()
+        self._splicers: dict[Kind, wire.Splicer] = {}
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def record(self, kind: Kind, namespace: str, name: str) -> Record | None:
+        return self.store.get(kind.key(namespace, name))
+
+    def required(self, kind: Kind, namespace: str, name: str) -> Record:
+        record = self.record(kind, namespace, name)
+        if record is None:
+            raise not_found(kind.plural, name, kind.group)
+        return record
+
+    def decoded(self, record: Record) -> Object:
+        """Shared: read only."""
+        known = self._decoded.get(record.key)
+        if known is not None and known[0] == record.modified:
+            self._decoded.move_to_end(record.key)
+            return known[1]
+        obj = wire.object_of(record)
+        self.remember(record, obj)
+        return obj
+
+    def remember(self, record: Record, obj: Object) -> None:
+        """`obj` is what `record` holds; from now on it is shared."""
+        self._decoded[record.key] = (record.modified, obj)
+        self._decoded.move_to_end(record.key)
+        if len(self._decoded) > _REMEMBERED:
+            self._decoded.popitem(last=False)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        record = self.record(kind, namespace, name)
+        return None if record is None else self.decoded(record)
+
+    def list(self, kind: Kind, namespace: str = "") -> Sequence[Object]:
+        prefix = kind.key(namespace, "") if namespace else kind.storage_prefix
+        return [self.decoded(record) for record in self.store.scan(prefix)]
+
+    def served(self, kind: Kind, record: Record) -> Object:
+        """A fresh object in the version the client speaks."""
+        obj = wire.object_of(record)
+        return conversion.to_served(kind, obj)
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    async def put(self, kind: Kind, key: str, obj: Object, expect: int) -> Record:
+        """Stores; the object's resourceVersion becomes the new one. Raises Mismatch."""
+        value = wire.stored_value(conversion.to_stored(kind, obj))
+        ttl_s = EVENT_TTL_S if kind.plural == "events" else 0
+        record = await self.store.put(key, value, expect, ttl_s)
+        obj["metadata"]["resourceVersion"] = str(record.modified)
+        return record
+
+    async def update_status(self, kind: Kind, obj: Object) -> Object:
+        """Writes the status of `obj` if it still stands at its resourceVersion; 409 when it does not."""
+        meta = obj["metadata"]
+        record = self.required(kind, meta.get("namespace", ""), meta["name"])
+        if str(record.modified) != meta.get("resourceVersion"):
+            raise self.modified(kind, meta["name"])
+        new = wire.object_of(record)
+        new["status"] = obj.get("status", {})
+        try:
+            await self.put(kind, record.key, new, record.modified)
+        except Mismatch:
+            raise self.modified(kind, meta["name"]) from None
+        return new
+
+    @staticmethod
+    def modified(kind: Kind, name: str) -> ApiError:
+        return conflict(kind.plural, name, MODIFIED, kind.group)
+
+    # --- bytes ----------------------------------------------------------------------------------------------------
+
+    def splicer(self, kind: Kind) -> wire.Splicer:
+        found = self._splicers.get(kind)
+        if found is None:
+            found = self._splicers[kind] = wire.Splicer(kind)
+        return found

@@ -1,0 +1,137 @@
+"""Paths that are no resources: discovery documents, health, version, metrics, OpenAPI."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import TYPE_CHECKING
+
+import podfit
+from podfit.api.status import ApiError
+from podfit.apiserver import wire
+from podfit.apiserver.negotiate import negotiate_discovery
+from podfit.apiserver.request import Request, Response
+from podfit.apiserver.routes import Route
+
+if TYPE_CHECKING:
+    from podfit.apiserver.server import Core
+
+_HEALTH = ("healthz", "livez", "readyz")
+_CHECKS = ("ping", "log", "store", "poststarthook/bootstrap")
+_TEXT = "text/plain; charset=utf-8"
+
+
+class PageNotFound(ApiError):
+    """404 as a bare page, where Kubernetes has no Status for it."""
+
+
+def page_not_found() -> ApiError:
+    return PageNotFound(404, "NotFound", "404 page not found")
+
+
+def version() -> dict[str, str]:
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return {
+        "major": "1",
+        "minor": "36",
+        "emulationMajor": "1",
+        "emulationMinor": "36",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "35",
+        "gitVersion": f"v1.36.0+podfit.{podfit.__version__}",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": f"python{sys.version_info.major}.{sys.version_info.minor}",
+        "compiler": platform.python_implementation().lower(),
+        "platform": f"linux/{machine}",
+    }
+
+
+class Paths:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.ready = False
+
+    async def answer(self, request: Request, route: Route | None) -> Response:
+        parts = [part for part in request.path.split("/") if part]
+        if request.method not in ("GET", "HEAD"):
+            if self._known(parts, route):
+                raise ApiError(
+                    405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {}
+                )
+            raise page_not_found()
+        if route is not None:
+            return self._document("version", route.group, route.version)
+        if not parts:
+            return Response(200, wire.encode({"paths": self.listed()}))
+        head = parts[0]
+        if head in _HEALTH:
+            return self._health(head, parts[1:], request)
+        if parts == ["version"]:
+            return Response(200, wire.encode(version()))
+        if parts == ["metrics"]:
+            return Response(200, self._core.metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
+        if head == "openapi" and len(parts) > 1:
+            return self._openapi(parts[1:], request)
+        if head in ("api", "apis"):
+            return self._discovery(parts, request)
+        raise page_not_found()
+
+    def _known(self, parts: list[str], route: Route | None) -> bool:
+        if route is not None:
+            return self._core.discovery.document("version", route.group, route.version) is not None
+        return bool(parts) and parts[0] in ("api", "apis", "version", *_HEALTH)
+
+    def _document(self, *name: str) -> Response:
+        made = self._core.discovery.document(*name)
+        if made is None:
+            raise page_not_found()
+        return Response(200, made)
+
+    def _discovery(self, parts: list[str], request: Request) -> Response:
+        if len(parts) == 1:
+            accepted = negotiate_discovery(request.headers.get("accept", ""))
+            if accepted.shape:
+                answer = self._document("aggregated", parts[0], accepted.version)
+                answer.content_type = (
+                    f"application/json;g=apidiscovery.k8s.io;v={accepted.version};as=APIGroupDiscoveryList"
+                )
+                return answer
+            return self._document(parts[0])
+        if parts[0] == "apis" and len(parts) == 2:
+            return self._document("group", parts[1])
+        raise page_not_found()
+
+    def _openapi(self, parts: list[str], request: Request) -> Response:
+        raise page_not_found()
+
+    def listed(self) -> list[str]:
+        """What `/` lists."""
+        found = ["/api", "/api/v1", "/apis"]
+        discovery = self._core.discovery
+        for group in discovery.groups():
+            found.append(f"/apis/{group}")
+            found += [f"/apis/{group}/{version}" for version in discovery.versions(group)]
+        for word in _HEALTH:
+            found.append(f"/{word}")
+            found += [f"/{word}/{check}" for check in _CHECKS]
+        return sorted([*found, "/metrics", "/openapi/v2", "/openapi/v3", "/version"])
+
+    def _health(self, kind: str, rest: list[str], request: Request) -> Response:
+        if rest:
+            check = "/".join(rest)
+            if check not in _CHECKS:
+                raise page_not_found()
+            return Response(200 if self._passes(kind, check) else 500, b"ok", _TEXT)
+        excluded = set(request.query.get("exclude", ()))
+        results = {check: self._passes(kind, check) for check in _CHECKS if check not in excluded}
+        healthy = all(results.values())
+        if healthy and "verbose" not in request.query:
+            return Response(200, b"ok", _TEXT)
+        lines = [f"[{'+' if passed else '-'}]{check} {'ok' if passed else 'failed'}" for check, passed in results.items()]
+        lines.append(f"{kind} check {'passed' if healthy else 'failed'}")
+        return Response(200 if healthy else 500, ("\n".join(lines) + "\n").encode(), _TEXT)
+
+    def _passes(self, kind: str, check: str) -> bool:
+        return self.ready or kind == "livez" or check in ("ping", "log")

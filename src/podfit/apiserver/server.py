@@ -1,0 +1,175 @@
+"""The API server without its sockets: a request in, an answer out.
+
+`handle` serves clients in the same process as well as the HTTP front (`http`). The order is Kubernetes': impersonation,
+authorization, then whether there is such a thing at all, then the verb. Whatever goes wrong becomes a metav1.Status.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from podfit.api.kinds import Kind
+from podfit.api.status import ApiError, Object
+from podfit.apiserver import paths, wire
+from podfit.apiserver.admission.chain import Chain
+from podfit.apiserver.auth.authorize import Action, Authorization
+from podfit.apiserver.auth.impersonate import impersonate, wanted_of
+from podfit.apiserver.calls import Call, Parts
+from podfit.apiserver.discovery import Discovery
+from podfit.apiserver.metrics import Metrics
+from podfit.apiserver.objects import Objects
+from podfit.apiserver.options import first
+from podfit.apiserver.request import Request, Response, User
+from podfit.apiserver.routes import Route, parse
+from podfit.apiserver.subresources.table import Handlers
+from podfit.apiserver.tables.form import Tables
+from podfit.apiserver.verbs.create import create
+from podfit.apiserver.verbs.delete import delete, delete_collection
+from podfit.apiserver.verbs.get import get
+from podfit.apiserver.verbs.list import list_objects
+from podfit.apiserver.verbs.patch import patch
+from podfit.apiserver.verbs.update import update
+from podfit.apiserver.verbs.watch import watch
+from podfit.apiserver.writes import Writer
+from podfit.store.backend import Unavailable
+
+log = logging.getLogger(__name__)
+
+Verb = Callable[[Call], Awaitable[Response]]
+LocalGroup = Callable[[Request], Awaitable[Response]]
+VERBS: dict[str, Verb] = {
+    "get": get,
+    "list": list_objects,
+    "watch": watch,
+    "create": create,
+    "update": update,
+    "patch": patch,
+    "delete": delete,
+    "deletecollection": delete_collection,
+}
+_OBJECT_METHODS = frozenset(("get", "update", "patch", "delete", "watch"))
+_COLLECTION_METHODS = frozenset(("list", "create", "deletecollection", "watch"))
+
+
+class Core:
+    """Everything between authentication and the store."""
+
+    def __init__(self, objects: Objects, chain: Chain, authorization: Authorization) -> None:
+        self.objects, self.authorization = objects, authorization
+        self.registry, self.clock = objects.registry, objects.clock
+        self.writer = Writer(objects, chain)
+        self.tables = Tables()
+        self.parts = Parts(objects, self.writer, self.tables)
+        self.metrics = Metrics()
+        self.discovery = Discovery(self.registry, lambda: self.address)
+        self.handlers = Handlers()
+        self.address = ""
+        self.paths = paths.Paths(self)
+        self.local_groups: dict[tuple[str, str], LocalGroup] = {}
+
+    async def handle(self, request: Request) -> Response:
+        started = self.clock.monotonic()
+        route: Route | None = None
+        gauge = self.metrics.reading if request.method in ("GET", "HEAD") else self.metrics.mutating
+        gauge.inc()
+        try:
+            route = parse(request.method, request.path, request.query)
+            response = await self._answer(request, route)
+        except ApiError as error:
+            response = error_response(error)
+        except Unavailable as error:
+            response = error_response(ApiError(503, "ServiceUnavailable", f"the store is not available: {error}"))
+        except RecursionError:
+            response = error_response(ApiError(400, "BadRequest", "the request is nested too deeply"))
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            why = "the server has an error of its own; see its log"
+            response = error_response(ApiError(500, "InternalError", f"Internal error occurred: {why}"))
+        finally:
+            gauge.dec()
+        if response.stream is None:
+            dry_run = bool(request.query.get("dryRun"))
+            self.metrics.answered(route, response.status, self.clock.monotonic() - started, dry_run)
+        return response
+
+    async def _answer(self, request: Request, route: Route | None) -> Response:
+        action = self._action(request, route)
+        if any(key.startswith("impersonate-") for key in request.headers):
+            wanted = wanted_of(request.headers)
+            if wanted is not None:
+                request.user = impersonate(self.authorization, request.user, wanted, action)
+        self.authorization.check(request.user, action)
+        if route is None or not route.resource:
+            return await self.paths.answer(request, route)
+        local = self.local_groups.get((route.group, route.version))
+        if local is not None:
+            return await local(request)
+        kind = self.registry.resource(route.group, route.version, route.resource)
+        if kind is None:
+            raise self._nothing_there(route.group)
+        return await self._verb(kind, route)(Call(request, route, kind, self.parts))
+
+    @staticmethod
+    def _action(request: Request, route: Route | None) -> Action:
+        if route is None or not route.resource:
+            return Action(request.method.lower() if request.method != "HEAD" else "get", path=request.path)
+        selected = first(request.query, "fieldSelector") if route.verb in ("list", "watch", "deletecollection") else ""
+        return Action(
+            route.verb,
+            route.group,
+            route.resource,
+            route.subresource,
+            route.namespace if route.resource != "namespaces" or route.name else "",
+            route.name,
+            "",
+            route.version,
+            selected,
+        )
+
+    def _verb(self, kind: Kind, route: Route) -> Verb:
+        if route.subresource:
+            return self._subresource_verb(kind, route)
+        special = self.handlers.kinds.get((kind.group, kind.plural))
+        if special is not None:
+            if route.verb != "create":
+                raise method_not_allowed()
+            return special
+        verb, named = route.verb, bool(route.name)
+        if verb not in kind.verbs or verb not in (_OBJECT_METHODS if named else _COLLECTION_METHODS):
+            raise method_not_allowed()
+        if kind.namespaced and not route.namespace and verb in ("create", "get", "update", "patch", "delete"):
+            raise method_not_allowed() if verb == "create" else self._nothing_there(kind.group)
+        return VERBS[verb]
+
+    def _subresource_verb(self, kind: Kind, route: Route) -> Verb:
+        found = kind.subresource(route.subresource)
+        if found is None or (kind.namespaced and not route.namespace):
+            raise self._nothing_there(kind.group)
+        if route.verb not in found.verbs:
+            raise method_not_allowed()
+        special = self.handlers.subresource(kind, route.subresource, route.verb)
+        return special or VERBS[route.verb]
+
+    def _nothing_there(self, group: str) -> ApiError:
+        """Groups of built-in kinds answer with a Status, all others with the bare page."""
+        built_in = not group or any(kind.group == group and not kind.custom for kind in self.registry)
+        return not_found_status() if built_in else paths.page_not_found()
+
+
+def error_response(error: ApiError) -> Response:
+    if isinstance(error, paths.PageNotFound):
+        return Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
+    return Response(error.code, wire.encode(error.to_status()), headers=list(error.headers.items()))
+
+
+def not_found_status() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def method_not_allowed() -> ApiError:
+    why = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", why, {})
+
+
+__all__ = ["Core", "Object", "User", "error_response"]

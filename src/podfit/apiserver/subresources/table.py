@@ -1,0 +1,29 @@
+"""Which handler answers for a subresource or a kind that is not stored. Whoever is not here is a plain verb."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from podfit.api.kinds import Kind
+from podfit.apiserver.calls import Call
+from podfit.apiserver.request import Response
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+class Handlers:
+    def __init__(self) -> None:
+        self.kinds: dict[tuple[str, str], Handler] = {}
+        """(group, plural) of kinds that are answered, never stored: reviews, bindings."""
+        self._subresources: dict[tuple[str, str, str], Handler] = {}
+        self._anywhere: dict[str, Handler] = {}
+
+    def add(self, group: str, plural: str, subresource: str, handler: Handler) -> None:
+        self._subresources[group, plural, subresource] = handler
+
+    def add_anywhere(self, subresource: str, handler: Handler) -> None:
+        """For a subresource that means the same for every kind: scale."""
+        self._anywhere[subresource] = handler
+
+    def subresource(self, kind: Kind, name: str, verb: str) -> Handler | None:
+        return self._subresources.get((kind.group, kind.plural, name)) or self._anywhere.get(name)

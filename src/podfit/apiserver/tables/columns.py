@@ -1,0 +1,146 @@
+"""What a column is, and the words columns of many kinds share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.api.status import Object
+from podfit.kit.clock import parse_rfc3339
+
+NAME_TEXT = (
+    "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a "
+    "client to request the generation of an appropriate name automatically. Name is primarily intended for creation "
+    "idempotence and configuration definition. Cannot be updated. More info: "
+    "https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
+)
+CREATED_TEXT = (
+    "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed "
+    "to be set in happens-before order across separate operations. Clients may not set this value. It is represented "
+    "in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: "
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
+)
+NONE, UNKNOWN, UNSET = "<none>", "<unknown>", "<unset>"
+
+Cells = Callable[[Object, float], list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: str = "string"
+    description: str = ""
+    priority: int = 0
+    format: str = ""
+
+    def to_json(self) -> Object:
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+NAME = Column("Name", "string", NAME_TEXT, 0, "name")
+AGE = Column("Age", "string", CREATED_TEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    columns: tuple[Column, ...]
+    cells: Cells
+    """Cells of an object at a moment (seconds since the epoch)."""
+    conditions: Callable[[Object], list[Object] | None] | None = None
+    rows_when_empty: bool = True
+    """Whether a table without rows has `[]` rather than null."""
+
+
+def wide(name: str, description: str = "", type: str = "string") -> Column:
+    return Column(name, type, description, 1)
+
+
+def age(obj: Object, now_s: float) -> str:
+    return since(obj["metadata"].get("creationTimestamp"), now_s)
+
+
+def since(moment: str | None, now_s: float) -> str:
+    return UNKNOWN if not moment else human_duration(now_s - parse_rfc3339(moment))
+
+
+def human_duration(seconds: float) -> str:
+    """Two units at most: 95s, 3m20s, 15m, 5h12m, 30h, 3d4h, 20d, 2y40d."""
+    whole = int(seconds)
+    if whole < 0:
+        return "0s" if whole >= -1 else "<invalid>"
+    if whole < 120:
+        return f"{whole}s"
+    minutes = whole // 60
+    if minutes < 10:
+        return _pair(minutes, "m", whole % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    hours = minutes // 60
+    if hours < 8:
+        return _pair(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    days = hours // 24
+    if hours < 192:
+        return _pair(days, "d", hours % 24, "h")
+    if days < 730:
+        return f"{days}d"
+    if days < 2920:
+        return _pair(days // 365, "y", days % 365, "d")
+    return f"{days // 365}y"
+
+
+def _pair(big: int, big_unit: str, small: int, small_unit: str) -> str:
+    return f"{big}{big_unit}{small}{small_unit}" if small else f"{big}{big_unit}"
+
+
+def name(obj: Object) -> str:
+    return str(obj["metadata"].get("name", ""))
+
+
+def spec(obj: Object) -> Object:
+    return obj.get("spec") or {}
+
+
+def status(obj: Object) -> Object:
+    return obj.get("status") or {}
+
+
+def containers_and_images(pod_spec: Object) -> tuple[str, str]:
+    containers = pod_spec.get("containers") or []
+    return ",".join(c.get("name", "") for c in containers), ",".join(c.get("image", "") for c in containers)
+
+
+def labels_text(labels: Object | None) -> str:
+    """k=v,k=v in key order, or <none>."""
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
+
+
+def selector_text(selector: Object | None) -> str:
+    """A LabelSelector in the notation of label selectors."""
+    if selector is None:
+        return NONE
+    parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    for row in selector.get("matchExpressions") or []:
+        values = ",".join(sorted(row.get("values") or []))
+        key, operator = row.get("key", ""), row.get("operator", "")
+        parts.append(
+            {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}.get(operator, f"!{key}")
+        )
+    return ",".join(parts) or NONE
+
+
+def default_layout() -> Layout:
+    """Kinds without columns of their own."""
+
+    def cells(obj: Object, now_s: float) -> list[Any]:
+        return [name(obj), obj["metadata"].get("creationTimestamp")]
+
+    return Layout((NAME, Column("Created At", "date", CREATED_TEXT)), cells, rows_when_empty=False)

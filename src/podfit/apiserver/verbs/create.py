@@ -1,0 +1,20 @@
+"""POST to a collection."""
+
+from __future__ import annotations
+
+from podfit.apiserver import managed
+from podfit.apiserver.bodies import read_object
+from podfit.apiserver.calls import Call
+from podfit.apiserver.options import write_options
+from podfit.apiserver.request import Response
+
+
+async def create(call: Call) -> Response:
+    accepted = call.accepted()
+    form = call.form(accepted)
+    options = write_options(call.request.query, "CreateOptions")
+    obj = read_object(call, call.kind, options.validation)
+    write = call.write(options)
+    write.track = managed.updates(call, options)
+    written = await call.parts.writer.create(write, obj)
+    return call.answer(accepted, form, written.record or written.obj, 201)

@@ -1,0 +1,89 @@
+"""DELETE of one object or of a collection."""
+
+from __future__ import annotations
+
+from podfit.api.kinds import Kind
+from podfit.api.status import Object, not_found
+from podfit.apiserver import deletes, wire
+from podfit.apiserver.admission.base import DELETE, Attributes
+from podfit.apiserver.calls import Call, success
+from podfit.apiserver.options import delete_options, list_options
+from podfit.apiserver.request import Response
+from podfit.apiserver.selection import chosen
+from podfit.apiserver.verbs.list import prefix_of
+from podfit.apiserver.writes import RETRIES
+from podfit.store.backend import Mismatch, Record
+
+
+async def delete(call: Call) -> Response:
+    accepted = call.accepted()
+    form = call.form(accepted)
+    options = delete_options(call.request.query, call.request.body)
+    obj, gone = await remove(call, call.kind, call.namespace, call.route.name, options)
+    if gone and (call.kind.group, call.kind.plural) not in deletes.RETURNS_OBJECT:
+        return call.answer_value(success(0, _details(call.kind, obj)))
+    return call.answer(accepted, form, obj)
+
+
+def _details(kind: Kind, obj: Object) -> Object:
+    details: Object = {"name": obj["metadata"]["name"]}
+    if kind.group:
+        details["group"] = kind.group
+    return {**details, "kind": kind.plural, "uid": obj["metadata"].get("uid", "")}
+
+
+async def remove(call: Call, kind: Kind, namespace: str, name: str, options: Object) -> tuple[Object, bool]:
+    """Deletes or marks for deletion; the object as it is now and whether it is gone."""
+    objects = call.objects
+    for _ in range(RETRIES):
+        record = objects.required(kind, namespace, name)
+        obj = objects.served(kind, record)
+        deletes.check_preconditions(kind, obj, options)
+        dry_run = bool(options.get("dryRun"))
+        attrs = Attributes(
+            DELETE, kind, "", namespace, name, None, objects.decoded(record), call.request.user, dry_run, options
+        )
+        await call.parts.writer.chain.admit(attrs)
+        await call.parts.writer.chain.validate(attrs)
+        verdict = deletes.decide(kind, obj, options, objects.clock.now())
+        if dry_run:
+            return obj, verdict.remove
+        try:
+            return await _carry_out(call, kind, record, obj, verdict)
+        except Mismatch as lost:
+            if lost.current is None:
+                raise not_found(kind.plural, name, kind.group) from None
+    raise objects.modified(kind, name)
+
+
+async def _carry_out(
+    call: Call, kind: Kind, record: Record, obj: Object, verdict: deletes.Verdict
+) -> tuple[Object, bool]:
+    store, expect = call.objects.store, record.modified
+    if verdict.write:
+        expect = (await call.objects.put(kind, record.key, obj, expect)).modified
+    if not verdict.remove:
+        return obj, False
+    change = await store.delete(record.key, expect)
+    obj["metadata"]["resourceVersion"] = str(change.revision)
+    return obj, True
+
+
+async def delete_collection(call: Call) -> Response:
+    accepted = call.accepted()
+    form = call.form(accepted)
+    options = delete_options(call.request.query, call.request.body)
+    wanted = list_options(call.request.query, False)
+    selection = chosen(call.kind, wanted.label_selector, wanted.field_selector)
+    revision = call.objects.store.revision
+    records = call.objects.store.scan(prefix_of(call.kind, call.namespace))
+    if selection is not None:
+        records = selection.filter(records)
+    for record in records:
+        meta = wire.object_of(record)["metadata"]
+        try:
+            await remove(call, call.kind, meta.get("namespace", ""), meta["name"], dict(options))
+        except Exception as error:
+            if getattr(error, "code", 0) != 404:
+                raise
+    return call.reply(accepted, form.list(records, revision))

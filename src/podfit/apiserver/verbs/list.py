@@ -1,0 +1,175 @@
+"""GET of a collection: the newest state, one not older than a revision, or exactly one; whole or page by page.
+
+A page's token names the revision of the first page, so all pages show one moment. When that moment was compacted away
+the client gets 410 with a token to go on from the newest state instead.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+
+import msgspec
+
+from podfit.api.kinds import Kind
+from podfit.api.status import ApiError, Object, bad_request, go_quote
+from podfit.apiserver.calls import Call
+from podfit.apiserver.options import ListOptions, list_options
+from podfit.apiserver.request import Response
+from podfit.apiserver.revisions import too_large, too_old, wait_until
+from podfit.apiserver.selection import Chosen, chosen
+from podfit.store.backend import Compacted, FutureRevision, Record, Store
+
+_EXPIRED_TOKEN = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+async def list_objects(call: Call) -> Response:
+    accepted = call.accepted()
+    form = call.form(accepted)
+    options = list_options(call.request.query, False)
+    selection = chosen(call.kind, options.label_selector, options.field_selector)
+    if options.token and options.revision not in ("", "0"):
+        raise bad_request("specifying resource version is not allowed when using continue")
+    store, prefix = call.objects.store, prefix_of(call.kind, call.namespace)
+    if selection is not None and selection.name is not None and not options.token and _newest(options):
+        return call.reply(accepted, form.list(*await _by_name(call, selection, options)))
+    page = await _page(store, prefix, options, selection)
+    return call.reply(accepted, form.list(*page))
+
+
+Page = tuple[Sequence[Record], int, Object | None]
+
+
+def prefix_of(kind: Kind, namespace: str) -> str:
+    return kind.key(namespace, "") if namespace else kind.storage_prefix
+
+
+def _newest(options: ListOptions) -> bool:
+    return options.revision in ("", "0") or options.match != "Exact" and not options.limit
+
+
+async def _by_name(call: Call, selection: Chosen, options: ListOptions) -> Page:
+    """A list narrowed to one name is a lookup."""
+    store = call.objects.store
+    await _reach(store, options.revision)
+    revision = store.revision
+    if call.kind.namespaced and not call.namespace:
+        records = [record for record in store.scan(call.kind.storage_prefix) if record.key.endswith("/" + selection.name)]
+    else:
+        found = store.get(call.kind.key(call.namespace, selection.name or ""))
+        records = [] if found is None else [found]
+    return [record for record in records if selection.takes(record)], revision, None
+
+
+async def _reach(store: Store, revision: str) -> None:
+    """Waits until the view is as new as asked for."""
+    if not revision:
+        await store.sync()
+    elif revision != "0":
+        await wait_until(store, parse_revision(revision))
+
+
+def parse_revision(text: str) -> int:
+    if not text.isdecimal() or len(text) > 20:
+        quoted = go_quote(text)
+        raise bad_request(
+            f"invalid resource version: resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: "
+            "invalid syntax"
+        )
+    return int(text)
+
+
+async def _page(store: Store, prefix: str, options: ListOptions, selection: Chosen | None) -> Page:
+    after, at = "", 0
+    if options.token:
+        at, start = _read_token(options.token)
+        after = prefix + start
+    elif options.match == "Exact" or (not options.match and options.limit > 0 and options.revision not in ("", "0")):
+        at = parse_revision(options.revision)
+        if at > store.revision:
+            await wait_until(store, at)
+    else:
+        await _reach(store, options.revision)
+    revision = at if at > 0 else store.revision
+    try:
+        records, more = _take(store, prefix, after, at, options.limit, selection)
+    except Compacted as gone:
+        raise _expired(options, prefix, after, at, gone.oldest) from None
+    except FutureRevision as future:
+        raise too_large(at, future.current) from None
+    meta: Object | None = None
+    if more:
+        last = records[-1].key
+        meta = {"continue": _token(revision, last[len(prefix) :])}
+        if selection is None and at <= 0:
+            meta["remainingItemCount"] = store.count(prefix, last)
+    return records, revision, meta
+
+
+def _take(
+    store: Store, prefix: str, after: str, at: int, limit: int, selection: Chosen | None
+) -> tuple[list[Record], bool]:
+    """Up to `limit` selected records and whether there are more."""
+    wanted = limit + 1 if limit > 0 and selection is None else 0
+    records = store.scan_at(at, prefix, after, wanted) if at > 0 else store.scan(prefix, after, wanted)
+    if selection is not None:
+        records = selection.filter(records, limit + 1 if limit > 0 else 0)
+    if 0 < limit < len(records):
+        return records[:limit], True
+    return records, False
+
+
+def _token(revision: int, start: str) -> str:
+    data = msgspec.json.encode({"v": "meta.k8s.io/v1", "rv": revision, "start": start + "\u0000"})
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _read_token(token: str) -> tuple[int, str]:
+    """(revision, start). Revision -1 goes on from the newest state."""
+    try:
+        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    except (binascii.Error, ValueError):
+        raise bad_request("invalid continue token: continue key is not valid: illegal base64 data") from None
+    try:
+        data = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        shown = _go_char(raw[:1])
+        raise bad_request(
+            "invalid continue token: continue key is not valid: "
+            + (f"invalid character {shown} looking for beginning of value" if raw else "unexpected end of JSON input")
+        ) from None
+    if not isinstance(data, dict) or data.get("v") != "meta.k8s.io/v1":
+        raise bad_request(
+            "invalid continue token: continue key is not valid: server does not recognize this encoded version "
+            + go_quote(str(data.get("v", "")) if isinstance(data, dict) else "")
+        )
+    revision, start = data.get("rv"), data.get("start")
+    if not isinstance(revision, int) or not isinstance(start, str) or revision == 0 or not start:
+        raise bad_request(
+            "invalid continue token: continue key is not valid: incorrect encoded start resourceVersion (version "
+            "meta.k8s.io/v1)"
+        )
+    if ".." in start.split("/"):
+        raise bad_request(f"invalid continue token: continue key is not valid: {start}")
+    return revision, start.rstrip("\u0000")
+
+
+def _go_char(byte: bytes) -> str:
+    value = byte[0] if byte else 0
+    if value >= 0x80 or value < 0x20:
+        return f"'\\x{value:02x}'"
+    return "'" + chr(value) + "'"
+
+
+def _expired(options: ListOptions, prefix: str, after: str, at: int, oldest: int) -> ApiError:
+    if not options.token:
+        return too_old(at, oldest)
+    error = ApiError(410, "Expired", _EXPIRED_TOKEN)
+    error.list_meta = {"continue": _token(-1, after[len(prefix) :])}
+    return error

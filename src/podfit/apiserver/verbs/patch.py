@@ -1,0 +1,61 @@
+"""PATCH of an object or of a subresource that returns the whole object: JSON, merge and strategic patches, apply."""
+
+from __future__ import annotations
+
+from podfit.api.patches import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, patch_object
+from podfit.api.schema import type_of
+from podfit.api.schema.types import Struct
+from podfit.api.status import ApiError, Object, bad_request
+from podfit.apiserver import managed
+from podfit.apiserver.calls import Call
+from podfit.apiserver.options import WriteOptions, media_type, write_options
+from podfit.apiserver.request import Response
+from podfit.apiserver.strategy import strategy_for
+from podfit.apiserver.verbs import apply
+from podfit.store.backend import Record
+
+_TYPES = frozenset((JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY))
+
+
+def patch_type(call: Call) -> str:
+    media = media_type(call.request.headers.get("content-type", ""))
+    if media not in _TYPES or (call.kind.custom and media == STRATEGIC):
+        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    return media
+
+
+async def patch(call: Call) -> Response:
+    accepted = call.accepted()
+    form = call.form(accepted)
+    kind = patch_type(call)
+    options = write_options(call.request.query, "PatchOptions", kind)
+    if kind == APPLY:
+        return await apply.apply(call, accepted, form, options)
+    write = call.write(options, call.route.subresource)
+    write.track = managed.updates(call, options)
+    struct = type_of(call.kind)
+    assert struct is not None
+
+    def change(stored: Object, record: Record) -> Object:
+        return patched(call, stored, kind, struct, options)
+
+    written = await call.parts.writer.update(write, change)
+    return call.answer(accepted, form, written.record or written.obj)
+
+
+def patched(call: Call, stored: Object, kind: str, struct: Struct, options: WriteOptions) -> Object:
+    made = patch_object(stored, call.request.body, kind, struct, field_validation=options.validation)
+    call.warnings += made.warnings
+    obj = made.obj
+    if obj.get("kind") != call.kind.kind or obj.get("apiVersion") != call.kind.api_version:
+        obj["kind"], obj["apiVersion"] = call.kind.kind, call.kind.api_version
+    meta = obj.setdefault("metadata", {})
+    revision = meta.get("resourceVersion")
+    if revision and not revision.isdecimal():
+        raise ApiError(500, "", f'strconv.ParseUint: parsing "{revision}": invalid syntax')
+    if meta.get("name") != stored["metadata"]["name"]:
+        raise bad_request(
+            f"the name of the object ({meta.get('name', '')}) does not match the name on the URL ({call.route.name})"
+        )
+    strategy_for(call.kind).default(obj)
+    return obj

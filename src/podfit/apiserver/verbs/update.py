@@ -1,0 +1,36 @@
+"""PUT of an object, or of a subresource that takes and returns the whole object (status, resize, …)."""
+
+from __future__ import annotations
+
+from podfit.api.status import Object, not_found
+from podfit.apiserver import managed
+from podfit.apiserver.bodies import check_name, read_object
+from podfit.apiserver.calls import Call
+from podfit.apiserver.options import write_options
+from podfit.apiserver.request import Response
+from podfit.apiserver.strategy import strategy_for
+from podfit.store.backend import Record
+
+
+async def update(call: Call) -> Response:
+    accepted = call.accepted()
+    form = call.form(accepted)
+    options = write_options(call.request.query, "UpdateOptions")
+    obj = read_object(call, call.kind, options.validation)
+    check_name(obj, call.route.name, call.namespace)
+    write = call.write(options, call.route.subresource)
+    write.track = managed.updates(call, options)
+    if call.objects.record(call.kind, call.namespace, call.route.name) is None:
+        if call.route.subresource or not strategy_for(call.kind).create_on_update:
+            raise not_found(call.kind.plural, call.route.name, call.kind.group)
+        written = await call.parts.writer.create(write, obj)
+        return call.answer(accepted, form, written.record or written.obj, 201)
+    stated = bool((obj.get("metadata") or {}).get("resourceVersion"))
+    sent = [obj]
+
+    def replace(stored: Object, record: Record) -> Object:
+        # The first try may use the decoded body itself; a retry after a lost race reads it again.
+        return sent.pop() if sent else read_object(call, call.kind, "Ignore")
+
+    written = await call.parts.writer.update(write, replace, retry=not stated)
+    return call.answer(accepted, form, written.record or written.obj)

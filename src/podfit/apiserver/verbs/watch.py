@@ -1,0 +1,164 @@
+"""GET of a collection that stays open: changes from a revision on, or the present state and then changes.
+
+The stream ends at its timeout, when the client falls too far behind (410) or when the server stops. All that is missed
+between the first look and the registration with the hub is read from the store's log, in one go without awaiting.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator
+
+from podfit.api.status import ApiError, go_quote
+from podfit.apiserver import wire
+from podfit.apiserver.calls import Call
+from podfit.apiserver.events import Happening, Watcher
+from podfit.apiserver.forms import Form
+from podfit.apiserver.negotiate import JSON
+from podfit.apiserver.options import ListOptions, list_options
+from podfit.apiserver.request import Response
+from podfit.apiserver.revisions import too_old, wait_until
+from podfit.apiserver.selection import Chosen, chosen
+from podfit.apiserver.verbs.list import prefix_of
+from podfit.store.backend import Compacted, FutureRevision, Record
+
+_SHORTEST_S, _LONGEST_S = 1800.0, 3600.0
+_BOOKMARK_EVERY_S = 60.0
+_LAST_BOOKMARK_S = 2.0
+_CHUNK = 256
+INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+
+
+async def watch(call: Call) -> Response:
+    accepted = call.accepted()
+    form = call.form(accepted)
+    options = list_options(call.request.query, True)
+    fields = options.field_selector
+    if call.route.name:
+        named = f"metadata.name={call.route.name}"
+        fields = f"{fields},{named}" if fields else named
+    selection = chosen(call.kind, options.label_selector, fields)
+    if options.revision and not options.revision.isdecimal():
+        quoted = go_quote(options.revision)
+        why = f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"
+        raise ApiError(500, "", why)
+    return Response(200, content_type=JSON, stream=_Stream(call, form, options, selection).run())
+
+
+class _Stream:
+    def __init__(self, call: Call, form: Form, options: ListOptions, selection: Chosen | None) -> None:
+        self._call, self._form, self._options, self._selection = call, form, options, selection
+        self._hub, self._store = call.objects.hub, call.objects.store
+        timeout = options.timeout_s or 0
+        self._timeout_s = float(timeout) if timeout > 0 else random.uniform(_SHORTEST_S, _LONGEST_S)
+        self._prefix = prefix_of(call.kind, call.namespace)
+
+    async def run(self) -> AsyncIterator[bytes]:
+        watcher: Watcher | None = None
+        try:
+            revision = int(self._options.revision or 0)
+            if self._initial and revision:
+                await wait_until(self._store, revision)
+            elif not self._options.revision:
+                await self._store.sync()
+            watcher, first = self._begin(revision)
+            for chunk in first:
+                yield chunk
+            async for chunk in self._follow(watcher):
+                yield chunk
+        except ApiError as error:
+            yield error_event(error)
+        finally:
+            if watcher is not None:
+                self._hub.remove(watcher)
+
+    @property
+    def _initial(self) -> bool:
+        """Whether the present state comes first."""
+        if self._options.send_initial is not None:
+            return self._options.send_initial
+        return self._options.revision in ("", "0")
+
+    def _begin(self, revision: int) -> tuple[Watcher, Iterator[bytes]]:
+        """Registers with the hub and returns what is to be sent before anything it hands out."""
+        if self._initial:
+            at = self._store.revision
+            records = self._store.scan(self._prefix)
+            if self._selection is not None:
+                records = self._selection.filter(records)
+            watcher = self._register(at)
+            return watcher, self._present(records, at)
+        after = revision or self._store.revision
+        watcher = self._register(after)
+        try:
+            self._catch_up(watcher, after)
+        except Compacted as gone:
+            self._hub.remove(watcher)
+            raise too_old(after, gone.oldest) from None
+        except FutureRevision:
+            pass
+        return watcher, iter(())
+
+    def _register(self, after: int) -> Watcher:
+        selection = self._selection
+        watcher = Watcher(
+            self._call.kind.storage_prefix,
+            self._call.namespace,
+            self._form,
+            selection,
+            selection.index(self._call.kind) if selection is not None else None,
+            after,
+        )
+        self._hub.add(watcher)
+        return watcher
+
+    def _catch_up(self, watcher: Watcher, after: int) -> None:
+        """What the log holds already; the hub hands out only what comes later."""
+        backlog = self._store.watch(self._prefix, after)
+        try:
+            while (change := backlog.next_nowait()) is not None:
+                watcher.offer(Happening(change))
+        finally:
+            backlog.close()
+        watcher.after = max(watcher.after, self._store.revision)
+
+    def _present(self, records: list[Record], at: int) -> Iterator[bytes]:
+        for start in range(0, len(records), _CHUNK):
+            part = records[start : start + _CHUNK]
+            yield b"".join([self._form.event("ADDED", record, record.modified) for record in part])
+        if self._options.send_initial and self._options.bookmarks:
+            yield self._form.bookmark(at, INITIAL_EVENTS_END)
+
+    async def _follow(self, watcher: Watcher) -> AsyncIterator[bytes]:
+        clock = self._call.objects.clock
+        end = clock.monotonic() + self._timeout_s
+        bookmark = self._next_bookmark(clock.monotonic(), end)
+        while True:
+            now = clock.monotonic()
+            await watcher.wait(min(end, bookmark) - now)
+            if watcher.queue:
+                data = b"".join(watcher.queue)
+                watcher.queue.clear()
+                yield data
+                continue
+            if watcher.lagging:
+                raise too_old(watcher.after, self._store.revision)
+            now = clock.monotonic()
+            if watcher.closed or now >= end:
+                return
+            if now >= bookmark:
+                yield self._form.bookmark(max(self._hub.seen, watcher.after))
+                bookmark = self._next_bookmark(now, end)
+
+    def _next_bookmark(self, now: float, end: float) -> float:
+        if not self._options.bookmarks:
+            return end
+        last = end - _LAST_BOOKMARK_S
+        due = now + _BOOKMARK_EVERY_S
+        if due < last:
+            return due
+        return last if now < last else end
+
+
+def error_event(error: ApiError) -> bytes:
+    return b'{"type":"ERROR","object":%b}\n' % wire.encode(error.to_status())

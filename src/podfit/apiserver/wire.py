@@ -1,0 +1,87 @@
+"""Objects as bytes: how they are stored, and how answers are spliced from what is stored.
+
+A stored value is compact JSON that opens with kind, apiVersion and metadata and carries no resourceVersion. Whoever
+shows it puts the revision in right behind `"metadata":{`, so lists and watch events are joined bytes, never decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from podfit.api.kinds import Kind
+from podfit.api.status import Object
+from podfit.store.backend import Record
+
+_METADATA = b'"metadata":{'
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def encode(value: Any) -> bytes:
+    return _encode(value)
+
+
+def decode(data: bytes) -> Any:
+    return _decode(data)
+
+
+def stored_value(obj: Object) -> bytes:
+    """The bytes to store. `obj` itself stays as it is."""
+    meta = dict(obj["metadata"])
+    meta.pop("resourceVersion", None)
+    ordered: Object = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": meta}
+    for key, value in obj.items():
+        if key not in ordered:
+            ordered[key] = value
+    return _encode(ordered)
+
+
+def object_of(record: Record) -> Object:
+    """A fresh, mutable object. Decoding beats copying a decoded one."""
+    obj: Object = _decode(record.value)
+    obj["metadata"]["resourceVersion"] = str(record.modified)
+    return obj
+
+
+def body_of(value: bytes) -> bytes:
+    """What follows `"metadata":{`."""
+    return value[value.index(_METADATA) + 12 :]
+
+
+class Splicer:
+    """The bytes around stored values, for one kind as served (group, version)."""
+
+    __slots__ = ("_head", "_item", "api_version", "kind", "list_kind")
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind, self.api_version, self.list_kind = kind.kind, kind.api_version, kind.list_kind
+        self._head = b'{"kind":%b,"apiVersion":%b,"metadata":{"resourceVersion":"' % (
+            _encode(kind.kind),
+            _encode(kind.api_version),
+        )
+        # Items of built-in lists carry no kind; those of custom resources do.
+        self._item = self._head if kind.custom else b'{"metadata":{"resourceVersion":"'
+
+    def object(self, value: bytes, revision: int) -> bytes:
+        return b'%b%d",%b' % (self._head, revision, body_of(value))
+
+    def event(self, word: str, value: bytes, revision: int) -> bytes:
+        return b'{"type":"%b","object":%b%d",%b}\n' % (word.encode(), self._head, revision, body_of(value))
+
+    def items(self, records: Iterable[Record]) -> bytes:
+        head = self._item
+        return b",".join([b'%b%d",%b' % (head, record.modified, body_of(record.value)) for record in records])
+
+    def list(self, items: bytes, revision: int, more: Object | None = None) -> bytes:
+        meta: Object = {"resourceVersion": str(revision)} if revision else {}
+        if more:
+            meta.update(more)
+        return b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[%b]}' % (
+            _encode(self.list_kind),
+            _encode(self.api_version),
+            _encode(meta),
+            items,
+        )

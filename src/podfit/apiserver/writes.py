@@ -1,0 +1,289 @@
+"""The way of a write: defaults, mutating admission, strategy, validation, validating admission, store.
+
+Verbs and subresources differ in how the new object comes about; from there on all of them walk through here. Nothing
+is written when nothing changed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from podfit.api.kinds import Kind
+from podfit.api.status import (
+    ApiError,
+    Object,
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    not_found,
+    unprocessable,
+)
+from podfit.apiserver import conversion, deletes, wire
+from podfit.apiserver.admission.base import CREATE, UPDATE, Attributes
+from podfit.apiserver.admission.chain import Chain
+from podfit.apiserver.objects import Objects
+from podfit.apiserver.options import WriteOptions
+from podfit.apiserver.request import User
+from podfit.apiserver.strategy import Strategy, strategy_for
+from podfit.kit.clock import rfc3339
+from podfit.store.backend import Mismatch, Record
+
+RETRIES = 5
+_NAME_TRIES = 8
+_FILLED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace", "name")
+
+Change = Callable[[Object, Record], Object | Awaitable[Object]]
+"""Makes the new object from a fresh copy of the stored one."""
+Track = Callable[[Object, Object | None], None]
+"""Writes down in metadata.managedFields who set what."""
+
+
+@dataclass(slots=True)
+class Write:
+    """One write request: where it goes, who asks, and what the client is warned of."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    user: User
+    options: WriteOptions
+    subresource: str = ""
+    warnings: list[str] = field(default_factory=list)
+    track: Track | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    obj: Object
+    record: Record | None
+    """None when nothing is stored: a dry run, or an object that is gone with this write."""
+    created: bool = False
+
+
+class Writer:
+    def __init__(self, objects: Objects, chain: Chain) -> None:
+        self.objects, self.chain = objects, chain
+        self.before_create: dict[tuple[str, str], Callable[[Object], None]] = {}
+        """By (group, plural): what must be allotted before validation (cluster addresses)."""
+
+    # --- create ---------------------------------------------------------------------------------------------------
+
+    async def create(self, write: Write, obj: Object) -> Written:
+        kind, strategy = write.kind, strategy_for(write.kind)
+        meta = obj.setdefault("metadata", {})
+        match_namespace(meta, write.namespace)
+        if meta.get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        attrs = self._attributes(CREATE, write, obj, None)
+        await self.chain.admit(attrs)
+        obj = attrs.object or obj
+        self._fill_system_fields(obj["metadata"], strategy)
+        attrs.name = obj["metadata"].get("name", "")
+        strategy.prepare_create(obj)
+        if (allot := self.before_create.get((kind.group, kind.plural))) is not None:
+            allot(obj)
+        if write.track is not None:
+            write.track(obj, None)
+        check(kind, obj, strategy.validate_create(obj))
+        write.warnings += strategy.warnings_create(obj)
+        await self.chain.validate(attrs)
+        write.warnings += attrs.warnings
+        return await self._insert(write, strategy, obj)
+
+    async def install(self, kind: Kind, namespace: str, obj: Object) -> None:
+        """Stores an object of our own making, if it is not there: no admission, no validation."""
+        strategy = strategy_for(kind)
+        strategy.default(obj)
+        self._fill_system_fields(obj["metadata"], strategy)
+        strategy.prepare_create(obj)
+        if (allot := self.before_create.get((kind.group, kind.plural))) is not None:
+            allot(obj)
+        try:
+            await self.objects.put(kind, kind.key(namespace, obj["metadata"]["name"]), obj, 0)
+        except Mismatch:
+            pass
+
+    async def _insert(self, write: Write, strategy: Strategy, obj: Object) -> Written:
+        kind, meta = write.kind, obj["metadata"]
+        given = meta["name"]
+        generated = bool(meta.get("generateName")) and given != write.name
+        for _ in range(_NAME_TRIES):
+            key = kind.key(meta.get("namespace", ""), meta["name"])
+            if write.options.dry_run:
+                if self.objects.store.get(key) is None:
+                    return Written(obj, None, True)
+            else:
+                try:
+                    record = await self.objects.put(kind, key, obj, 0)
+                    return Written(obj, record, True)
+                except Mismatch:
+                    pass
+            if not generated:
+                break
+            meta["name"] = strategy.generate_name(meta["generateName"])
+        raise already_exists(kind.plural, meta["name"], kind.group)
+
+    def _fill_system_fields(self, meta: Object, strategy: Strategy) -> None:
+        for gone in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            meta.pop(gone, None)
+        meta["creationTimestamp"] = rfc3339(self.objects.clock.now())
+        meta["uid"] = str(uuid.uuid4())
+        if not meta.get("name") and meta.get("generateName"):
+            meta["name"] = strategy.generate_name(meta["generateName"])
+
+    # --- update ---------------------------------------------------------------------------------------------------
+
+    async def update(self, write: Write, change: Change, retry: bool = True) -> Written:
+        """`change` is called again when somebody else wrote meanwhile; without `retry` that is a conflict at once."""
+        kind = write.kind
+        key = kind.key(write.namespace, write.name)
+        for attempt in range(RETRIES):
+            record = self.objects.store.get(key)
+            if record is None:
+                raise not_found(kind.plural, write.name, kind.group)
+            warned = len(write.warnings)
+            try:
+                return await self._update_once(write, key, record, change)
+            except Mismatch as lost:
+                if not retry or attempt == RETRIES - 1:
+                    if lost.current is None:
+                        raise not_found(kind.plural, write.name, kind.group) from None
+                    break
+                del write.warnings[warned:]
+        raise self.objects.modified(kind, write.name)
+
+    async def _update_once(self, write: Write, key: str, record: Record, change: Change) -> Written:
+        kind, strategy = write.kind, strategy_for(write.kind)
+        old = self._old(kind, record)
+        made = change(self.objects.served(kind, record), record)
+        new = made if isinstance(made, dict) else await made
+        attrs = self._attributes(UPDATE, write, new, old)
+        await self.chain.admit(attrs)
+        new = attrs.object or new
+        self._match_revision(kind, strategy, new, old, record)
+        _fill_from(new["metadata"], old["metadata"])
+        strategy.prepare_update(new, old, write.subresource)
+        if write.track is not None:
+            write.track(new, old)
+        check(kind, new, strategy.validate_update(new, old, write.subresource))
+        write.warnings += strategy.warnings_update(new, old, write.subresource)
+        await self.chain.validate(attrs)
+        write.warnings += attrs.warnings
+        return await self._replace(write, key, record, new, old)
+
+    async def _replace(self, write: Write, key: str, record: Record, new: Object, old: Object) -> Written:
+        kind = write.kind
+        if deletes.ends_with(kind, new, old):
+            if not write.options.dry_run:
+                deleted = await self.objects.store.delete(key, record.modified)
+                new["metadata"]["resourceVersion"] = str(deleted.revision)
+            return Written(new, None)
+        if unchanged(new, old):
+            return Written(new, record)
+        if write.options.dry_run:
+            return Written(new, None)
+        return Written(new, await self.objects.put(kind, key, new, record.modified))
+
+    def _old(self, kind: Kind, record: Record) -> Object:
+        if conversion.needed(kind) or kind.custom:
+            return self.objects.served(kind, record)
+        return self.objects.decoded(record)
+
+    def _match_revision(self, kind: Kind, strategy: Strategy, new: Object, old: Object, record: Record) -> None:
+        meta = new.setdefault("metadata", {})
+        revision = meta.get("resourceVersion")
+        if not revision or revision == "0":
+            if not strategy.unconditional_update:
+                error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+                raise unprocessable(kind.kind, meta.get("name", ""), [error], kind.group)
+            meta["resourceVersion"] = str(record.modified)
+        elif revision != str(record.modified):
+            raise self.objects.modified(kind, old["metadata"]["name"])
+        uid = meta.get("uid")
+        if uid and uid != old["metadata"].get("uid"):
+            raise conflict(
+                kind.plural,
+                old["metadata"]["name"],
+                f"StorageError: invalid object, Code: 4, Key: /{_upstream_key(kind, old)}, ResourceVersion: 0, "
+                f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
+                f"UID in object meta: {old['metadata'].get('uid')}",
+                kind.group,
+            )
+
+    def _attributes(self, operation: str, write: Write, obj: Object, old: Object | None) -> Attributes:
+        name = write.name or (obj.get("metadata") or {}).get("name", "")
+        return Attributes(
+            operation,
+            write.kind,
+            write.subresource,
+            write.namespace,
+            name,
+            obj,
+            old,
+            write.user,
+            write.options.dry_run,
+            write.options.to_json(),
+        )
+
+
+def _upstream_key(kind: Kind, obj: Object) -> str:
+    """The storage key as Kubernetes would print it."""
+    namespace = obj["metadata"].get("namespace")
+    parts = ["registry", kind.plural, namespace, obj["metadata"]["name"]]
+    return "/".join(part for part in parts if part)
+
+
+def match_namespace(meta: Object, namespace: str) -> None:
+    given = meta.get("namespace") or ""
+    if given == namespace:
+        return
+    if not given:
+        meta["namespace"] = namespace
+    elif not namespace:
+        meta.pop("namespace")
+    else:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def check(kind: Kind, obj: Object, errors: list) -> None:  # type: ignore[type-arg]
+    if errors:
+        raise unprocessable(kind.kind, obj["metadata"].get("name", ""), errors, kind.group)
+
+
+def _fill_from(meta: Object, stored: Object) -> None:
+    """What a client may leave out of an update, because the server knows it."""
+    for name in _FILLED:
+        if not meta.get(name) and name in stored:
+            meta[name] = stored[name]
+    if "generation" in stored:
+        meta["generation"] = stored["generation"]
+    else:
+        meta.pop("generation", None)
+    meta.pop("selfLink", None)
+
+
+def unchanged(new: Object, old: Object) -> bool:
+    """Whether an update would write what is there. A managed-fields entry that only got a new time is no change."""
+    if new == old:
+        return True
+    ours, theirs = dict(new["metadata"]), dict(old["metadata"])
+    mine, stored = ours.pop("managedFields", None), theirs.pop("managedFields", None)
+    if mine == stored or _timeless(mine) != _timeless(stored) or ours != theirs:
+        return False
+    rest = {key: value for key, value in new.items() if key != "metadata"}
+    if rest != {key: value for key, value in old.items() if key != "metadata"}:
+        return False
+    new["metadata"]["managedFields"] = stored
+    return True
+
+
+def _timeless(entries: list[Object] | None) -> list[Object]:
+    return [{key: value for key, value in entry.items() if key != "time"} for entry in entries or []]
+
+
+__all__ = ["ApiError", "Write", "Writer", "Written", "check", "match_namespace", "unchanged", "wire"]
