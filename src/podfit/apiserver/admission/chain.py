@@ -21,6 +21,7 @@ from podfit.apiserver.admission.runtime_class import RuntimeClass
 from podfit.apiserver.admission.service_account import ServiceAccount
 from podfit.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
+from podfit.kit.clock import Clock
 
 _Key = tuple[str, str, str, str, str]
 
@@ -75,12 +76,13 @@ def build(
     disable: Collection[str] = (),
     always: Sequence[Plugin] = (),
     webhooks: Webhooks | None = None,
+    clock: Clock | None = None,
 ) -> Chain:
     """The default plugins plus `enable` minus `disable`, in Kubernetes' order; ValueError for an unknown name.
 
     `always` holds checks nobody can switch off (RbacEscalation); they run right before the webhooks.
     """
-    plugins = _all(cluster, webhooks)
+    plugins = _all(cluster, webhooks, clock)
     known = {plugin.name for plugin in plugins}
     unknown = [name for name in (*enable, *disable) if name not in known]
     if unknown:
@@ -93,11 +95,11 @@ def build(
 _LATE = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "ResourceQuota")
 
 
-def _all(cluster: Cluster, webhooks: Webhooks | None) -> list[Plugin]:
+def _all(cluster: Cluster, webhooks: Webhooks | None, clock: Clock | None) -> list[Plugin]:
     return [
         NamespaceLifecycle(cluster),
         LimitRanger(cluster),
-        ServiceAccount(cluster),
+        ServiceAccount(cluster, clock),
         NodeRestriction(cluster),
         TaintNodesByCondition(),
         Priority(cluster),

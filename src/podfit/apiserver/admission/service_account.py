@@ -5,7 +5,6 @@ Mirror pods are left alone: their spec belongs to the node that shows them.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from typing import Any
 
@@ -13,6 +12,7 @@ from podfit.api.kinds import kind_named
 from podfit.api.status import Object
 from podfit.apiserver.admission.base import CREATE, Attributes, Cluster, Plugin, annotations_of, meta_of, spec_of
 from podfit.apiserver.auth.pod_references import containers, secret_names
+from podfit.kit.clock import Clock, RealClock
 
 SERVICE_ACCOUNT = kind_named("ServiceAccount")
 MIRROR = "kubernetes.io/config.mirror"
@@ -21,17 +21,17 @@ VOLUME_PREFIX = "kube-api-access-"
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3607
 """One hour and seven seconds: marks tokens that may be extended for clients that do not reload them."""
+_ATTEMPTS = 10
+_PAUSE_S = 0.1
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class ServiceAccount(Plugin):
     name = "ServiceAccount"
 
-    def __init__(self, cluster: Cluster, *, attempts: int = 10, pause_s: float = 0.1) -> None:
-        """A new namespace gets its `default` account from a controller; creation of pods waits that long for it."""
+    def __init__(self, cluster: Cluster, clock: Clock | None = None) -> None:
         self._cluster = cluster
-        self._attempts = attempts
-        self._pause_s = pause_s
+        self._clock = clock or RealClock()
 
     def handles(self, attrs: Attributes) -> bool:
         return attrs.resource == ("", "pods") and not attrs.subresource and attrs.operation == CREATE
@@ -62,9 +62,10 @@ class ServiceAccount(Plugin):
             _check_references(attrs, spec, account)
 
     async def _account(self, attrs: Attributes, name: str) -> Object:
-        for attempt in range(self._attempts if name == "default" else 1):
+        # A new namespace gets its `default` account from a controller; its first pods wait a second for it.
+        for attempt in range(_ATTEMPTS if name == "default" else 1):
             if attempt:
-                await asyncio.sleep(self._pause_s)
+                await self._clock.sleep(_PAUSE_S)
             account = self._cluster.get(SERVICE_ACCOUNT, attrs.namespace, name)
             if account is not None:
                 return account

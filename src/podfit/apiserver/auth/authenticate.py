@@ -6,15 +6,20 @@ authorization (`impersonate.py`).
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
-from podfit.api.status import ApiError
+from podfit.api.status import ApiError, Object
+from podfit.apiserver.auth.reviews import user_info
 from podfit.apiserver.request import ANONYMOUS, User
+from podfit.kit.clock import Clock, RealClock
 
 AUTHENTICATED = "system:authenticated"
 PeerCertificate = Mapping[str, Any]
-"""What `ssl.SSLSocket.getpeercert()` returns for a verified client."""
+"""What `ssl.SSLSocket.getpeercert()` returns for a client whose certificate one of our authorities has signed."""
+_Name = tuple[tuple[tuple[str, str], ...], ...]
 
 
 class TokenAuthenticator(Protocol):
@@ -32,47 +37,84 @@ class Authenticator:
         tokens: Sequence[TokenAuthenticator] = (),
         *,
         anonymous: bool = True,
-        proxy_names: Sequence[str] = ("front-proxy-client",),
+        proxy_authority: str = "",
+        proxy_names: Sequence[str] = (),
+        clock: Clock | None = None,
     ) -> None:
+        """`proxy_authority` is the common name of the CA whose clients (`proxy_names`; none: all) vouch for others."""
         self._tokens = tuple(tokens)
         self._anonymous = anonymous
+        self._proxy_authority = proxy_authority
         self._proxy_names = frozenset(proxy_names)
+        self._clock = clock or RealClock()
 
     def authenticate(self, headers: Mapping[str, str], peer: PeerCertificate | None = None) -> User:
         """Headers have lower-case keys. A credential that is given but bad is a 401, never an anonymous user."""
         if peer:
             return self._from_certificate(peer, headers)
         credential = headers.get("authorization")
-        if credential is not None:
+        if credential:
             return self._from_token(credential)
         if self._anonymous:
             return ANONYMOUS
         raise unauthorized()
 
+    def review_token(self, review: Object) -> Object:
+        """TokenReview: whose token is this?"""
+        spec = review.get("spec") or {}
+        status: Object
+        try:
+            audiences = spec.get("audiences") or ()
+            user = self.user_of_token(str(spec.get("token") or ""), tuple(audiences))
+            status = {"authenticated": True, "user": user_info(user)}
+            if audiences:
+                status["audiences"] = list(audiences)
+        except ApiError:
+            status = {"user": {}, "error": "[invalid bearer token, unable to authenticate]"}
+        kept = {key: value for key, value in review.items() if key != "status"}
+        return {**kept, "metadata": review.get("metadata") or {}, "status": status}
+
+    def user_of_token(self, token: str, audiences: Sequence[str] = ()) -> User:
+        for source in self._tokens:
+            for_audience = getattr(source, "authenticate_for", None)
+            if audiences and for_audience is not None:
+                user: User | None = for_audience(token, audiences)
+            else:
+                user = source.authenticate_token(token)
+            if user is not None:
+                return with_authenticated(user)
+        raise unauthorized()
+
     def _from_certificate(self, peer: PeerCertificate, headers: Mapping[str, str]) -> User:
-        name, groups = subject_of(peer)
-        if not name:
+        user, issuer, starts, ends = _identity(peer["subject"], peer["issuer"], peer["notBefore"], peer["notAfter"])
+        if not starts <= self._clock.now() <= ends or not user.name:
             raise unauthorized()
-        if name in self._proxy_names:
+        if self._proxy_authority and issuer == self._proxy_authority:
+            # Only the server itself holds such certificates, to speak for the users of requests it passes on.
+            if self._proxy_names and user.name not in self._proxy_names:
+                raise unauthorized()
             return _user_behind_proxy(headers)
-        return with_authenticated(User(name, groups))
+        return user
 
     def _from_token(self, credential: str) -> User:
         scheme, _, token = credential.strip().partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             raise unauthorized()
-        for source in self._tokens:
-            user = source.authenticate_token(token)
-            if user is not None:
-                return with_authenticated(user)
-        raise unauthorized()
+        return self.user_of_token(token)
 
 
-def subject_of(peer: PeerCertificate) -> tuple[str, tuple[str, ...]]:
-    """Common name and organisations of a verified client certificate."""
+@lru_cache(maxsize=4096)
+def _identity(subject: _Name, issuer: _Name, starts: str, ends: str) -> tuple[User, str, float, float]:
+    """Common name and organisations are name and groups. Remembered: a client asks often with the same certificate."""
+    name, groups = _names(subject)
+    user = with_authenticated(User(name, groups))
+    return user, _names(issuer)[0], ssl.cert_time_to_seconds(starts), ssl.cert_time_to_seconds(ends)
+
+
+def _names(subject: _Name) -> tuple[str, tuple[str, ...]]:
     name, groups = "", []
-    for relative in peer.get("subject", ()):
+    for relative in subject:
         for key, value in relative:
             if key == "commonName":
                 name = value

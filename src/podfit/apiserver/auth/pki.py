@@ -1,0 +1,205 @@
+"""The server's own certificates, in one folder, made at first start and kept: two authorities, the serving
+certificate, the administrator's, the components' and the key that signs service-account tokens.
+
+Files are readable by their owner only. What is there is used; what is missing, about to expire or lacks a name is made.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import ssl
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from podfit.apiserver.auth.certificates import (
+    Authority,
+    Pair,
+    key_pem,
+    names_of,
+    new_authority,
+    new_key,
+    subject_of_request,
+)
+from podfit.kit.atomicfile import write_atomic
+
+CA_TTL = timedelta(days=3650)
+CERT_TTL = timedelta(days=365)
+_RENEW_BEFORE = timedelta(days=30)
+FRONT_PROXY_CA = "podfit-front-proxy-ca"
+FRONT_PROXY_CLIENT = "front-proxy-client"
+_X509_NO_CHECK_TIME = 0x200000
+SERVICE_NAMES = (
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+    "10.96.0.1",
+)
+
+
+class SubjectRefused(ValueError):
+    """A signing request asks to be somebody it may not become."""
+
+
+class Pki:
+    def __init__(self, folder: Path, names: Sequence[str] = ()) -> None:
+        """Opens the folder, making what is missing. `names`: further host names and addresses to serve under."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.chmod(folder, 0o700)
+        self.folder = folder
+        self.authority = self._authority("ca", "podfit-ca")
+        self.front_proxy = self._authority("front-proxy-ca", FRONT_PROXY_CA)
+        self._serving(names)
+        self._client(self.authority, "admin", "kubernetes-admin", ("system:masters",))
+        self._client(self.front_proxy, "front-proxy-client", FRONT_PROXY_CLIENT, ())
+        self.signing_key = self._signing_key()
+
+    @property
+    def ca(self) -> bytes:
+        return self.authority.pem
+
+    @property
+    def admin(self) -> Pair:
+        return self._read("admin")
+
+    @property
+    def serving(self) -> Pair:
+        return self._read("apiserver")
+
+    @property
+    def front_proxy_client(self) -> Pair:
+        """What the server shows when it passes a request on to an aggregated one."""
+        return self._read("front-proxy-client")
+
+    def component(self, name: str) -> Pair:
+        """The certificate of a part of the control plane, e.g. `system:kube-scheduler`; kept."""
+        return self._client(self.authority, name.replace(":", "-"), name, ())
+
+    def issue_client_cert(self, name: str, organizations: Sequence[str] = (), ttl: timedelta = CERT_TTL) -> Pair:
+        """A new client certificate; not kept."""
+        return self.authority.client(name, organizations, ttl)
+
+    def node(self, name: str, ttl: timedelta = CERT_TTL) -> Pair:
+        return self.issue_client_cert(f"system:node:{name}", ("system:nodes",), ttl)
+
+    def node_serving(self, name: str, names: Sequence[str], ttl: timedelta = CERT_TTL) -> Pair:
+        """What a node's agent serves with."""
+        return self.authority.server(f"system:node:{name}", (name, *names), ttl, ("system:nodes",))
+
+    def sign_csr(
+        self,
+        pem: bytes,
+        *,
+        name: str | None = None,
+        organizations: Sequence[str] | None = None,
+        ttl: timedelta = CERT_TTL,
+        usages: Sequence[str] = ("client auth",),
+        names: Sequence[str] = (),
+    ) -> bytes:
+        """Signs a request; when `name` or `organizations` are given, the request must ask for exactly those."""
+        asked_name, asked_organizations = subject_of_request(pem)
+        if name is not None and asked_name != name:
+            raise SubjectRefused(f"the request is for {asked_name!r}, not for {name!r}")
+        if organizations is not None and sorted(asked_organizations) != sorted(organizations):
+            raise SubjectRefused(f"the request asks for {list(asked_organizations)}, not for {list(organizations)}")
+        return self.authority.answer(pem, ttl, usages=usages, names=names)
+
+    def server_tls(self) -> ssl.SSLContext:
+        """For the API server's socket: clients may show a certificate of either authority.
+
+        Expired client certificates get through to the authenticator, which answers 401 as Kubernetes does; the
+        handshake would just break off.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self.folder / "apiserver.crt", self.folder / "apiserver.key")
+        context.load_verify_locations(cadata=(self.ca + self.front_proxy.pem).decode())
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.verify_flags |= ssl.VerifyFlags(_X509_NO_CHECK_TIME)
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+    def _authority(self, file: str, name: str) -> Authority:
+        if not (self.folder / f"{file}.crt").exists():
+            self._write(file, new_authority(name, CA_TTL))
+        return Authority.load(self._read(file))
+
+    def _serving(self, more: Sequence[str]) -> None:
+        host = socket.gethostname()
+        names = list(dict.fromkeys(["localhost", "127.0.0.1", "::1", host, *SERVICE_NAMES, *more]))
+        if not self._good("apiserver", self.authority) or not set(names) <= names_of(self._read("apiserver").cert):
+            self._write("apiserver", self.authority.server("kube-apiserver", names, CERT_TTL))
+
+    def _client(self, authority: Authority, file: str, name: str, organizations: Sequence[str]) -> Pair:
+        if not self._good(file, authority):
+            self._write(file, authority.client(name, organizations, CERT_TTL))
+        return self._read(file)
+
+    def _good(self, file: str, authority: Authority) -> bool:
+        path = self.folder / f"{file}.crt"
+        if not path.exists() or not (self.folder / f"{file}.key").exists():
+            return False
+        cert = x509.load_pem_x509_certificate(path.read_bytes())
+        try:
+            cert.verify_directly_issued_by(authority.cert)
+        except Exception:
+            return False
+        return cert.not_valid_after_utc > datetime.now(UTC) + _RENEW_BEFORE
+
+    def _signing_key(self) -> ec.EllipticCurvePrivateKey:
+        path = self.folder / "sa.key"
+        if not path.exists():
+            write_atomic(path, key_pem(new_key()))
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise ValueError(f"{path} holds no elliptic curve key")
+        return key
+
+    def _read(self, file: str) -> Pair:
+        return Pair((self.folder / f"{file}.crt").read_bytes(), (self.folder / f"{file}.key").read_bytes())
+
+    def _write(self, file: str, pair: Pair) -> None:
+        # The key first: a certificate without its key would be taken for a complete pair.
+        write_atomic(self.folder / f"{file}.key", pair.key)
+        write_atomic(self.folder / f"{file}.crt", pair.cert)
+
+
+def write_kubeconfig(
+    path: Path,
+    server: str,
+    ca: bytes | None,
+    *,
+    pair: Pair | None = None,
+    token: str = "",
+    user: str = "admin",
+    cluster: str = "podfit",
+    namespace: str = "",
+) -> None:
+    """A kubeconfig with everything inside, for its owner only. Written as JSON, which is YAML."""
+    who = {"token": token} if token else {}
+    if pair is not None:
+        who = {"client-certificate-data": _b64(pair.cert), "client-key-data": _b64(pair.key)}
+    where = {"server": server, **({"certificate-authority-data": _b64(ca)} if ca else {})}
+    context = {"cluster": cluster, "user": user, **({"namespace": namespace} if namespace else {})}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": cluster, "cluster": where}],
+        "users": [{"name": user, "user": who}],
+        "contexts": [{"name": cluster, "context": context}],
+        "current-context": cluster,
+    }
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_atomic(path, json.dumps(document, indent=2).encode() + b"\n")
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,234 @@
+"""Service-account tokens: signed (ES256), bound to an account and mostly to a pod, and void when either is gone.
+
+`ServiceAccountTokens` issues them (the `token` subresource of accounts), authenticates their bearers and answers
+TokenReviews. A verified signature is remembered; whether account and pod still exist is looked up every time.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from podfit.api.kinds import NODE, POD, kind_named
+from podfit.api.status import (
+    Object,
+    bad_request,
+    conflict,
+    invalid,
+    not_found,
+    unprocessable,
+)
+from podfit.apiserver.admission.base import Cluster, meta_of, spec_of
+from podfit.apiserver.auth.authenticate import unauthorized
+from podfit.apiserver.request import User
+from podfit.kit.clock import Clock, RealClock, parse_rfc3339, rfc3339
+
+SERVICE_ACCOUNT = kind_named("ServiceAccount")
+SECRET = kind_named("Secret")
+DEFAULT_ISSUER = "https://kubernetes.default.svc.cluster.local"
+KEY_ID = "podfit"
+_PRIVATE = "kubernetes.io"
+_EXTENDED_S = 365 * 24 * 3600
+_MARKED_S = 3607
+"""Mounted tokens ask for this; they get a year, and a note when they should have been renewed."""
+_REMEMBERED = 4096
+_BINDABLE = {("v1", "Pod"): POD, ("v1", "Secret"): SECRET, ("v1", "Node"): NODE}
+_ID = "authentication.kubernetes.io/"
+
+
+class ServiceAccountTokens:
+    def __init__(
+        self,
+        key: ec.EllipticCurvePrivateKey,
+        cluster: Cluster,
+        *,
+        issuer: str = DEFAULT_ISSUER,
+        audiences: Sequence[str] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        self._key = key
+        self._public = key.public_key()
+        self._cluster = cluster
+        self.issuer = issuer
+        self.audiences = tuple(audiences) or (issuer,)
+        self._clock = clock or RealClock()
+        self._verified: dict[str, dict[str, Any]] = {}
+
+    # --- issuing ------------------------------------------------------------------------------------------------
+
+    def token_request(self, namespace: str, name: str, request: Object) -> Object:
+        """Answers POST serviceaccounts/NAME/token: the request with its defaults and the token in its status."""
+        account = self._cluster.get(SERVICE_ACCOUNT, namespace, name)
+        if account is None:
+            raise not_found("serviceaccounts", name)
+        asked = spec_of(request)
+        seconds = asked.get("expirationSeconds")
+        seconds = 3600 if seconds is None else seconds
+        _check_duration(seconds)
+        ref = asked.get("boundObjectRef")
+        audiences = asked.get("audiences") or list(self.audiences)
+        now = int(self._clock.now())
+        claims = self._claims(namespace, account, audiences, now, seconds)
+        if ref:
+            self._bind(claims, namespace, name, ref)
+            if seconds == _MARKED_S and ref.get("kind") == "Pod":
+                claims[_PRIVATE]["warnafter"] = now + seconds
+                claims["exp"] = now + _EXTENDED_S
+        spec: Object = {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": ref or None}
+        meta = {"name": name, "namespace": namespace, "creationTimestamp": rfc3339(now)}
+        status = {"token": self._sign(claims), "expirationTimestamp": rfc3339(now + seconds)}
+        head = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"}
+        return {**head, "metadata": meta, "spec": spec, "status": status}
+
+    def _claims(
+        self, namespace: str, account: Object, audiences: Sequence[str], now: int, seconds: int
+    ) -> dict[str, Any]:
+        meta = meta_of(account)
+        return {
+            "aud": list(audiences),
+            "exp": now + seconds,
+            "iat": now,
+            "iss": self.issuer,
+            "jti": str(uuid.uuid4()),
+            _PRIVATE: {
+                "namespace": namespace,
+                "serviceaccount": {"name": meta.get("name"), "uid": meta.get("uid")},
+            },
+            "nbf": now,
+            "sub": f"system:serviceaccount:{namespace}:{meta.get('name')}",
+        }
+
+    def _bind(self, claims: dict[str, Any], namespace: str, account: str, ref: Object) -> None:
+        kind = _BINDABLE.get((str(ref.get("apiVersion", "")), str(ref.get("kind", ""))))
+        if kind is None:
+            group_version = ref.get("apiVersion") or ""
+            raise bad_request(
+                f"cannot bind token for serviceaccount to object of type {group_version}, {ref.get('kind')}"
+            )
+        name = str(ref.get("name", ""))
+        bound = self._cluster.get(kind, namespace if kind.namespaced else "", name)
+        if bound is None:
+            raise not_found(kind.plural, name)
+        uid = meta_of(bound).get("uid")
+        if ref.get("uid") and ref["uid"] != uid:
+            raise conflict(
+                kind.plural,
+                name,
+                f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record. "
+                "The object might have been deleted and then recreated",
+            )
+        claims[_PRIVATE][kind.kind.lower()] = {"name": name, "uid": uid}
+        if kind is POD:
+            if spec_of(bound).get("serviceAccountName") != account:
+                raise bad_request(
+                    f'cannot bind token for serviceaccount "{account}" '
+                    "to pod running with different serviceaccount name."
+                )
+            self._note_node(claims, str(spec_of(bound).get("nodeName") or ""))
+
+    def _note_node(self, claims: dict[str, Any], node_name: str) -> None:
+        if not node_name:
+            return
+        node = self._cluster.get(NODE, "", node_name)
+        claims[_PRIVATE]["node"] = {"name": node_name, **({"uid": meta_of(node).get("uid")} if node else {})}
+
+    def _sign(self, claims: dict[str, Any]) -> str:
+        return jwt.encode(claims, self._key, algorithm="ES256", headers={"kid": KEY_ID})
+
+    # --- checking -----------------------------------------------------------------------------------------------
+
+    def authenticate_token(self, token: str) -> User | None:
+        """None for tokens of another kind or issuer, 401 for ours that do not hold."""
+        return self.authenticate_for(token, self.audiences)
+
+    def authenticate_for(self, token: str, audiences: Sequence[str]) -> User | None:
+        claims = self._claims_of(token)
+        if claims is None:
+            return None
+        now = self._clock.now()
+        if not claims["nbf"] <= now + 60 or claims["exp"] <= now or not set(claims["aud"]) & set(audiences):
+            raise unauthorized()
+        return self._bearer(claims, now)
+
+    def _claims_of(self, token: str) -> dict[str, Any] | None:
+        claims = self._verified.get(token)
+        if claims is not None:
+            return claims
+        if token.count(".") != 2:
+            return None
+        try:
+            claims = jwt.decode(
+                token,
+                self._public,
+                algorithms=["ES256"],
+                options={"verify_exp": False, "verify_aud": False, "verify_nbf": False, "verify_iat": False},
+            )
+        except jwt.PyJWTError:
+            return None
+        audience = claims.get("aud")
+        claims["aud"] = [audience] if isinstance(audience, str) else audience or []
+        if claims.get("iss") != self.issuer or not all(isinstance(claims.get(k), int) for k in ("exp", "nbf")):
+            return None
+        if len(self._verified) >= _REMEMBERED:
+            self._verified.clear()
+        self._verified[token] = claims
+        return claims
+
+    def _bearer(self, claims: dict[str, Any], now: float) -> User:
+        private = claims.get(_PRIVATE) or {}
+        namespace = private.get("namespace", "")
+        account = private.get("serviceaccount") or {}
+        self._must_stand(SERVICE_ACCOUNT, namespace, account, now)
+        extra = {_ID + "credential-id": (f"JTI={claims.get('jti')}",)}
+        for field, kind in (("pod", POD), ("secret", SECRET)):
+            if field in private:
+                self._must_stand(kind, namespace, private[field], now)
+        # A token bound to a node alone falls with it; on a pod's token the node is just a note.
+        if "node" in private and "pod" not in private:
+            self._must_stand(NODE, "", private["node"], now)
+        for field in ("pod", "node"):
+            if field in private:
+                extra[f"{_ID}{field}-name"] = (private[field]["name"],)
+                if private[field].get("uid"):
+                    extra[f"{_ID}{field}-uid"] = (private[field]["uid"],)
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+        return User(str(claims.get("sub")), groups, str(account.get("uid") or ""), extra)
+
+    def _must_stand(self, kind: Any, namespace: str, ref: Object, now: float) -> None:
+        meta = meta_of(self._cluster.get(kind, namespace, str(ref.get("name"))))
+        if not meta or meta.get("uid") != ref.get("uid"):
+            raise unauthorized()
+        deleted = meta.get("deletionTimestamp")
+        # A minute past its end a terminating pod may still say goodbye.
+        if deleted and parse_rfc3339(deleted) + 60 < now:
+            raise unauthorized()
+
+    # --- discovery ----------------------------------------------------------------------------------------------
+
+    def openid_configuration(self, base_url: str) -> Object:
+        return {
+            "issuer": self.issuer,
+            "jwks_uri": f"{base_url}/openid/v1/jwks",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+        }
+
+    def jwks(self) -> Object:
+        key = jwt.algorithms.ECAlgorithm.to_jwk(self._public, as_dict=True)
+        return {"keys": [{**key, "use": "sig", "kid": KEY_ID, "alg": "ES256"}]}
+
+
+def _check_duration(seconds: Any) -> None:
+    path = "spec.expirationSeconds"
+    problem = None
+    if seconds < 600:
+        problem = invalid(path, seconds, "may not specify a duration less than 10 minutes")
+    elif seconds > 1 << 32:
+        problem = invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")
+    if problem is not None:
+        raise unprocessable("TokenRequest", "", [problem], "authentication.k8s.io")
