@@ -21,6 +21,7 @@ import podfit
 from podfit.kit.clock import FakeClock
 from podfit.store.backend import Change, Mismatch, StoreError, Unavailable, Unusable
 from podfit.store.sqlite import SqliteStore
+from podfit.store.sqlite_file import SqliteFile
 
 SOURCE = str(Path(podfit.__file__).parent.parent)
 
@@ -94,6 +95,14 @@ def all_changes(store: SqliteStore) -> Iterator[Change]:
     while (change := watch.next_nowait()) is not None:
         yield change
     watch.close()
+
+
+async def test_each_commit_is_told_to_wait_for_the_disk(tmp_path: Path) -> None:
+    file = SqliteFile(tmp_path / "s.db")
+    file.open()
+    assert file.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert file.connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL: kill -9 alone cannot show it
+    file.close()
 
 
 async def test_watchers_can_resume_across_a_crash(tmp_path: Path) -> None:
@@ -319,6 +328,8 @@ async def test_compaction_gives_room_back_after_many_deletions(tmp_path: Path) -
     revision = store.revision
     await store.close()
     assert path.stat().st_size < 3_000_000
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM log").fetchone() == (0,)
     await store.open()
     assert (store.revision, store.compacted, store.count("")) == (revision, revision, 0)
     await store.close()

@@ -4,8 +4,8 @@ The newest row of a key is its record; older rows and deletions are history and 
 cheapest write a B-tree knows, no index is needed because the view in memory knows where everything is, and watchers
 survive a restart of the server. Called from the writer thread only; knows nothing of asyncio.
 
-A statement gives up the interpreter lock, and on a busy loop getting it back costs up to a switch interval: a batch
-therefore goes out in few statements with many rows, not in many statements.
+A statement gives up the interpreter lock, and on a busy loop getting it back costs up to a switch interval: a group of
+writes therefore goes out in one statement with many rows where it can, not in many statements.
 """
 
 from __future__ import annotations
@@ -91,19 +91,18 @@ class SqliteFile:
 
     def append(self, rows: list[Row], garbage: list[int], compacted: int) -> None:
         """One transaction: new rows in, rows of forgotten history out. On return it is on the disk."""
+        if len(rows) <= WIDEST and not garbage:
+            self._insert(rows)  # a statement on its own is a transaction
+            return
         connection = self.connection
         connection.execute("BEGIN IMMEDIATE")
         try:
-            for start, width in _spans(len(rows)):
-                values: list[object] = []
-                for row in rows[start : start + width]:
-                    values += (row.revision, row.key, row.created, row.value, row.expires, row.crc())
-                connection.execute(_insert(width), values)
-            if garbage:
-                connection.execute(
-                    "DELETE FROM log WHERE revision IN (SELECT value FROM json_each(?))", (json.dumps(garbage),)
-                )
-                connection.execute("UPDATE state SET compacted = ?", (compacted,))
+            for start in range(0, len(rows), WIDEST):
+                self._insert(rows[start : start + WIDEST])
+            connection.execute(
+                "DELETE FROM log WHERE revision IN (SELECT value FROM json_each(?))", (json.dumps(garbage),)
+            )
+            connection.execute("UPDATE state SET compacted = ?", (compacted,))
             connection.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
@@ -145,7 +144,7 @@ class SqliteFile:
 
     def _connect(self) -> None:
         self._connection = sqlite3.connect(
-            self.path, timeout=self._busy_s, isolation_level=None, check_same_thread=False
+            self.path, timeout=self._busy_s, isolation_level=None, check_same_thread=False, cached_statements=128
         )
         for pragma in ("locking_mode = EXCLUSIVE", "auto_vacuum = INCREMENTAL", "journal_mode = WAL"):
             self.connection.execute(f"PRAGMA {pragma}").fetchall()
@@ -154,6 +153,12 @@ class SqliteFile:
         # In exclusive mode the first transaction takes the file, and no other process can open it from here on.
         self.connection.execute("BEGIN EXCLUSIVE")
         self.connection.execute("COMMIT")
+
+    def _insert(self, rows: list[Row]) -> None:
+        values: list[object] = []
+        for row in rows:
+            values += (row.revision, row.key, row.created, row.value, row.expires, row.crc())
+        self.connection.execute("INSERT INTO log VALUES " + ",".join(["(?,?,?,?,?,?)"] * len(rows)), values)
 
     def _load(self) -> tuple[int, list[Row]]:
         self._check_schema()
@@ -199,17 +204,3 @@ class SqliteFile:
             f"the store {self.path} is damaged ({damage}); nothing was thrown away. "
             "Restore it from a copy together with its -wal file, or move both away to start empty"
         )
-
-
-def _spans(count: int) -> list[tuple[int, int]]:
-    """Cuts `count` rows into pieces whose sizes are powers of two, so that few statements have to be prepared."""
-    spans, start = [], 0
-    while start < count:
-        width = min(WIDEST, 1 << ((count - start).bit_length() - 1))
-        spans.append((start, width))
-        start += width
-    return spans
-
-
-def _insert(width: int) -> str:
-    return "INSERT INTO log VALUES " + ",".join(["(?,?,?,?,?,?)"] * width)

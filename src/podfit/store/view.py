@@ -71,7 +71,7 @@ class View:
         return self._records.get(key)
 
     def scan(self, prefix: str, after: str = "", limit: int = 0) -> list[Record]:
-        return [self._records[key] for key in self._slice(prefix, after, limit)]
+        return list(map(self._records.__getitem__, self._slice(prefix, after, limit)))
 
     def count(self, prefix: str, after: str = "") -> int:
         low, high = self._bounds(prefix, after)
