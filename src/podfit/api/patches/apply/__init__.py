@@ -223,7 +223,8 @@ def _applied(
     owners[who] = Owner(claimed, applied.get("apiVersion", ""), last.time if last else None)
     merged = typed.merge(live, applied, struct)
     if last is not None:
-        everyone: FieldSet = {}
+        # The object keeps its metadata whoever stops naming it.
+        everyone: FieldSet = {"f:metadata": {}}
         for owner in owners.values():
             everyone = fieldset.union(everyone, owner.fields)
         merged = typed.prune(merged, struct, last.fields, everyone)
