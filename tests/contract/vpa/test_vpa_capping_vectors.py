@@ -53,7 +53,7 @@ def test_limit_ranges_merge(case: dict[str, Any]) -> None:
 def test_limit_keeps_its_ratio(case: dict[str, Any]) -> None:
     lists = (resource_list(case[name]) for name in ("limit", "request", "recommendation", "default"))
     limits, notes = proportional_limits(*lists)
-    assert {"annotations": notes, "limit": printed(limits) or case["expect"]["limit"] and {}} == case["expect"]
+    assert {"annotations": notes, "limit": printed(limits) or (case["expect"]["limit"] and {})} == case["expect"]
 
 
 @pytest.mark.parametrize("case", named("boundary"))

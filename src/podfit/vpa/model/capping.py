@@ -137,6 +137,7 @@ def _scaled_to_pod(
         if not resources:
             return entry
         made = scale(resource, resources.get(resource, ZERO), base, result, up)[0]
-        return replace(entry, **{field: {**resources, resource: made}})
+        changed: Any = {field: {**resources, resource: made}}
+        return replace(entry, **changed)
 
     return [resized(entry) for entry in entries] if base else entries

@@ -1,0 +1,114 @@
+"""The JSON patch that gives a new pod its resources, and the annotations that say who did it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.api.quantity import Quantity
+from podfit.vpa.model.boost import (
+    annotation_key,
+    annotation_value,
+    below_limit,
+    boost_of,
+    boosted_cpu,
+)
+from podfit.vpa.model.container_resources import ContainerResources, resources_for_pod
+from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
+from podfit.vpa.model.limits import proportional_limit
+from podfit.vpa.model.pods import ResourceList, containers, limits_of, requests_of
+from podfit.vpa.model.policy import CPU, container_policy, controls_limits, scaling_off, update_mode
+
+Object = Mapping[str, Any]
+Patch = list[dict[str, Any]]
+
+UPDATES = "vpaUpdates"
+OBSERVED = "vpaObservedContainers"
+
+
+def pod_patch(
+    pod: Object,
+    vpa: Object,
+    bounds: NamespaceBounds = NO_BOUNDS,
+    boost_enabled: bool = False,
+    max_boost: Quantity | None = None,
+) -> Patch:
+    """Everything the autoscaler changes on a new pod. Raises BoostError when a boost makes no sense."""
+    patch: Patch = []
+    if (pod.get("metadata") or {}).get("annotations") is None:
+        patch.append(add("/metadata/annotations", {}))
+    resources, notes = _wanted(pod, vpa, bounds)
+    updates = []
+    for index, container in enumerate(containers(pod)):
+        name = container.get("name") or ""
+        if boost_enabled:
+            if scaling_off(container_policy(vpa, name)):
+                continue
+            patch += _boost(pod, vpa, name, resources[index], max_boost)
+        changes, said = container_patch(container, index, resources[index])
+        if changes:
+            patch += changes
+            updates.append(f"container {index}: " + ", ".join([*notes.get(name, []), *said]))
+    meta_name = (vpa.get("metadata") or {}).get("name") or ""
+    if updates:
+        patch.append(annotate(UPDATES, f"Pod resources updated by {meta_name}: " + "; ".join(updates)))
+    observed = ", ".join(container.get("name") or "" for container in containers(pod))
+    patch.append(annotate(OBSERVED, observed))
+    return patch
+
+
+def _wanted(pod: Object, vpa: Object, bounds: NamespaceBounds) -> tuple[list[ContainerResources], dict[str, list[str]]]:
+    if update_mode(vpa) == "Off":
+        return [ContainerResources() for _ in containers(pod)], {}
+    return resources_for_pod(vpa, pod, bounds)
+
+
+def _boost(pod: Object, vpa: Object, name: str, wanted: ContainerResources, most: Quantity | None) -> Patch:
+    """Raises what the container is to get, and keeps what it had in an annotation."""
+    boost = boost_of(vpa, name)
+    if boost is None:
+        return []
+    requests, limits = requests_of(pod, name), limits_of(pod, name)
+    base = wanted.requests.get(CPU) or requests.get(CPU) or Quantity(0)
+    cpu = boosted_cpu(boost, base, most)
+    if controls_limits(container_policy(vpa, name)):
+        limit, _ = proportional_limit(CPU, limits.get(CPU), requests.get(CPU), cpu, None)
+        if limit is not None:
+            wanted.limits[CPU] = limit
+    else:
+        cpu = below_limit(cpu, limits.get(CPU))
+    wanted.requests[CPU] = cpu
+    return [annotate(annotation_key(name), annotation_value(requests, limits))]
+
+
+def container_patch(container: Object, index: int, wanted: ContainerResources) -> tuple[Patch, list[str]]:
+    """The patch of one container, and the names of what it sets."""
+    current = container.get("resources") or {}
+    base = f"/spec/containers/{index}/resources"
+    patch: Patch = []
+    if current.get("requests") is None and current.get("limits") is None:
+        patch.append(add(base, {}))
+    requests, set_requests = _resource_patch(f"{base}/requests", current.get("requests"), wanted.requests, "request")
+    limits, set_limits = _resource_patch(f"{base}/limits", current.get("limits"), wanted.limits, "limit")
+    return patch + requests + limits, set_requests + set_limits
+
+
+def _resource_patch(path: str, current: Any, wanted: ResourceList, word: str) -> tuple[Patch, list[str]]:
+    if not wanted:
+        return [], []
+    names = sorted(wanted)
+    patch = [add(path, {})] if current is None else []
+    patch += [add(f"{path}/{escape(name)}", wanted[name].as_written()) for name in names]
+    return patch, [f"{name} {word}" for name in names]
+
+
+def add(path: str, value: Any) -> dict[str, Any]:
+    return {"op": "add", "path": path, "value": value}
+
+
+def annotate(key: str, value: str) -> dict[str, Any]:
+    return add(f"/metadata/annotations/{escape(key)}", value)
+
+
+def escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

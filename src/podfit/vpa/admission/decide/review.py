@@ -1,0 +1,142 @@
+"""A whole admission request, answered: pods are patched, autoscaler objects defaulted and validated.
+
+Whatever goes wrong with a pod, it is let through unchanged: the autoscaler never keeps a pod from starting.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from podfit.api.quantity import Quantity, QuantityError
+from podfit.api.status import INTERNAL, FieldError, unprocessable
+from podfit.vpa.admission.decide.patches import Patch, add, pod_patch
+from podfit.vpa.admission.decide.shape import POD, REVIEW, VPA, ShapeError, check_shape
+from podfit.vpa.admission.decide.validate import allowed_for, validate
+from podfit.vpa.model.boost import BoostError
+from podfit.vpa.model.limitranges import merged
+from podfit.vpa.model.matching import SelectorOf, Target, TopmostOf, acts_on_creation, by_target, controlling_vpa
+
+Object = Mapping[str, Any]
+
+GROUP = "autoscaling.k8s.io"
+AUTO_WARNING = (
+    'UpdateMode "Auto" is deprecated and will be removed in a future API version. Use explicit update modes like '
+    '"Recreate", "Initial", or "InPlaceOrRecreate" instead. '
+    "See https://github.com/kubernetes/autoscaler/issues/8424 for more details."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the answer depends on besides the request."""
+
+    vpas: Mapping[Target, list[Object]]
+    selector_of: SelectorOf
+    topmost_of: TopmostOf
+    limit_ranges: Iterable[Object] = ()
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    max_boost: Quantity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to a request; `patch` is None when nothing changes."""
+
+    uid: str
+    allowed: bool = True
+    patch: Patch | None = None
+    status: dict[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
+    outcome: str = "skipped"
+    """applied, skipped or error: for the metrics."""
+    why: str = ""
+
+    def to_response(self) -> dict[str, Any]:
+        """The AdmissionReview without the patch, which travels in base64."""
+        response: dict[str, Any] = {"uid": self.uid, "allowed": self.allowed}
+        if self.status is not None:
+            response["status"] = self.status
+        if self.patch:
+            response["patchType"] = "JSONPatch"
+        if self.warnings:
+            response["warnings"] = list(self.warnings)
+        return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}
+
+
+def index_vpas(vpas: Iterable[Object]) -> dict[Target, list[Object]]:
+    """The autoscalers that act on new pods, ready to be found."""
+    return by_target(vpa for vpa in vpas if acts_on_creation(vpa))
+
+
+def answer(body: bytes | str, world: World) -> Verdict:
+    """Reads a request body. What cannot be read is let through."""
+    try:
+        review = json.loads(body)
+        check_shape(review, REVIEW, "AdmissionReview")
+        request = review["request"]
+        uid = request.get("uid") or ""
+        resource = request.get("resource") or {}
+        kind = (resource.get("group") or "", resource.get("resource"))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return Verdict("", outcome="error", why=f"cannot read the review: {error}")
+    try:
+        if kind == ("", "pods"):
+            return admit_pod(request, uid, resource, world)
+        if kind == (GROUP, "verticalpodautoscalers"):
+            return admit_vpa(request, uid, world)
+    except (BoostError, QuantityError, KeyError, TypeError, AttributeError, ValueError) as error:
+        return Verdict(uid, outcome="error", why=str(error))
+    return Verdict(uid, why="not a resource this webhook handles")
+
+
+def admit_pod(request: Object, uid: str, resource: Object, world: World) -> Verdict:
+    if resource.get("version") != "v1":
+        return Verdict(uid, outcome="error", why="only v1 Pods are supported")
+    pod = request.get("object") or {}
+    check_shape(pod, POD, "Pod")
+    meta = dict(pod.get("metadata") or {})
+    if not meta.get("name"):
+        meta["name"] = (meta.get("generateName") or "") + "%"
+        meta["namespace"] = request.get("namespace")
+        pod = {**pod, "metadata": meta}
+    vpa = controlling_vpa(pod, world.vpas, world.selector_of, world.topmost_of)
+    if vpa is None:
+        return Verdict(uid, why="no autoscaler controls this pod")
+    bounds = merged(world.limit_ranges, meta.get("namespace") or "")
+    patch = pod_patch(pod, vpa, bounds, bool(world.gates.get("CPUStartupBoost")), world.max_boost)
+    return Verdict(uid, patch=patch, outcome="applied")
+
+
+def admit_vpa(request: Object, uid: str, world: World) -> Verdict:
+    vpa = request.get("object") or {}
+    warnings = (AUTO_WARNING,) if _deprecated(vpa) else ()
+    errors = _errors_of(vpa, request.get("oldObject"), world)
+    if errors:
+        status = unprocessable("VerticalPodAutoscaler", request.get("name") or _name_of(vpa), errors, GROUP).to_status()
+        shown = {key: value for key, value in status.items() if key not in ("kind", "apiVersion")}
+        return Verdict(uid, False, None, shown, warnings, "error", status["message"])
+    policy = (vpa.get("spec") or {}).get("updatePolicy")
+    patch = [add("/spec/updatePolicy", {"updateMode": "Recreate"})] if policy is None else None
+    return Verdict(uid, patch=patch, warnings=warnings, outcome="applied")
+
+
+def _errors_of(vpa: Object, old: Object | None, world: World) -> list[FieldError]:
+    try:
+        check_shape(vpa, VPA, "VerticalPodAutoscaler")
+    except ShapeError as error:
+        return [FieldError(INTERNAL, ".", str(error))]
+    return validate(vpa, allowed_for(world.gates, old))
+
+
+def _deprecated(vpa: Object) -> bool:
+    spec = vpa.get("spec")
+    policy = spec.get("updatePolicy") if isinstance(spec, dict) else None
+    return isinstance(policy, dict) and policy.get("updateMode") == "Auto"
+
+
+def _name_of(vpa: Object) -> str:
+    meta = vpa.get("metadata")
+    return str(meta.get("name") or "") if isinstance(meta, dict) else ""

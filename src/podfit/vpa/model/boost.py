@@ -1,0 +1,77 @@
+"""CPU startup boost: who gets one, how large, and what the pod's annotation remembers.
+
+A boosted container starts with more CPU than recommended; its original resources are kept in an annotation until the
+updater takes the boost back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.api.quantity import Quantity
+from podfit.vpa.model.pods import ResourceList, annotations_of, printed
+from podfit.vpa.model.policy import RESOURCES, container_policies, container_policy
+
+Object = Mapping[str, Any]
+
+PREFIX = "vpaCpuStartupBoost"
+
+
+class BoostError(ValueError):
+    """The boost cannot be computed from what the object says."""
+
+
+def has_boost(vpa: Object) -> bool:
+    """Whether the object asks for any boost, for the pod or for one container."""
+    if (vpa.get("spec") or {}).get("startupBoost") is not None:
+        return True
+    return any(policy.get("startupBoost") is not None for policy in container_policies(vpa))
+
+
+def boost_of(vpa: Object, container: str) -> Object | None:
+    """The CPU boost of a container: its own policy's, else the pod's. A boost without cpu is none."""
+    own = container_policy(vpa, container).get("startupBoost")
+    boost = own if own is not None else (vpa.get("spec") or {}).get("startupBoost")
+    return (boost or {}).get("cpu")
+
+
+def boosted_cpu(boost: Object, base: Quantity, most: Quantity | None) -> Quantity:
+    """The CPU to start with. Raises BoostError when type and value do not fit."""
+    kind = boost.get("type") or "Factor"
+    if kind == "Factor":
+        factor = boost.get("factor")
+        if factor is None:
+            raise BoostError("startupBoost.CPU.Factor is required when Type is Factor or not specified")
+        if factor < 1:
+            raise BoostError("boost factor must be >= 1")
+        made = Quantity.of_milli(base.milli * factor, base.format)
+    elif kind == "Quantity":
+        if boost.get("quantity") is None:
+            raise BoostError("startupBoost.CPU.Quantity is required when Type is Quantity")
+        made = Quantity.of_milli(base.milli + Quantity.parse(boost["quantity"]).milli, base.format)
+    else:
+        raise BoostError(f"unsupported startup boost type: {kind}")
+    return most if most is not None and made > most else made
+
+
+def annotation_key(container: str) -> str:
+    return f"{PREFIX}/{container}"
+
+
+def annotation_value(requests: ResourceList, limits: ResourceList) -> str:
+    kept = [{name: values[name] for name in RESOURCES if name in values} for values in (requests, limits)]
+    shown = {"requests": printed(kept[0]), "limits": printed(kept[1])}
+    return json.dumps(shown, separators=(",", ":"))
+
+
+def boosted_containers(pod: Object) -> list[str]:
+    return [key.removeprefix(f"{PREFIX}/") for key in annotations_of(pod) if key.startswith(f"{PREFIX}/")]
+
+
+def below_limit(cpu: Quantity, limit: Quantity | None) -> Quantity:
+    """A boost that may not touch the limit stays a thousandth below it, if there is room."""
+    if not limit or cpu <= limit:
+        return cpu
+    return Quantity.of_milli(limit.milli - 1, limit.format) if limit.milli > 1 else limit

@@ -1,0 +1,74 @@
+"""Which autoscaler controls a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from podfit.vpa.model.boost import has_boost
+from podfit.vpa.model.pods import controller_of, labels_of
+from podfit.vpa.model.policy import update_mode
+from podfit.vpa.model.selectors import Selector
+
+Object = Mapping[str, Any]
+
+
+class Target(NamedTuple):
+    """What an autoscaler's targetRef names. The API version is not compared."""
+
+    namespace: str
+    kind: str
+    name: str
+
+
+SelectorOf = Callable[[Object], Selector | None]
+"""The selector of an autoscaler's target, or None when it cannot be read."""
+TopmostOf = Callable[[str, Object], Target | None]
+"""The topmost controller above an owner reference in a namespace, or None when there is none or it cannot be read."""
+
+
+def target_of(vpa: Object) -> Target | None:
+    reference = (vpa.get("spec") or {}).get("targetRef")
+    if not reference:
+        return None
+    namespace = (vpa.get("metadata") or {}).get("namespace") or ""
+    return Target(namespace, reference.get("kind") or "", reference.get("name") or "")
+
+
+def by_target(vpas: Iterable[Object]) -> dict[Target, list[Object]]:
+    """The index that makes finding a pod's autoscaler independent of their number."""
+    index: dict[Target, list[Object]] = {}
+    for vpa in vpas:
+        target = target_of(vpa)
+        if target is not None:
+            index.setdefault(target, []).append(vpa)
+    return index
+
+
+def controlling_vpa(
+    pod: Object, index: Mapping[Target, list[Object]], selector_of: SelectorOf, topmost_of: TopmostOf
+) -> Object | None:
+    """Of several the oldest, then the one whose name comes first."""
+    owner = controller_of(pod)
+    if owner is None or owner.get("kind") == "Node":
+        return None
+    top = topmost_of((pod.get("metadata") or {}).get("namespace") or "", owner)
+    if top is None:
+        return None
+    labels = labels_of(pod)
+    best: Object | None = None
+    for vpa in index.get(top, ()):
+        selector = selector_of(vpa)
+        if selector is not None and selector.matches(labels) and (best is None or _age(vpa) < _age(best)):
+            best = vpa
+    return best
+
+
+def acts_on_creation(vpa: Object) -> bool:
+    """Mode Off leaves new pods alone, unless they are to be boosted."""
+    return update_mode(vpa) != "Off" or has_boost(vpa)
+
+
+def _age(vpa: Object) -> tuple[str, str]:
+    meta = vpa.get("metadata") or {}
+    return meta.get("creationTimestamp") or "", meta.get("name") or ""
