@@ -1,4 +1,4 @@
-"""What a fake container does, read from its command: `sleep N`, `exit N`, `true`, `false`, `echo X`, or a script of them.
+"""What a fake container does, read from its command: `sleep N`, `exit N`, `true`, `false`, `echo X`, or some of them.
 
 Anything else runs for ever and leaves with 0 when it is told to. As a real PID 1, `sleep` does not hear SIGTERM, and a
 shell does if the script sets a trap.
