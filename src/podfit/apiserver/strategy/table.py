@@ -5,13 +5,57 @@ from __future__ import annotations
 from functools import lru_cache
 
 from podfit.api.kinds import Kind
+from podfit.apiserver.strategy import access, extensions, jobs, limits, nodes, notes, plain, policy, services, storage
+from podfit.apiserver.strategy import workloads as apps
 from podfit.apiserver.strategy.base import Strategy
 from podfit.apiserver.strategy.pods import PodStrategy
 
-_TABLE: dict[tuple[str, str], type[Strategy]] = {("", "Pod"): PodStrategy}
+_RBAC = "rbac.authorization.k8s.io"
+_HOOKS = "admissionregistration.k8s.io"
+_TABLE: dict[tuple[str, str], type[Strategy]] = {
+    ("", "Pod"): PodStrategy,
+    ("", "ConfigMap"): plain.ConfigMapStrategy,
+    ("", "Secret"): plain.SecretStrategy,
+    ("", "ServiceAccount"): plain.UncountedStrategy,
+    ("", "Endpoints"): services.EndpointsStrategy,
+    ("", "Event"): notes.EventStrategy,
+    ("", "LimitRange"): limits.LimitRangeStrategy,
+    ("", "Namespace"): nodes.NamespaceStrategy,
+    ("", "Node"): nodes.NodeStrategy,
+    ("", "PersistentVolume"): storage.PersistentVolumeStrategy,
+    ("", "PersistentVolumeClaim"): storage.PersistentVolumeClaimStrategy,
+    ("", "PodTemplate"): apps.PodTemplateStrategy,
+    ("", "ReplicationController"): apps.ReplicationControllerStrategy,
+    ("", "ResourceQuota"): limits.ResourceQuotaStrategy,
+    ("", "Service"): services.ServiceStrategy,
+    ("apps", "ControllerRevision"): apps.ControllerRevisionStrategy,
+    ("apps", "DaemonSet"): apps.DaemonSetStrategy,
+    ("apps", "Deployment"): apps.DeploymentStrategy,
+    ("apps", "ReplicaSet"): apps.ReplicaSetStrategy,
+    ("apps", "StatefulSet"): apps.StatefulSetStrategy,
+    ("batch", "CronJob"): jobs.CronJobStrategy,
+    ("batch", "Job"): jobs.JobStrategy,
+    ("policy", "PodDisruptionBudget"): policy.PodDisruptionBudgetStrategy,
+    ("scheduling.k8s.io", "PriorityClass"): plain.PriorityClassStrategy,
+    ("coordination.k8s.io", "Lease"): plain.LeaseStrategy,
+    (_RBAC, "ClusterRole"): access.RoleStrategy,
+    (_RBAC, "ClusterRoleBinding"): access.BindingStrategy,
+    (_RBAC, "Role"): access.RoleStrategy,
+    (_RBAC, "RoleBinding"): access.BindingStrategy,
+    ("node.k8s.io", "RuntimeClass"): plain.RuntimeClassStrategy,
+    ("autoscaling", "HorizontalPodAutoscaler"): policy.AutoscalerStrategy,
+    (_HOOKS, "MutatingWebhookConfiguration"): extensions.WebhookConfigurationStrategy,
+    (_HOOKS, "ValidatingWebhookConfiguration"): extensions.WebhookConfigurationStrategy,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): extensions.CustomResourceDefinitionStrategy,
+    ("events.k8s.io", "Event"): notes.EventStrategy,
+    ("certificates.k8s.io", "CertificateSigningRequest"): extensions.CertificateSigningRequestStrategy,
+    ("apiregistration.k8s.io", "APIService"): extensions.APIServiceStrategy,
+}
 
 
 @lru_cache(maxsize=1024)
 def strategy_for(kind: Kind) -> Strategy:
     """The strategy of a row of the table of kinds."""
+    if kind.custom:
+        return plain.CustomStrategy(kind)
     return _TABLE.get((kind.group, kind.kind), Strategy)(kind)

@@ -1,0 +1,138 @@
+"""Strategies of Nodes and Namespaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.quantity import Quantity
+from podfit.api.status import DUPLICATE, FieldError, duplicate, go_value, invalid, not_supported, required
+from podfit.api.status import field_forbidden as forbidden
+from podfit.apiserver.strategy import meta, names, resourcelists
+from podfit.apiserver.strategy.base import Errors, Strategy
+from podfit.apiserver.strategy.checks import cidr, label_name
+from podfit.apiserver.strategy.placement import TAINT_EFFECTS
+
+Object = dict[str, Any]
+
+_CIDR_FIXED = 'node updates may not change podCIDR except from "" to valid'
+
+
+class NodeStrategy(Strategy):
+    has_generation = False
+
+    def default(self, obj: Object) -> None:
+        status = obj.setdefault("status", {})
+        obj.setdefault("spec", {})
+        resourcelists.normalise(status.get("capacity"))
+        resourcelists.normalise(status.get("allocatable"))
+        if status.get("capacity") and not status.get("allocatable"):
+            status["allocatable"] = dict(status["capacity"])
+
+    def reset_status(self, obj: Object) -> None:
+        """A node may come with its status: the agent registers itself in one request."""
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        _taints((obj.get("spec") or {}).get("taints") or (), errors)
+        _resources(obj, errors)
+        for at, text in enumerate((obj.get("spec") or {}).get("podCIDRs") or ()):
+            cidr(text, f"spec.podCIDRs[{at}]", errors)
+        return errors
+
+    def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
+        errors = self.validate_update_meta(new, old, "status")
+        _resources(new, errors)
+        seen: list[Object] = []
+        for at, address in enumerate((new.get("status") or {}).get("addresses") or ()):
+            if address in seen:
+                shown = {"Type": address.get("type", ""), "Address": address.get("address", "")}
+                errors.append(duplicate(f"status.addresses[{at}]", shown))
+            seen.append(address)
+        spec, stored = new.get("spec") or {}, old.get("spec") or {}
+        if stored.get("podCIDRs") and spec.get("podCIDRs") != stored["podCIDRs"]:
+            errors.append(forbidden("spec.podCIDRs", _CIDR_FIXED))
+        if stored.get("providerID") and spec.get("providerID") != stored["providerID"]:
+            detail = 'node updates may not change providerID except from "" to valid'
+            errors.append(forbidden("spec.providerID", detail))
+        _taints(spec.get("taints") or (), errors)
+        return errors
+
+
+def _taints(taints: Any, errors: Errors) -> None:
+    seen: set[tuple[str, str]] = set()
+    for at, taint in enumerate(taints):
+        path, key, effect = f"metadata.taints[{at}]", taint.get("key", ""), taint.get("effect", "")
+        label_name(key, f"{path}.key", errors)
+        complaints = names.label_value(taint.get("value", ""))
+        if complaints:
+            errors.append(invalid(f"{path}.value", taint["value"], ";".join(complaints)))
+        if not effect:
+            errors.append(required(f"{path}.effect"))
+        elif effect not in TAINT_EFFECTS:
+            errors.append(not_supported(f"{path}.effect", effect, TAINT_EFFECTS))
+        if (key, effect) in seen:
+            shown = {"Key": key, "Value": taint.get("value", ""), "Effect": effect, "TimeAdded": taint.get("timeAdded")}
+            detail = "taints must be unique by key and effect pair"
+            errors.append(FieldError(DUPLICATE, path, detail, go_value(shown)))
+        seen.add((key, effect))
+
+
+def _resources(node: Object, errors: Errors) -> None:
+    status = node.get("status") or {}
+    for kind in ("capacity", "allocatable"):
+        for name, text in (status.get(kind) or {}).items():
+            resourcelists.amount(name, Quantity.parse(text), f"status.{kind}.{name}", errors)
+
+
+class NamespaceStrategy(Strategy):
+    has_generation = False
+
+    def default(self, obj: Object) -> None:
+        """Every namespace carries its name as a label, so that selectors can name it."""
+        obj.setdefault("spec", {})
+        status = obj.setdefault("status", {})
+        if not status.get("phase"):
+            status["phase"] = "Active"
+        metadata = obj.setdefault("metadata", {})
+        if metadata.get("name"):
+            if metadata.get("labels") is None:
+                metadata["labels"] = {}
+            metadata["labels"]["kubernetes.io/metadata.name"] = metadata["name"]
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
+        if "kubernetes" not in finalizers:
+            finalizers.append("kubernetes")
+        self.default(obj)
+
+    def reset_status(self, obj: Object) -> None:
+        obj["status"] = {"phase": "Active"}
+
+    def validate_name(self, name: str, prefix: bool = False) -> list[str]:
+        return names.dns_label(name, prefix)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        if subresource == "status":
+            meta.keep(new, old, "spec")
+        elif subresource == "finalize":
+            meta.keep(new, old, "status")
+        else:
+            spec = new.setdefault("spec", {})
+            meta.keep(spec, old.get("spec") or {}, "finalizers")
+            meta.keep(new, old, "status")
+        meta.carry_over(new, old)
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        for finalizer in (obj.get("spec") or {}).get("finalizers") or ():
+            meta.finalizer_name(finalizer, "spec.finalizers", errors)
+        return errors
+
+    def validate_status(self, new: Object, old: Object) -> Errors:
+        going = bool((new.get("metadata") or {}).get("deletionTimestamp"))
+        phase, wanted = (new.get("status") or {}).get("phase", ""), "Terminating" if going else "Active"
+        if phase == wanted:
+            return []
+        state = "not empty" if going else "empty"
+        return [invalid("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` is {state}")]

@@ -1,0 +1,95 @@
+"""Strategies of PodDisruptionBudgets and HorizontalPodAutoscalers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.status import invalid, not_supported, required
+from podfit.apiserver.strategy import names
+from podfit.apiserver.strategy.base import Errors, Strategy
+from podfit.apiserver.strategy.checks import NOT_NEGATIVE, label_selector, names_valid
+from podfit.apiserver.strategy.workloads import at_most_all, int_or_percent, set_default
+
+Object = dict[str, Any]
+
+_EVICTION = ("AlwaysAllow", "IfHealthyBudget")
+_COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+
+
+class PodDisruptionBudgetStrategy(Strategy):
+    unconditional_update = False
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
+        least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
+        if least is not None and most is not None:
+            shown = {
+                "MinAvailable": least,
+                "Selector": spec.get("selector"),
+                "MaxUnavailable": most,
+                "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+            }
+            errors.append(invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
+        for field, value in (("minAvailable", least), ("maxUnavailable", most)):
+            if value is not None:
+                int_or_percent(value, f"spec.{field}", errors)
+                at_most_all(value, f"spec.{field}", errors)
+        policy = spec.get("unhealthyPodEvictionPolicy")
+        if policy is not None and policy not in _EVICTION:
+            errors.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION))
+        label_selector(spec.get("selector"), "spec.selector", errors)
+        return errors
+
+    def validate_status(self, new: Object, old: Object) -> Errors:
+        status = new.get("status") or {}
+        negative = (field for field in _COUNTS if (status.get(field) or 0) < 0)
+        return [invalid(f"status.{field}", status[field], NOT_NEGATIVE) for field in negative]
+
+
+class AutoscalerStrategy(Strategy):
+    has_generation = False
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        set_default(spec, "minReplicas", 1)
+        if self.kind.version == "v2" and not spec.get("metrics"):
+            target = {"type": "Utilization", "averageUtilization": 80}
+            spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
+        least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
+        if least is not None and least < 1:
+            errors.append(invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
+        if most < 1:
+            errors.append(invalid("spec.maxReplicas", most, "must be greater than 0"))
+        if least is not None and most < least:
+            detail = "must be greater than or equal to `minReplicas`"
+            errors.append(invalid("spec.maxReplicas", most, detail))
+        self._target(spec.get("scaleTargetRef") or {}, errors)
+        for at, metric in enumerate(spec.get("metrics") or ()):
+            if not metric.get("type"):
+                errors.append(required(f"spec.metrics[{at}].type", "must specify a metric source type"))
+            elif metric["type"][0].lower() + metric["type"][1:] not in metric:
+                kind = metric["type"]
+                field = kind[0].lower() + kind[1:]
+                errors.append(
+                    required(f"spec.metrics[{at}].{field}", "must populate information for the given metric source")
+                )
+        return errors
+
+    def _target(self, target: Object, errors: Errors) -> None:
+        for field in ("kind", "name"):
+            value = target.get(field, "")
+            if not value:
+                errors.append(required(f"spec.scaleTargetRef.{field}"))
+            else:
+                names_valid(value, f"spec.scaleTargetRef.{field}", names.path_segment(value), errors)
+
+
+def validate_scale(scale: Object) -> Errors:
+    """What the scale endpoint of every workload checks."""
+    replicas = (scale.get("spec") or {}).get("replicas") or 0
+    return [invalid("spec.replicas", replicas, NOT_NEGATIVE)] if replicas < 0 else []

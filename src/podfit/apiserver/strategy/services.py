@@ -1,0 +1,257 @@
+"""Strategies of Services and Endpoints. Which address a service gets is decided by whoever allots addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.status import duplicate, invalid, not_supported, required
+from podfit.api.status import field_forbidden as forbidden
+from podfit.apiserver.strategy import names
+from podfit.apiserver.strategy.base import Errors, Strategy
+from podfit.apiserver.strategy.checks import chosen, ip, labels, names_valid, parse_ip
+from podfit.apiserver.strategy.checks import port as port_valid
+from podfit.apiserver.strategy.containers import PROTOCOLS
+from podfit.apiserver.strategy.workloads import set_default
+
+Object = dict[str, Any]
+
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_EXTERNAL = ("NodePort", "LoadBalancer")
+_POLICIES = ("Cluster", "Local")
+_AFFINITY_S = 10_800
+_LONGEST_AFFINITY_S = 86_400
+
+
+class ServiceStrategy(Strategy):
+    has_generation = False
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        if not spec.get("sessionAffinity"):
+            spec["sessionAffinity"] = "None"
+        if spec["sessionAffinity"] == "None":
+            spec.pop("sessionAffinityConfig", None)
+        elif spec["sessionAffinity"] == "ClientIP":
+            config = spec.setdefault("sessionAffinityConfig", {}) or {}
+            spec["sessionAffinityConfig"] = config
+            client = config.setdefault("clientIP", {}) or {}
+            config["clientIP"] = client
+            set_default(client, "timeoutSeconds", _AFFINITY_S)
+        if not spec.get("type"):
+            spec["type"] = "ClusterIP"
+        for port in spec.get("ports") or ():
+            if not port.get("protocol"):
+                port["protocol"] = "TCP"
+            if port.get("targetPort") in (None, 0, ""):
+                port["targetPort"] = port.get("port", 0)
+        if spec["type"] in _EXTERNAL and not spec.get("externalTrafficPolicy"):
+            spec["externalTrafficPolicy"] = "Cluster"
+        if spec["type"] in ("ClusterIP", *_EXTERNAL):
+            set_default(spec, "internalTrafficPolicy", "Cluster")
+        if spec["type"] == "LoadBalancer":
+            set_default(spec, "allocateLoadBalancerNodePorts", True)
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        sync_addresses(obj["spec"])
+
+    def reset_status(self, obj: Object) -> None:
+        obj["status"] = {"loadBalancer": {}}
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        super().prepare_update(new, old, subresource)
+        if subresource == "status":
+            return
+        spec, stored = new.setdefault("spec", {}), old.get("spec") or {}
+        if spec.get("type") != "ExternalName" and stored.get("type") != "ExternalName":
+            # An update that does not mention the addresses keeps them.
+            for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+                if not spec.get(field) and stored.get(field):
+                    spec[field] = stored[field]
+            _keep_node_ports(spec, stored)
+        sync_addresses(spec)
+
+    def validate_name(self, name: str, prefix: bool = False) -> list[str]:
+        return names.dns_1035(name, prefix)
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
+        kind, headless, ports = spec.get("type", ""), spec.get("clusterIP") == "None", spec.get("ports") or []
+        if not ports and not headless and kind != "ExternalName":
+            errors.append(required("spec.ports"))
+        if kind in _EXTERNAL and headless:
+            detail = f"may not be set to 'None' for {kind} services"
+            errors.append(invalid("spec.clusterIPs[0]", "None", detail))
+        if kind == "ExternalName":
+            _external_name(spec, errors)
+        _ports(ports, errors)
+        labels(spec.get("selector"), "spec.selector", errors)
+        _affinity(spec, errors)
+        for at, text in enumerate(spec.get("clusterIPs") or ()):
+            if text != "None" and parse_ip(text) is None:
+                detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+                errors.append(invalid(f"spec.clusterIPs[{at}]", text, detail))
+        for at, text in enumerate(spec.get("externalIPs") or ()):
+            ip(text, f"spec.externalIPs[{at}]", errors)
+            _ordinary(text, f"spec.externalIPs[{at}]", errors)
+        chosen(kind, "spec.type", _TYPES, errors)
+        _node_ports(kind, ports, errors)
+        _traffic(spec, kind, errors)
+        return errors
+
+    def validate_change(self, new: Object, old: Object) -> Errors:
+        spec, stored = new.get("spec") or {}, old.get("spec") or {}
+        if "ExternalName" in (spec.get("type"), stored.get("type")) or not stored.get("clusterIPs"):
+            return []
+        errors: Errors = []
+        mine, before = spec.get("clusterIPs") or [], stored["clusterIPs"]
+        if not mine:
+            errors.append(invalid("spec.clusterIPs[0]", mine, "primary clusterIP can not be unset"))
+        elif mine[0] != before[0]:
+            errors.append(invalid("spec.clusterIPs[0]", mine, "may not change once set"))
+        return errors
+
+
+def sync_addresses(spec: Object) -> None:
+    """clusterIP is the first of clusterIPs; whichever is set fills the other."""
+    one, several = spec.get("clusterIP"), spec.get("clusterIPs")
+    if one and not several:
+        spec["clusterIPs"] = [one]
+    elif several and not one:
+        spec["clusterIP"] = several[0]
+
+
+def _keep_node_ports(spec: Object, stored: Object) -> None:
+    if spec.get("type") not in _EXTERNAL or stored.get("type") not in _EXTERNAL:
+        return
+    known = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in stored.get("ports") or ()}
+    for port in spec.get("ports") or ():
+        if not port.get("nodePort") and known.get((port.get("protocol"), port.get("port"))):
+            port["nodePort"] = known[port.get("protocol"), port.get("port")]
+
+
+def _external_name(spec: Object, errors: Errors) -> None:
+    for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if spec.get(field):
+            errors.append(forbidden(f"spec.{field}", "may not be set for ExternalName services"))
+    name = (spec.get("externalName") or "").removesuffix(".")
+    if not name:
+        errors.append(required("spec.externalName"))
+    else:
+        names_valid(name, "spec.externalName", names.dns_subdomain(name), errors)
+
+
+def _ports(ports: list[Object], errors: Errors) -> None:
+    seen: set[str] = set()
+    for at, port in enumerate(ports):
+        path, name = f"spec.ports[{at}]", port.get("name", "")
+        if name:
+            names_valid(name, f"{path}.name", names.dns_label(name), errors)
+            if name in seen:
+                errors.append(duplicate(f"{path}.name", name))
+            seen.add(name)
+        elif len(ports) > 1:
+            errors.append(required(f"{path}.name"))
+        number = port.get("port", 0)
+        for text in names.port_number(number):
+            errors.append(invalid(f"{path}.port", number, text))
+        chosen(port.get("protocol"), f"{path}.protocol", PROTOCOLS, errors)
+        port_valid(port.get("targetPort"), f"{path}.targetPort", errors)
+        protocol = port.get("appProtocol")
+        if protocol is not None:
+            names_valid(protocol, f"{path}.appProtocol", names.qualified_name(protocol), errors)
+
+
+def _affinity(spec: Object, errors: Errors) -> None:
+    kind, path = spec.get("sessionAffinity"), "spec.sessionAffinityConfig"
+    chosen(kind, "spec.sessionAffinity", ("ClientIP", "None"), errors)
+    if kind == "None" and spec.get("sessionAffinityConfig") is not None:
+        errors.append(forbidden(path, "must not be set when session affinity is None"))
+    if kind != "ClientIP":
+        return
+    client = (spec.get("sessionAffinityConfig") or {}).get("clientIP")
+    timeout = (client or {}).get("timeoutSeconds")
+    if timeout is None:
+        errors.append(required(f"{path}.clientIP.timeoutSeconds", "when session affinity type is ClientIP"))
+    elif not 0 < timeout <= _LONGEST_AFFINITY_S:
+        detail = f"must be greater than 0 and less than {_LONGEST_AFFINITY_S}"
+        errors.append(invalid(f"{path}.clientIP.timeoutSeconds", timeout, detail))
+
+
+def _ordinary(text: str, path: str, errors: Errors) -> None:
+    address = parse_ip(text)
+    if address is None:
+        return
+    if address.is_unspecified:
+        errors.append(invalid(path, text, f"may not be unspecified ({text})"))
+    if address.is_loopback:
+        errors.append(invalid(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
+    if address.is_link_local:
+        errors.append(invalid(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"))
+
+
+def _node_ports(kind: str, ports: list[Object], errors: Errors) -> None:
+    on_nodes: set[tuple[str, int]] = set()
+    served: set[tuple[str, int]] = set()
+    repeated: Errors = []
+    for at, port in enumerate(ports):
+        path, node, protocol = f"spec.ports[{at}]", port.get("nodePort", 0), port.get("protocol", "")
+        if node and kind == "ClusterIP":
+            errors.append(forbidden(f"{path}.nodePort", "may not be used when `type` is 'ClusterIP'"))
+        if node and (protocol, node) in on_nodes:
+            errors.append(duplicate(f"{path}.nodePort", node))
+        on_nodes.add((protocol, node))
+        if (protocol, port.get("port", 0)) in served:
+            shown = {"Name": "", "Protocol": protocol, "AppProtocol": None, "Port": port["port"]}
+            repeated.append(duplicate(path, {**shown, "TargetPort": 0, "NodePort": 0}))
+        served.add((protocol, port.get("port", 0)))
+    errors.extend(repeated)
+
+
+def _traffic(spec: Object, kind: str, errors: Errors) -> None:
+    external, internal = spec.get("externalTrafficPolicy"), spec.get("internalTrafficPolicy")
+    accessible = kind in _EXTERNAL or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+    if kind != "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not None:
+        detail = "may only be used when `type` is 'LoadBalancer'"
+        errors.append(forbidden("spec.allocateLoadBalancerNodePorts", detail))
+    if external and not accessible:
+        detail = "may only be set for externally-accessible services"
+        errors.append(invalid("spec.externalTrafficPolicy", external, detail))
+    elif external and external not in _POLICIES:
+        errors.append(not_supported("spec.externalTrafficPolicy", external, _POLICIES))
+    if internal is not None and internal not in _POLICIES:
+        errors.append(not_supported("spec.internalTrafficPolicy", internal, _POLICIES))
+
+
+class EndpointsStrategy(Strategy):
+    has_generation = False
+    has_status = False
+    create_on_update = True
+
+    def default(self, obj: Object) -> None:
+        for subset in obj.get("subsets") or ():
+            for port in subset.get("ports") or ():
+                if not port.get("protocol"):
+                    port["protocol"] = "TCP"
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        for at, subset in enumerate(obj.get("subsets") or ()):
+            path = f"subsets[{at}]"
+            if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+                errors.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
+            for field in ("addresses", "notReadyAddresses"):
+                for number, address in enumerate(subset.get(field) or ()):
+                    here = f"{path}.{field}[{number}].ip"
+                    ip(address.get("ip", ""), here, errors)
+                    _ordinary(address.get("ip", ""), here, errors)
+            ports = subset.get("ports") or ()
+            for number, port in enumerate(ports):
+                here = f"{path}.ports[{number}]"
+                if len(ports) > 1 and not port.get("name"):
+                    errors.append(required(f"{here}.name"))
+                for text in names.port_number(port.get("port", 0)):
+                    errors.append(invalid(f"{here}.port", port.get("port", 0), text))
+                chosen(port.get("protocol"), f"{here}.protocol", PROTOCOLS, errors)
+        return errors

@@ -1,0 +1,126 @@
+"""Strategies of PersistentVolumes and their claims: stored and checked, bound by others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.quantity import ZERO, Quantity
+from podfit.api.status import field_forbidden as forbidden
+from podfit.api.status import invalid, not_supported, required
+from podfit.apiserver.strategy import resourcelists
+from podfit.apiserver.strategy.base import Errors, Strategy
+from podfit.apiserver.strategy.checks import equal, label_selector
+from podfit.apiserver.strategy.meta import keep
+from podfit.apiserver.strategy.pod_update import difference
+from podfit.apiserver.strategy.volume_defaults import default_claim_spec
+from podfit.apiserver.strategy.workloads import set_default
+
+Object = dict[str, Any]
+
+_ACCESS = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_MODES = ("Block", "Filesystem")
+_RECLAIM = ("Delete", "Recycle", "Retain")
+
+
+def _access(spec: Object, path: str, errors: Errors) -> None:
+    modes = spec.get("accessModes") or []
+    if not modes:
+        errors.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
+    for mode in modes:
+        if mode not in _ACCESS:
+            errors.append(not_supported(f"{path}.accessModes", mode, _ACCESS))
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        detail = "may not use ReadWriteOncePod with other access modes"
+        errors.append(forbidden(f"{path}.accessModes", detail))
+
+
+def _positive_storage(amounts: Object, path: str, errors: Errors) -> None:
+    quantity = Quantity.parse(amounts["storage"])
+    if quantity.nanos <= 0:
+        errors.append(invalid(path, str(quantity), "must be greater than zero"))
+
+
+class PersistentVolumeClaimStrategy(Strategy):
+    has_generation = False
+
+    def default(self, obj: Object) -> None:
+        default_claim_spec(obj.setdefault("spec", {}))
+        if not (obj.setdefault("status", {})).get("phase"):
+            obj["status"]["phase"] = "Pending"
+
+    def reset_status(self, obj: Object) -> None:
+        obj["status"] = {"phase": "Pending"}
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
+        label_selector(spec.get("selector"), "spec.selector", errors)
+        _access(spec, "spec", errors)
+        requests = (spec.get("resources") or {}).get("requests") or {}
+        if "storage" not in requests:
+            errors.append(required("spec.resources[storage]"))
+        else:
+            _positive_storage(requests, "spec.resources[storage]", errors)
+        mode = spec.get("volumeMode")
+        if mode is not None and mode not in _MODES:
+            errors.append(not_supported("spec.volumeMode", mode, _MODES))
+        return errors
+
+    def validate_change(self, new: Object, old: Object) -> Errors:
+        errors: Errors = []
+        spec, stored = dict(new.get("spec") or {}), dict(old.get("spec") or {})
+        before = Quantity.parse(((stored.get("resources") or {}).get("requests") or {}).get("storage", "0"))
+        now = Quantity.parse(((spec.get("resources") or {}).get("requests") or {}).get("storage", "0"))
+        if not stored.get("volumeName"):
+            keep(stored, spec, "volumeName")
+        if stored.get("storageClassName") is None:
+            keep(stored, spec, "storageClassName")
+        if (old.get("status") or {}).get("phase") == "Bound":
+            keep(spec, stored, "resources", "volumeAttributesClassName")
+        if not equal(spec, stored):
+            detail = (
+                "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound "
+                f"claims\n{difference(stored, spec)}"
+            )
+            errors.append(forbidden("spec", detail))
+        if now < before:
+            capacity = Quantity.parse(((old.get("status") or {}).get("capacity") or {}).get("storage", "0"))
+            if now <= max(capacity, ZERO):
+                detail = "field can not be less than status.capacity"
+                errors.append(forbidden("spec.resources.requests.storage", detail))
+        return errors
+
+
+class PersistentVolumeStrategy(Strategy):
+    has_generation = False
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        resourcelists.normalise(spec.get("capacity"))
+        set_default(spec, "persistentVolumeReclaimPolicy", "Retain")
+        set_default(spec, "volumeMode", "Filesystem")
+        if not (obj.setdefault("status", {})).get("phase"):
+            obj["status"]["phase"] = "Pending"
+        if spec.get("hostPath") is not None:
+            set_default(spec["hostPath"], "type", "")
+
+    def reset_status(self, obj: Object) -> None:
+        obj["status"] = {"phase": "Pending"}
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
+        _access(spec, "spec", errors)
+        capacity = spec.get("capacity") or {}
+        if not capacity:
+            errors.append(required("spec.capacity"))
+        elif "storage" not in capacity or len(capacity) > 1:
+            errors.append(not_supported("spec.capacity", capacity, ("storage",)))
+        else:
+            _positive_storage(capacity, "spec.capacity[storage]", errors)
+        policy, mode = spec.get("persistentVolumeReclaimPolicy"), spec.get("volumeMode")
+        if policy and policy not in _RECLAIM:
+            errors.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
+        if mode is not None and mode not in _MODES:
+            errors.append(not_supported("spec.volumeMode", mode, _MODES))
+        return errors

@@ -1,0 +1,378 @@
+"""Strategies of what keeps pods running: Deployment, ReplicaSet, StatefulSet, DaemonSet, ReplicationController."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from podfit.api.status import field_forbidden as forbidden
+from podfit.api.status import invalid, not_supported, required
+from podfit.apiserver.strategy.base import Errors, Strategy
+from podfit.apiserver.strategy.checks import (
+    IMMUTABLE,
+    NOT_NEGATIVE,
+    chosen,
+    equal,
+    label_selector,
+    non_negative,
+    selector_matches,
+)
+from podfit.apiserver.strategy.meta import keep
+from podfit.apiserver.strategy.names import dns_label, dns_subdomain, regex_complaint
+from podfit.apiserver.strategy.pod_defaults import default_template
+from podfit.apiserver.strategy.pod_spec import validate_template
+from podfit.apiserver.strategy.pod_warnings import template_warnings
+from podfit.apiserver.strategy.volume_defaults import default_claim_spec
+
+Object = dict[str, Any]
+
+_percent = re.compile("[0-9]+%")
+_PERCENT_TEXT = regex_complaint(
+    "a valid percent string must be a numeric string followed by an ending '%'", "[0-9]+%", "1%", "93%"
+)
+
+
+def set_default(holder: Object, field: str, value: Any) -> None:
+    if holder.get(field) is None:
+        holder[field] = value
+
+
+def int_or_percent(value: int | str, path: str, errors: Errors) -> None:
+    """A count or a share, not negative."""
+    if isinstance(value, str):
+        if not _percent.fullmatch(value):
+            errors.append(invalid(path, value, _PERCENT_TEXT))
+    elif value < 0:
+        errors.append(invalid(path, value, NOT_NEGATIVE))
+
+
+def at_most_all(value: int | str, path: str, errors: Errors) -> None:
+    if isinstance(value, str) and _percent.fullmatch(value) and int(value[:-1]) > 100:
+        errors.append(invalid(path, value, "must not be greater than 100%"))
+
+
+def is_nothing(value: int | str | None) -> bool:
+    return value in (None, 0) or (isinstance(value, str) and bool(_percent.fullmatch(value)) and int(value[:-1]) == 0)
+
+
+def selected_template(spec: Object, owner: str, errors: Errors) -> None:
+    """The selector, and a template that it selects and that runs for ever."""
+    selector, template = spec.get("selector"), spec.get("template") or {}
+    if selector is None:
+        errors.append(required("spec.selector"))
+    else:
+        label_selector(selector, "spec.selector", errors)
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            errors.append(invalid("spec.selector", selector, f"empty selector is invalid for {owner.lower()}"))
+    labels = (template.get("metadata") or {}).get("labels")
+    if not selector_matches(selector, labels):
+        shown = dict(sorted(labels.items())) if labels else None
+        detail = "`selector` does not match template `labels`"
+        errors.append(invalid("spec.template.metadata.labels", shown, detail))
+    running_template(template, owner, errors)
+
+
+def running_template(template: Object, owner: str, errors: Errors) -> None:
+    validate_template(template, "spec.template", errors)
+    spec = template.get("spec") or {}
+    policy = spec.get("restartPolicy", "")
+    if policy != "Always":
+        errors.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
+    if spec.get("activeDeadlineSeconds") is not None:
+        where = "spec.template.spec.activeDeadlineSeconds"
+        errors.append(forbidden(where, f"activeDeadlineSeconds in {owner} is not Supported"))
+
+
+class WorkloadStrategy(Strategy):
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        default_template(spec.setdefault("template", {}))
+        self.default_spec(spec)
+
+    def default_spec(self, spec: Object) -> None:
+        set_default(spec, "replicas", 1)
+
+    def warnings_create(self, obj: Object) -> list[str]:
+        return template_warnings((obj.get("spec") or {}).get("template") or {}, "spec.template")
+
+    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
+        if subresource or equal((new.get("spec") or {}).get("template"), (old.get("spec") or {}).get("template")):
+            return []
+        return self.warnings_create(new)
+
+    def validate_status(self, new: Object, old: Object) -> Errors:
+        errors: Errors = []
+        status = new.get("status") or {}
+        for field, value in status.items():
+            if isinstance(value, int) and not isinstance(value, bool):
+                non_negative(status, field, "status", errors)
+        total = status.get("replicas", 0)
+        for field in ("updatedReplicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
+            if status.get(field, 0) > total and "replicas" in status:
+                errors.append(invalid(f"status.{field}", status[field], "cannot be greater than status.replicas"))
+        return errors
+
+    def selector_fixed(self, new: Object, old: Object) -> Errors:
+        selector = (new.get("spec") or {}).get("selector")
+        if equal(selector, (old.get("spec") or {}).get("selector")):
+            return []
+        return [invalid("spec.selector", selector, IMMUTABLE)]
+
+
+class DeploymentStrategy(WorkloadStrategy):
+    def default_spec(self, spec: Object) -> None:
+        super().default_spec(spec)
+        strategy = spec.setdefault("strategy", {})
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.get("rollingUpdate")
+            if rolling is None:
+                rolling = strategy["rollingUpdate"] = {}
+            set_default(rolling, "maxUnavailable", "25%")
+            set_default(rolling, "maxSurge", "25%")
+        set_default(spec, "revisionHistoryLimit", 10)
+        set_default(spec, "progressDeadlineSeconds", 600)
+
+    def keep_all_but_status(self, new: Object, old: Object) -> None:
+        keep(new, old, "spec")
+        keep(new.setdefault("metadata", {}), old.get("metadata") or {}, "labels")
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
+        non_negative(spec, "replicas", "spec", errors)
+        selected_template(spec, "Deployment", errors)
+        self._strategy(spec.get("strategy") or {}, errors)
+        for field in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
+            non_negative(spec, field, "spec", errors)
+        deadline = spec.get("progressDeadlineSeconds")
+        if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
+            detail = "must be greater than minReadySeconds"
+            errors.append(invalid("spec.progressDeadlineSeconds", deadline, detail))
+        return errors
+
+    def _strategy(self, strategy: Object, errors: Errors) -> None:
+        kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+        if kind == "Recreate":
+            if rolling is not None:
+                detail = "may not be specified when strategy `type` is 'Recreate'"
+                errors.append(forbidden("spec.strategy.rollingUpdate", detail))
+        elif kind == "RollingUpdate":
+            if rolling is None:
+                errors.append(required("spec.strategy.rollingUpdate", "this should be defaulted and never be nil"))
+            else:
+                rolling_update(rolling, "spec.strategy.rollingUpdate", errors)
+        else:
+            errors.append(not_supported("spec.strategy.type", kind or "", ("Recreate", "RollingUpdate")))
+
+    def validate_change(self, new: Object, old: Object) -> Errors:
+        return self.selector_fixed(new, old)
+
+
+def rolling_update(rolling: Object, path: str, errors: Errors) -> None:
+    unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
+    for field, value in (("maxUnavailable", unavailable), ("maxSurge", surge)):
+        if value is not None:
+            int_or_percent(value, f"{path}.{field}", errors)
+    if is_nothing(unavailable) and is_nothing(surge):
+        detail = "may not be 0 when `maxSurge` is 0"
+        errors.append(invalid(f"{path}.maxUnavailable", unavailable, detail))
+    if unavailable is not None:
+        at_most_all(unavailable, f"{path}.maxUnavailable", errors)
+
+
+class ReplicaSetStrategy(WorkloadStrategy):
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
+        non_negative(spec, "replicas", "spec", errors)
+        non_negative(spec, "minReadySeconds", "spec", errors)
+        selected_template(spec, "ReplicaSet", errors)
+        return errors
+
+    def validate_change(self, new: Object, old: Object) -> Errors:
+        return self.selector_fixed(new, old)
+
+
+class ReplicationControllerStrategy(WorkloadStrategy):
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        template = spec.get("template")
+        if template is not None:
+            default_template(template)
+            labels = template["metadata"].get("labels")
+            if labels:
+                if not spec.get("selector"):
+                    spec["selector"] = dict(labels)
+                if not (obj.setdefault("metadata", {})).get("labels"):
+                    obj["metadata"]["labels"] = dict(labels)
+        set_default(spec, "replicas", 1)
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
+        selector, template = spec.get("selector") or {}, spec.get("template")
+        non_negative(spec, "minReadySeconds", "spec", errors)
+        if not selector:
+            errors.append(required("spec.selector"))
+        non_negative(spec, "replicas", "spec", errors)
+        if template is None:
+            errors.append(required("spec.template"))
+            return errors
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        if any(labels.get(key) != value for key, value in selector.items()):
+            detail = "`selector` does not match template `labels`"
+            errors.append(invalid("spec.template.metadata.labels", labels, detail))
+        running_template(template, "ReplicationController", errors)
+        return errors
+
+
+class DaemonSetStrategy(WorkloadStrategy):
+    def default_spec(self, spec: Object) -> None:
+        strategy = spec.setdefault("updateStrategy", {})
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.get("rollingUpdate")
+            if rolling is None:
+                rolling = strategy["rollingUpdate"] = {}
+            set_default(rolling, "maxUnavailable", 1)
+            set_default(rolling, "maxSurge", 0)
+        set_default(spec, "revisionHistoryLimit", 10)
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
+        selected_template(spec, "DaemonSet", errors)
+        non_negative(spec, "minReadySeconds", "spec", errors)
+        strategy = spec.get("updateStrategy") or {}
+        if strategy.get("type") == "RollingUpdate":
+            path, rolling = "spec.updateStrategy.rollingUpdate", strategy.get("rollingUpdate")
+            if rolling is None:
+                errors.append(required(path))
+            else:
+                rolling_update(rolling, path, errors)
+        elif strategy.get("type") != "OnDelete":
+            allowed = ("OnDelete", "RollingUpdate")
+            errors.append(not_supported("spec.updateStrategy.type", strategy.get("type", ""), allowed))
+        non_negative(spec, "revisionHistoryLimit", "spec", errors)
+        return errors
+
+    def validate_change(self, new: Object, old: Object) -> Errors:
+        return self.selector_fixed(new, old)
+
+    def validate_status(self, new: Object, old: Object) -> Errors:
+        errors: Errors = []
+        status = new.get("status") or {}
+        for field, value in status.items():
+            if isinstance(value, int) and not isinstance(value, bool):
+                non_negative(status, field, "status", errors)
+        return errors
+
+
+_STATEFUL_CHANGEABLE = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+
+
+class StatefulSetStrategy(WorkloadStrategy):
+    def default_spec(self, spec: Object) -> None:
+        super().default_spec(spec)
+        set_default(spec, "podManagementPolicy", "OrderedReady")
+        strategy = spec.setdefault("updateStrategy", {})
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+            if strategy.get("rollingUpdate") is None:
+                strategy["rollingUpdate"] = {}
+        if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
+            set_default(strategy["rollingUpdate"], "partition", 0)
+        retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+        set_default(retention, "whenDeleted", "Retain")
+        set_default(retention, "whenScaled", "Retain")
+        set_default(spec, "revisionHistoryLimit", 10)
+        for claim in spec.get("volumeClaimTemplates") or ():
+            claim.setdefault("kind", "PersistentVolumeClaim")
+            claim.setdefault("apiVersion", "v1")
+            default_claim_spec(claim.setdefault("spec", {}))
+            claim.setdefault("status", {}).setdefault("phase", "Pending")
+
+    def validate_name(self, name: str, prefix: bool = False) -> list[str]:
+        return dns_label(name, prefix) if not prefix else dns_subdomain(name, prefix)
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
+        chosen(spec.get("podManagementPolicy"), "spec.podManagementPolicy", ("OrderedReady", "Parallel"), errors)
+        self._update_strategy(spec.get("updateStrategy") or {}, errors)
+        policy = spec.get("persistentVolumeClaimRetentionPolicy") or {}
+        for field in ("whenDeleted", "whenScaled"):
+            path = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
+            if policy.get(field) not in ("Retain", "Delete", None):
+                errors.append(not_supported(path, policy[field], ("Delete", "Retain")))
+        non_negative(spec, "replicas", "spec", errors)
+        non_negative(spec, "minReadySeconds", "spec", errors)
+        if spec.get("ordinals"):
+            non_negative(spec["ordinals"], "start", "spec.ordinals.start", errors)
+        selected_template(spec, "StatefulSet", errors)
+        return errors
+
+    def _update_strategy(self, strategy: Object, errors: Errors) -> None:
+        kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+        if kind == "OnDelete":
+            if rolling is not None:
+                detail = "only allowed for updateStrategy 'RollingUpdate'"
+                errors.append(invalid("spec.updateStrategy.rollingUpdate", rolling, detail))
+        elif kind == "RollingUpdate":
+            if rolling is not None:
+                non_negative(rolling, "partition", "spec.updateStrategy.rollingUpdate", errors)
+        else:
+            detail = "must be 'RollingUpdate' or 'OnDelete'"
+            errors.append(invalid("spec.updateStrategy", strategy, detail) if kind else required("spec.updateStrategy"))
+
+    def validate_change(self, new: Object, old: Object) -> Errors:
+        mine, stored = dict(new.get("spec") or {}), old.get("spec") or {}
+        keep(mine, stored, *_STATEFUL_CHANGEABLE)
+        if equal(mine, stored):
+            return []
+        listed = ", ".join(f"'{field}'" for field in _STATEFUL_CHANGEABLE[:-1])
+        detail = f"updates to statefulset spec for fields other than {listed} and 'minReadySeconds' are forbidden"
+        return [forbidden("spec", detail)]
+
+
+class ControllerRevisionStrategy(Strategy):
+    has_generation = False
+    has_status = False
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        if obj.get("data") is None:
+            errors.append(required("data", "data is mandatory"))
+        revision = obj.get("revision", 0)
+        if revision < 0:
+            errors.append(invalid("revision", revision, NOT_NEGATIVE))
+        return errors
+
+    def validate_change(self, new: Object, old: Object) -> Errors:
+        return [] if equal(new.get("data"), old.get("data")) else [invalid("data", new.get("data"), IMMUTABLE)]
+
+
+class PodTemplateStrategy(Strategy):
+    has_status = False
+
+    def default(self, obj: Object) -> None:
+        default_template(obj.setdefault("template", {}))
+
+    def spec_changed(self, new: Object, old: Object) -> bool:
+        return not equal(new.get("template"), old.get("template"))
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        validate_template(obj.get("template") or {}, "template", errors)
+        return errors
