@@ -163,10 +163,7 @@ class LabelSelector:
         if self.nothing:
             return False
         labels = labels or _NO_LABELS
-        for item in self.requirements:
-            if not item.matches(labels):
-                return False
-        return True
+        return all(item.matches(labels) for item in self.requirements)
 
     @property
     def everything(self) -> bool:

@@ -108,7 +108,10 @@ def _custom(value: Any, custom: Any, mode: str, raw: bytes | None, duplicates: l
     strict = list(duplicates)
     if mode != "Ignore" and raw is not None and may_hold_duplicates(raw, value):
         strict += duplicate_fields(parse_exact(raw))
-    obj, unknown = custom.prune(value)
+    try:
+        obj, unknown = custom.prune(value)
+    except Unreadable as error:
+        raise DecodeError(str(error)) from None
     return Decoded(obj, _strict(strict + [f'unknown field "{path}"' for path in unknown], mode))
 
 

@@ -1,0 +1,261 @@
+"""Validation of custom resources against their schema, in apiextensions' words.
+
+The order of complaints is the one the vectors of such servers show: per value its type, the logical combinations,
+then strings, formats, numbers, lists, enumerations and objects; fields by name, missing ones last.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from podfit.api.schema.formats import FORMATS
+from podfit.api.schema.rules import has_rules, rule_errors
+from podfit.api.status import (
+    DUPLICATE,
+    INVALID,
+    NOT_SUPPORTED,
+    REQUIRED,
+    TOO_LONG,
+    TOO_MANY,
+    TYPE_INVALID,
+    FieldError,
+    not_supported,
+)
+from podfit.api.status import go_value as _json_value
+
+Schema = dict[str, Any]
+_BLOCKING = (NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID)
+_UNCHECKED = (
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
+_MISSING: Any = object()
+
+
+class Validator:
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._has_rules = has_rules(schema)
+
+    def validate(self, obj: Any, old: Any = None) -> list[FieldError]:
+        errors = errors_of(obj, self._schema, "", _MISSING if old is None else old)
+        errors += duplicates(obj, self._schema, "")
+        if not self._has_rules:
+            return errors
+        if any(error.kind in _BLOCKING for error in errors):
+            return [*errors, FieldError(INVALID, "<nil>", _UNCHECKED, "null")]
+        return errors + rule_errors(obj, old, self._schema, "")
+
+
+def errors_of(value: Any, schema: Schema, path: str, old: Any = _MISSING) -> list[FieldError]:
+    """Complaints about a value and all below it; a part equal to the old one has none."""
+    if old is not _MISSING and old == value and type(old) is type(value):
+        return []
+    if value is None and schema.get("nullable"):
+        return []
+    errors = _type_errors(value, schema, path)
+    errors += _combinations(value, schema, path)
+    if isinstance(value, str):
+        errors += _string_errors(value, schema, path)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        errors += _number_errors(value, schema, path)
+    elif isinstance(value, list):
+        errors += _list_errors(value, schema, path, old)
+    if "enum" in schema and not any(_same(value, allowed) for allowed in schema["enum"]):
+        words = [word if isinstance(word, str) else json.dumps(word) for word in schema["enum"]]
+        errors.append(not_supported(path or "<nil>", value, words))
+    if isinstance(value, dict):
+        errors += _object_errors(value, schema, path, old)
+    return errors
+
+
+def _same(left: Any, right: Any) -> bool:
+    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
+
+
+def seen_type(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
+
+
+def _type_errors(value: Any, schema: Schema, path: str) -> list[FieldError]:
+    wanted = schema.get("type")
+    if schema.get("x-kubernetes-int-or-string"):
+        allowed: tuple[str, ...] = ("integer", "string")
+    elif wanted:
+        allowed = (wanted,)
+    else:
+        return []
+    seen = seen_type(value)
+    if seen in allowed or (seen == "integer" and "number" in allowed):
+        return []
+    if seen == "number" and "integer" in allowed and float(value).is_integer():
+        return []
+    return [_error(TYPE_INVALID, path, f'must be of type {",".join(allowed)}: "{seen}"', f'"{seen}"')]
+
+
+def _error(kind: str, path: str, what: str, value: str) -> FieldError:
+    return FieldError(kind, path or "<nil>", f"{path} in body {what}", value)
+
+
+def go_value(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    return _json_value(value)
+
+
+def _combinations(value: Any, schema: Schema, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if "anyOf" in schema:
+        results = [errors_of(value, branch, path) for branch in schema["anyOf"]]
+        if all(results):
+            errors += [_composite(f'"{path}" must validate at least one schema (anyOf)'), *min(results, key=len)]
+    if "oneOf" in schema:
+        results = [errors_of(value, branch, path) for branch in schema["oneOf"]]
+        valid = sum(not found for found in results)
+        if valid != 1:
+            how = "Found none valid" if not valid else f"Found {valid} valid alternatives"
+            errors.append(_composite(f'"{path}" must validate one and only one schema (oneOf). {how}'))
+            if not valid:
+                errors += min(results, key=len)
+    if "allOf" in schema:
+        failed = [error for branch in schema["allOf"] for error in errors_of(value, branch, path)]
+        if failed:
+            errors += [_composite(f'"{path}" must validate all the schemas (allOf)'), *failed]
+    if "not" in schema and not errors_of(value, schema["not"], path):
+        errors.append(_composite(f'"{path}" must not validate the schema (not)'))
+    return errors
+
+
+def _composite(text: str) -> FieldError:
+    return FieldError(INVALID, "<nil>", text, '""')
+
+
+@lru_cache(maxsize=512)
+def _pattern(text: str) -> Callable[[str], Any]:
+    try:
+        return re.compile(text.replace(r"\z", r"\Z")).search
+    except re.error:
+        return lambda _: True
+
+
+def _string_errors(value: str, schema: Schema, path: str) -> list[FieldError]:
+    errors = []
+    if "maxLength" in schema and len(value) > schema["maxLength"]:
+        errors.append(FieldError(TOO_LONG, path, f"may not be more than {schema['maxLength']} characters"))
+    if "minLength" in schema and len(value) < schema["minLength"]:
+        errors.append(_error(INVALID, path, f"should be at least {schema['minLength']} chars long", go_value(value)))
+    if schema.get("pattern") and not _pattern(schema["pattern"])(value):
+        errors.append(_error(INVALID, path, f"should match '{schema['pattern']}'", go_value(value)))
+    check = FORMATS.get(schema.get("format", ""))
+    if check is not None and not check(value):
+        what = f"must be of type {schema['format']}: {go_value(value)}"
+        errors.append(_error(TYPE_INVALID, path, what, go_value(value)))
+    return errors
+
+
+def _number_errors(value: int | float, schema: Schema, path: str) -> list[FieldError]:
+    errors = []
+    shown = go_value(value)
+    factor = schema.get("multipleOf")
+    if factor and not math.isclose(value / factor, round(value / factor), abs_tol=1e-9):
+        errors.append(_error(INVALID, path, f"should be a multiple of {go_value(factor)}", shown))
+    most, least = schema.get("maximum"), schema.get("minimum")
+    if most is not None and (value > most or (schema.get("exclusiveMaximum") and value == most)):
+        words = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
+        errors.append(_error(INVALID, path, f"should be {words} {go_value(most)}", shown))
+    if least is not None and (value < least or (schema.get("exclusiveMinimum") and value == least)):
+        words = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
+        errors.append(_error(INVALID, path, f"should be {words} {go_value(least)}", shown))
+    return errors
+
+
+def _too_many(path: str, actual: int, most: int) -> FieldError:
+    return FieldError(TOO_MANY, path, f"must have at most {most} items", str(actual))
+
+
+def _list_errors(value: list[Any], schema: Schema, path: str, old: Any) -> list[FieldError]:
+    items = schema.get("items") or {}
+    before = _old_items(old, schema)
+    errors = []
+    for index, item in enumerate(value):
+        errors += errors_of(item, items, f"{path}[{index}]", before(item))
+    if "minItems" in schema and len(value) < schema["minItems"]:
+        what = f"should have at least {schema['minItems']} items"
+        errors.append(_error(INVALID, path, what, go_value(len(value))))
+    if "maxItems" in schema and len(value) > schema["maxItems"]:
+        errors.append(_too_many(path, len(value), schema["maxItems"]))
+    if schema.get("uniqueItems") and any(item in value[:index] for index, item in enumerate(value)):
+        errors.append(_error(INVALID, path, "shouldn't contain duplicates", '""'))
+    return errors
+
+
+def _old_items(old: Any, schema: Schema) -> Callable[[Any], Any]:
+    """Finds the old version of an item: only lists with keys have such a thing."""
+    keys = schema.get("x-kubernetes-list-map-keys")
+    if not keys or not isinstance(old, list):
+        return lambda _: _MISSING
+    known = {_keyed(item, keys): item for item in old}
+    return lambda item: known.get(_keyed(item, keys), _MISSING)
+
+
+def _keyed(item: Any, keys: list[str]) -> str:
+    return json.dumps([item.get(key) for key in keys] if isinstance(item, dict) else item, sort_keys=True)
+
+
+def _object_errors(value: dict[str, Any], schema: Schema, path: str, old: Any) -> list[FieldError]:
+    properties, more = schema.get("properties") or {}, schema.get("additionalProperties")
+    before = old if isinstance(old, dict) else {}
+    errors: list[FieldError] = []
+    for name in sorted(value):
+        below = properties.get(name, more)
+        if isinstance(below, dict) and not (not path and name in ("apiVersion", "kind", "metadata")):
+            errors += errors_of(value[name], below, _join(path, name), before.get(name, _MISSING))
+    for name in schema.get("required") or ():
+        if name not in value:
+            errors.append(FieldError(REQUIRED, _join(path, name)))
+    if "minProperties" in schema and len(value) < schema["minProperties"]:
+        errors.append(_error(INVALID, path, f"should have at least {schema['minProperties']} properties", '""'))
+    if "maxProperties" in schema and len(value) > schema["maxProperties"]:
+        errors.append(_too_many(path, len(value), schema["maxProperties"]))
+    return errors
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def duplicates(value: Any, schema: Schema, path: str) -> list[FieldError]:
+    """Items that sets and lists with keys hold twice."""
+    errors: list[FieldError] = []
+    if isinstance(value, dict):
+        properties, more = schema.get("properties") or {}, schema.get("additionalProperties")
+        for name, item in value.items():
+            below = properties.get(name, more)
+            if isinstance(below, dict) and isinstance(item, (dict, list)):
+                errors += duplicates(item, below, _join(path, name))
+    elif isinstance(value, list):
+        relation, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or []
+        seen: set[str] = set()
+        for index, item in enumerate(value):
+            where = f"{path}[{index}]"
+            if relation in ("set", "map"):
+                identity = _keyed(item, keys) if relation == "map" else json.dumps(item, sort_keys=True)
+                if identity in seen:
+                    shown = {key: item.get(key) for key in keys} if relation == "map" else item
+                    errors.append(FieldError(DUPLICATE, where, "", go_value(shown)))
+                seen.add(identity)
+            errors += duplicates(item, schema.get("items") or {}, where)
+    return errors
