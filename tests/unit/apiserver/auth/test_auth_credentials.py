@@ -1,0 +1,269 @@
+"""Certificates and tokens: what is made, what is accepted, and what stops being accepted."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import stat
+from datetime import timedelta
+
+import pytest
+from cryptography import x509
+
+from podfit.api.kinds import NODE, POD, kind_named
+from podfit.api.status import ApiError
+from podfit.apiserver.auth.authenticate import Authenticator
+from podfit.apiserver.auth.certificates import BadRequestPem, new_key, new_request
+from podfit.apiserver.auth.other_tokens import BootstrapTokens, StaticTokens
+from podfit.apiserver.auth.pki import FRONT_PROXY_CA, Pki, SubjectRefused, write_kubeconfig
+from podfit.apiserver.auth.tokens import ServiceAccountTokens
+from podfit.kit.clock import FakeClock, rfc3339
+
+ACCOUNT, SECRET = kind_named("ServiceAccount"), kind_named("Secret")
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory) -> Pki:
+    return Pki(tmp_path_factory.mktemp("pki") / "pki", ["example.org", "192.0.2.7"])
+
+
+def peer_of(server: ssl.SSLContext, client: ssl.SSLContext):
+    """Shakes hands in memory; returns what the server sees of the client."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    serving = server.wrap_bio(to_server, to_client, server_side=True)
+    calling = client.wrap_bio(to_client, to_server, server_hostname="localhost")
+    for _ in range(6):
+        for side in (calling, serving):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+    return serving.getpeercert()
+
+
+def client_tls(pki: Pki, tmp_path, pair) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=pki.ca.decode())
+    (tmp_path / "crt").write_bytes(pair.cert)
+    (tmp_path / "key").write_bytes(pair.key)
+    context.load_cert_chain(tmp_path / "crt", tmp_path / "key")
+    return context
+
+
+def test_files_are_their_owners_only_and_stay_the_same(pki):
+    for path in pki.folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    before = {path.name: path.read_bytes() for path in pki.folder.iterdir()}
+    again = Pki(pki.folder, ["example.org"])
+    assert again.ca == pki.ca
+    assert {path.name: path.read_bytes() for path in pki.folder.iterdir()} == before
+
+
+def test_new_name_gets_a_new_serving_certificate_from_the_same_authority(tmp_path):
+    first = Pki(tmp_path / "pki")
+    serving = first.serving.cert
+    second = Pki(tmp_path / "pki", ["new.example.org"])
+    assert second.ca == first.ca and second.serving.cert != serving
+    names = x509.load_pem_x509_certificate(second.serving.cert).extensions
+    found = names.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert {"new.example.org", "localhost", "kubernetes.default.svc"} <= set(found.get_values_for_type(x509.DNSName))
+    assert {"127.0.0.1", "::1", "10.96.0.1"} <= {str(ip) for ip in found.get_values_for_type(x509.IPAddress)}
+
+
+def test_client_certificate_is_name_and_groups(pki, tmp_path):
+    peer = peer_of(pki.server_tls(), client_tls(pki, tmp_path, pki.admin))
+    user = Authenticator(proxy_authority=FRONT_PROXY_CA).authenticate({}, peer)
+    assert (user.name, user.groups) == ("kubernetes-admin", ("system:masters", "system:authenticated"))
+
+
+def test_expired_client_certificate_is_a_401_not_a_broken_handshake(pki, tmp_path):
+    expired = pki.issue_client_cert("jane", (), timedelta(minutes=-1))
+    peer = peer_of(pki.server_tls(), client_tls(pki, tmp_path, expired))
+    with pytest.raises(ApiError) as caught:
+        Authenticator().authenticate({}, peer)
+    assert (caught.value.code, caught.value.message) == (401, "Unauthorized")
+
+
+def test_certificate_of_a_stranger_does_not_get_in(pki, tmp_path):
+    stranger = Pki(tmp_path / "other").issue_client_cert("x", ("system:masters",))
+    with pytest.raises(ssl.SSLError):
+        peer_of(pki.server_tls(), client_tls(pki, tmp_path, stranger))
+
+
+def test_front_proxy_speaks_for_others_and_never_for_itself(pki, tmp_path):
+    peer = peer_of(pki.server_tls(), client_tls(pki, tmp_path, pki.front_proxy_client))
+    trusting = Authenticator(proxy_authority=FRONT_PROXY_CA, proxy_names=["front-proxy-client"])
+    user = trusting.authenticate({"x-remote-user": "jane", "x-remote-group": "a, b"}, peer)
+    assert (user.name, user.groups) == ("jane", ("a", "b", "system:authenticated"))
+    with pytest.raises(ApiError):
+        trusting.authenticate({}, peer)
+    admin = peer_of(pki.server_tls(), client_tls(pki, tmp_path, pki.admin))
+    assert trusting.authenticate({"x-remote-user": "jane"}, admin).name == "kubernetes-admin"
+
+
+def test_signing_request_is_answered_for_its_own_subject_only(pki):
+    request = new_request("system:node:n1", ["system:nodes"], new_key())
+    pem = pki.sign_csr(request, name="system:node:n1", organizations=["system:nodes"], ttl=timedelta(hours=1))
+    cert = x509.load_pem_x509_certificate(pem)
+    cert.verify_directly_issued_by(pki.authority.cert)
+    assert cert.not_valid_after_utc - cert.not_valid_before_utc <= timedelta(hours=1, minutes=6)
+    with pytest.raises(SubjectRefused):
+        pki.sign_csr(request, name="system:node:n2", organizations=["system:nodes"])
+    with pytest.raises(SubjectRefused):
+        pki.sign_csr(request, name="system:node:n1", organizations=[])
+    with pytest.raises(BadRequestPem):
+        pki.sign_csr(b"nonsense")
+
+
+def test_kubeconfig_holds_everything_and_is_private(pki, tmp_path):
+    path = tmp_path / "deep" / "config"
+    write_kubeconfig(path, "https://127.0.0.1:6443", pki.ca, pair=pki.admin)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    document = json.loads(path.read_text())
+    data = document["clusters"][0]["cluster"]["certificate-authority-data"]
+    assert base64.b64decode(data) == pki.ca
+    assert document["users"][0]["user"].keys() == {"client-certificate-data", "client-key-data"}
+
+
+@pytest.mark.parametrize("header", ["Bearer nonsense", "Basic YTpi", "Bearer", "nonsense"])
+def test_bad_credential_is_a_401_and_never_anonymous(header):
+    with pytest.raises(ApiError) as caught:
+        Authenticator().authenticate({"authorization": header})
+    assert caught.value.to_status()["reason"] == "Unauthorized"
+
+
+def test_nobody_is_anonymous_unless_switched_off():
+    assert Authenticator().authenticate({}).name == "system:anonymous"
+    with pytest.raises(ApiError):
+        Authenticator(anonymous=False).authenticate({})
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def tokens(pki, objects, clock) -> ServiceAccountTokens:
+    objects.put(ACCOUNT, {"metadata": {"name": "robot", "namespace": "ns", "uid": "u1"}})
+    objects.put(NODE, {"metadata": {"name": "n1", "uid": "u2"}})
+    spec = {"serviceAccountName": "robot", "nodeName": "n1"}
+    objects.put(POD, {"metadata": {"name": "p", "namespace": "ns", "uid": "u3"}, "spec": spec})
+    return ServiceAccountTokens(pki.signing_key, objects, clock=clock)
+
+
+def bound(**ref: str):
+    return {"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "p", **ref}}}
+
+
+def test_token_names_its_account_pod_and_node(tokens):
+    answer = tokens.token_request("ns", "robot", bound())
+    user = tokens.authenticate_token(answer["status"]["token"])
+    assert user.name == "system:serviceaccount:ns:robot" and user.uid == "u1"
+    assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated")
+    assert user.extra["authentication.kubernetes.io/pod-name"] == ("p",)
+    assert user.extra["authentication.kubernetes.io/node-name"] == ("n1",)
+
+
+async def test_token_ends_with_its_time(tokens, clock):
+    answer = tokens.token_request("ns", "robot", {"spec": {"expirationSeconds": 600}})
+    token = answer["status"]["token"]
+    assert answer["status"]["expirationTimestamp"] == rfc3339(clock.now() + 600)
+    assert tokens.authenticate_token(token)
+    await clock.advance(601)
+    with pytest.raises(ApiError):
+        tokens.authenticate_token(token)
+
+
+async def test_mounted_token_outlives_its_hour_for_old_clients(tokens, clock):
+    request = bound()
+    request["spec"]["expirationSeconds"] = 3607
+    token = tokens.token_request("ns", "robot", request)["status"]["token"]
+    await clock.advance(24 * 3600)
+    assert tokens.authenticate_token(token)
+
+
+def test_token_falls_with_its_pod_and_with_its_account(tokens, objects):
+    token = tokens.token_request("ns", "robot", bound())["status"]["token"]
+    plain = tokens.token_request("ns", "robot", {})["status"]["token"]
+    objects.drop(POD, "ns", "p")
+    with pytest.raises(ApiError):
+        tokens.authenticate_token(token)
+    assert tokens.authenticate_token(plain)
+    objects.put(ACCOUNT, {"metadata": {"name": "robot", "namespace": "ns", "uid": "another"}})
+    with pytest.raises(ApiError):
+        tokens.authenticate_token(plain)
+
+
+def test_token_for_others_is_not_for_us_but_reviews_say_whose_it_is(tokens):
+    token = tokens.token_request("ns", "robot", {"spec": {"audiences": ["vault"]}})["status"]["token"]
+    with pytest.raises(ApiError):
+        tokens.authenticate_token(token)
+    authenticator = Authenticator([tokens])
+    review = authenticator.review_token({"spec": {"token": token, "audiences": ["vault"]}})
+    assert review["status"]["authenticated"] and review["status"]["audiences"] == ["vault"]
+    assert "error" in authenticator.review_token({"spec": {"token": token}})["status"]
+
+
+def test_token_of_another_key_is_not_ours(tokens, objects, clock):
+    stranger = ServiceAccountTokens(new_key(), objects, clock=clock)
+    forged = stranger.token_request("ns", "robot", {})["status"]["token"]
+    assert tokens.authenticate_token(forged) is None
+    head, body, signature = tokens.token_request("ns", "robot", {})["status"]["token"].split(".")
+    claims = json.loads(base64.urlsafe_b64decode(body + "=="))
+    claims["sub"] = "system:admin"
+    tampered = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    assert tokens.authenticate_token(f"{head}.{tampered}.{signature}") is None
+    unsigned = base64.urlsafe_b64encode(b'{"alg":"none"}').decode().rstrip("=")
+    assert tokens.authenticate_token(f"{unsigned}.{body}.") is None
+
+
+@pytest.mark.parametrize(
+    ("request_body", "code", "message"),
+    [
+        ({"spec": {"expirationSeconds": 5}}, 422, "may not specify a duration less than 10 minutes"),
+        (bound(name="none"), 404, 'pods "none" not found'),
+        (bound(uid="wrong"), 409, "does not match the UID in record"),
+        (bound(kind="ConfigMap"), 400, "cannot bind token"),
+    ],
+)
+def test_token_requests_that_cannot_be_met_say_why(tokens, request_body, code, message):
+    with pytest.raises(ApiError) as caught:
+        tokens.token_request("ns", "robot", request_body)
+    assert caught.value.code == code and message in caught.value.message
+
+
+def test_static_tokens_come_from_lines(tmp_path):
+    path = tmp_path / "tokens.csv"
+    path.write_text('abc,jane,7,"dev,ops"\nxyz,bob,8\n')
+    user = Authenticator([StaticTokens.load(path)]).authenticate({"authorization": "Bearer abc"})
+    assert (user.name, user.uid, user.groups) == ("jane", "7", ("dev", "ops", "system:authenticated"))
+    path.write_text("onlyatoken\n")
+    with pytest.raises(ValueError, match=":1:"):
+        StaticTokens.load(path)
+
+
+def bootstrap_secret(**more: str):
+    data = {"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true", **more}
+    return {
+        "metadata": {"name": "bootstrap-token-abcdef", "namespace": "kube-system"},
+        "type": "bootstrap.kubernetes.io/token",
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+    }
+
+
+def test_bootstrap_token_is_good_until_it_expires_or_is_for_something_else(objects, clock):
+    source = BootstrapTokens(objects, clock)
+    objects.put(SECRET, bootstrap_secret(**{"auth-extra-groups": "system:bootstrappers:x,system:masters"}))
+    user = source.authenticate_token("abcdef.0123456789abcdef")
+    assert user.name == "system:bootstrap:abcdef"
+    assert user.groups == ("system:bootstrappers", "system:bootstrappers:x")
+    assert source.authenticate_token("not-one") is None
+    for secret in (
+        bootstrap_secret(expiration=rfc3339(clock.now() - 1)),
+        bootstrap_secret(**{"usage-bootstrap-authentication": "false"}),
+        bootstrap_secret(**{"token-secret": "another-0123456"}),
+    ):
+        objects.put(SECRET, secret)
+        with pytest.raises(ApiError):
+            source.authenticate_token("abcdef.0123456789abcdef")
