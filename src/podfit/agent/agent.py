@@ -1,0 +1,219 @@
+"""The node agent as one object: what it is made of, how it starts and stops, and what others may ask it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from typing import Any
+
+from podfit.agent.act import Actuator
+from podfit.agent.allocator import Allocator
+from podfit.agent.config import AgentConfig
+from podfit.agent.containers import ContainerMaker
+from podfit.agent.ending import Stopper
+from podfit.agent.environment import Environment
+from podfit.agent.hooks import Hooks
+from podfit.agent.ledger import Ledger
+from podfit.agent.logs import LogRotation
+from podfit.agent.loop import PodLoop
+from podfit.agent.memory import MemoryWaits
+from podfit.agent.metrics import AgentMetrics
+from podfit.agent.node import NodeKeeper
+from podfit.agent.notices import Notices
+from podfit.agent.objects import Objects
+from podfit.agent.probes import Probes
+from podfit.agent.record import PodRecord
+from podfit.agent.report import Reporter
+from podfit.agent.roster import Roster
+from podfit.agent.runtimes.base import Runtime, RuntimeFailure
+from podfit.agent.starter import Starter
+from podfit.agent.static import StaticPods
+from podfit.agent.volumes import Volumes
+from podfit.agent.workers import Workers
+from podfit.api.kinds import POD
+from podfit.api.status import ApiError
+from podfit.client.cache import Cache
+from podfit.client.events import EventRecorder
+from podfit.client.rest import Client
+from podfit.client.transport import Unreachable
+from podfit.kit.clock import Clock, RealClock
+from podfit.kit.tasks import Tasks
+from podfit.reconcile.result import DONE, Result
+
+log = logging.getLogger(__name__)
+
+
+class Agent:
+    def __init__(
+        self,
+        client: Client,
+        runtime: Runtime,
+        config: AgentConfig,
+        clock: Clock | None = None,
+        metrics: AgentMetrics | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.client, self.runtime, self.config = client, runtime, config
+        self.clock: Clock = clock or RealClock()
+        self.metrics = metrics or AgentMetrics()
+        self.records: dict[str, PodRecord] = {}
+        self.ledger = ledger or Ledger(config.data_dir / "ledger.json", config.durable)
+        self.node = NodeKeeper(client, runtime, config, self.clock)
+        self.synced = asyncio.Event()
+        """Set once the pods of the API are known and those that ran on are adopted."""
+        self._tasks = Tasks(f"agent-{config.node_name}")
+        self._workers = Workers(self._pass, self.clock)
+        self._recorder = EventRecorder(client, "kubelet", config.node_name, self.clock)
+        self.notices = Notices(self._recorder)
+        self._cache = Cache(client, POD, clock=self.clock, fieldSelector=f"spec.nodeName={config.node_name}")
+        self._build()
+
+    def _build(self) -> None:
+        config, clock, tasks, kick = self.config, self.clock, self._tasks, self._workers.kick
+        objects = Objects(self.client, clock)
+        self.volumes = Volumes(config, objects, self.node.address)
+        self.environment = Environment(objects, config.node_name, self.node.address)
+        self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger)
+        hooks = Hooks(self.runtime, clock)
+        self.allocator = Allocator(config, self.ledger, self.notices, self.metrics, clock, self.records, kick, tasks)
+        self._waits = MemoryWaits(self.runtime, tasks, kick)
+        self._loop = PodLoop(
+            config,
+            self.runtime,
+            self.ledger,
+            self.allocator,
+            Actuator(self.runtime, self.ledger),
+            Starter(self.runtime, self.ledger, self.notices, self.maker, hooks, clock, tasks, kick),
+            Stopper(self.runtime, self.notices, hooks, clock, tasks, kick),
+            Reporter(self.client, self.runtime, clock, self.node.address),
+            self.notices,
+            self.metrics,
+            self._waits,
+            lambda record: Probes(record, self.runtime, self.notices, clock, kick),
+            self._farewell,
+            self.maker,
+            self.volumes,
+            clock,
+        )
+        self.roster = Roster(config, self.records, self.ledger, self.runtime, self.allocator, self.metrics, clock, kick)
+        self._static = StaticPods(config, self.client, clock, self.roster)
+        self._rotation = LogRotation(config, self.runtime, clock, self.records)
+        self._use_node()
+
+    def _use_node(self) -> None:
+        self.allocator.allocatable = self.node.allocatable
+        self.allocator.labels = self.node.labels
+        self.environment.node = self.volumes.node = self.node.allocatable
+        self.maker.node = self.node.allocatable
+
+    # --- life
+    async def start(self) -> None:
+        """Returns at once: the API may be away; `synced` tells when the node is in charge of its pods."""
+        self.config.data_dir.mkdir(parents=True, exist_ok=True)
+        await self.runtime.open()
+        self.ledger.load()
+        self._tasks.start(self._recorder.run(), "events")
+        self._tasks.start(self._cache.run(), "pods")
+        self._tasks.start(self.node.run(), "node")
+        self._tasks.start(self._begin(), "begin")
+        if self.config.on_disk:
+            self._tasks.start(self._rotation.run(), "logs")
+
+    async def _begin(self) -> None:
+        if self.config.register:
+            await self.node.registered.wait()
+        self._use_node()
+        await self._cache.ready.wait()
+        if self.config.static_dir is not None:
+            await self._static.scan()
+        await self.roster.take_over(list(self._cache))
+        self._cache.subscribe(self.roster.changed)
+        self._tasks.start(self._listen(), "runtime")
+        await self._clean_up()
+        self.allocator.find_pending()
+        self.synced.set()
+        if self.config.static_dir is not None:
+            self._tasks.start(self._static.run(), "static")
+
+    async def _listen(self) -> None:
+        async for event in self.runtime.events():
+            if event.pod_uid in self.records:
+                self._workers.kick(event.pod_uid)
+
+    async def _clean_up(self) -> None:
+        """Whatever belongs to no pod of ours any more: in the runtime, on disk, in the ledger."""
+        for state in await self.runtime.pods():
+            if state.config.uid not in self.records:
+                log.warning("pod %s belongs to nobody any more: removed", state.config.uid)
+                try:
+                    await self.runtime.remove_pod(state.config.uid)
+                except RuntimeFailure as error:
+                    log.warning("removing %s: %s", state.config.uid, error)
+        for uid in self.ledger.uids() - self.records.keys():
+            self.ledger.forget(uid)
+        for uid in set(self.volumes.known()) - self.records.keys() if self.config.on_disk else ():
+            self.volumes.remove(uid)
+
+    async def stop(self, stop_pods: bool = False) -> None:
+        """Pods run on unless `stop_pods`; promises are on disk."""
+        if stop_pods:
+            for uid in list(self.records):
+                await self.runtime.stop_pod(uid)
+        await self._workers.stop()
+        for record in self.records.values():
+            if record.probes is not None:
+                record.probes.stop()
+        await self._tasks.stop()
+        await self.ledger.flush()
+        if self.config.deregister:
+            await self.node.leave()
+        await self.runtime.close()
+
+    async def idle(self) -> None:
+        """Until no pod is being worked on and all Events are sent: for tests and clean ends."""
+        await self._workers.idle()
+        await self._recorder.flush()
+
+    # --- passes
+    async def _pass(self, uid: str) -> Result:
+        record = self.records.get(uid)
+        return await self._loop.run(record) if record is not None else DONE
+
+    async def _farewell(self, record: PodRecord) -> None:
+        """The pod is over and its object is going: nothing of it stays here."""
+        if not record.removed:
+            await self.runtime.remove_pod(record.uid)
+            if self.config.on_disk:
+                self.volumes.remove(record.uid)
+                shutil.rmtree(self.maker.log_folder(record), ignore_errors=True)
+            self.ledger.forget(record.uid)
+            self._waits.forget(record)
+            record.removed = True
+        if record.ending is not None and record.ending.gone:
+            self.roster.forget(record.uid)
+            self._workers.forget(record.uid)
+            return
+        meta = record.pod["metadata"]
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": record.uid}}
+        try:
+            await self.client.delete(
+                POD, record.namespace, meta["name"], {"kind": "DeleteOptions", "apiVersion": "v1", **options}
+            )
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+        except Unreachable:
+            raise
+
+    # --- what others may ask
+    def story(self, uid: str) -> list[dict[str, Any]]:
+        record = self.records.get(uid)
+        return record.story.to_json() if record is not None else []
+
+    def find(self, namespace: str, name: str) -> PodRecord | None:
+        """The record of a pod by its name, for the agent's own server."""
+        return next((one for one in self.records.values() if one.namespace == namespace and one.name == name), None)
+
+    def kick(self, uid: str) -> None:
+        self._workers.kick(uid)

@@ -1,0 +1,322 @@
+"""Decides, for all pods of the node together, who gets what: admission of new pods and the queue of pending resizes.
+
+The verdicts come from `decide.allocate`; here they are put in order, written to the ledger (one fsync for all that are
+granted together) and told. Nobody else writes allocations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from podfit.agent.config import AgentConfig
+from podfit.agent.decide import allocate, placement
+from podfit.agent.decide.allocate import Candidate, Deferred, Granted, Infeasible, Room, Unchanged
+from podfit.agent.decide.conditions import DEFERRED, INFEASIBLE
+from podfit.agent.decide.states import Allocated, desired_of, equal, resized, same
+from podfit.agent.ledger import Ledger
+from podfit.agent.metrics import AgentMetrics
+from podfit.agent.notices import WARNING, Notices
+from podfit.agent.record import Ending, PodRecord
+from podfit.api.quantity import Quantity
+from podfit.api.resources import Amounts, add_into, pod_requests
+from podfit.kit.clock import Clock
+from podfit.kit.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+PREEMPTED = "Preempted in order to admit critical pod"
+
+
+class Allocator:
+    def __init__(
+        self,
+        config: AgentConfig,
+        ledger: Ledger,
+        notices: Notices,
+        metrics: AgentMetrics,
+        clock: Clock,
+        records: Mapping[str, PodRecord],
+        kick: Callable[[str], None],
+        tasks: Tasks,
+    ) -> None:
+        self._config, self._ledger, self._notices, self._metrics = config, ledger, notices, metrics
+        self._clock, self._records, self._kick, self._tasks = clock, records, kick, tasks
+        self.allocatable: dict[str, Quantity] = {}
+        self.labels: Mapping[str, str] = {}
+        self._pending: set[str] = set()
+        self._outside: set[str] = set()
+        """Critical pods that wait for others to leave before they are admitted."""
+        self._triggers: list[str] = []
+        self._round: asyncio.Task[None] | None = None
+        self._timer: asyncio.Task[None] | None = None
+        self._failures = 0
+
+    # --- what is taken
+    def room(self, uid: str) -> Room:
+        used: Amounts = {}
+        pods = 0
+        for other in self._records.values():
+            if other.uid != uid and other.admitted and self.holds(other):
+                add_into(used, other.used)
+                pods += 1
+        return Room(self.allocatable, used, pods, self._config.max_pods)
+
+    @staticmethod
+    def holds(record: PodRecord) -> bool:
+        return not record.terminal and not (record.ending is not None and record.ending.gone)
+
+    def recount(self, record: PodRecord) -> None:
+        """After a promise or a status changed. Room that became free is offered to those who wait."""
+        allocated = self._ledger.allocated(record.uid)
+        if allocated is None:
+            return
+        before = record.used
+        sized = resized(record.pod, allocated)
+        record.used = pod_requests(sized, use_status=True)
+        if any(record.used.get(name, Quantity(0)) < held for name, held in before.items()):
+            self.freed("pod_resized", record.uid)
+
+    def freed(self, trigger: str, by: str = "") -> None:
+        for uid in list(self._outside):
+            self._outside.discard(uid)
+            if uid in self._records:
+                self.admit(self._records[uid])
+                self._kick(uid)
+        if self._pending - {by}:
+            self.retry(trigger)
+
+    # --- new pods
+    def admit(self, record: PodRecord) -> None:
+        """Promises the pod its size or rejects it. A pod with a promise keeps it without being asked again."""
+        if self._ledger.allocated(record.uid) is not None:
+            record.admitted = True
+            self.recount(record)
+            return
+        refusal = self._refusal(record)
+        if record.uid in self._outside:
+            return
+        if refusal is None:
+            desired = desired_of(record.pod)
+            self._ledger.allocate(record.uid, Allocated(desired.containers, desired.pod))
+            record.admitted = True
+            self.recount(record)
+            record.story.tell("admitted", "there is room", requests={k: str(v) for k, v in record.used.items()})
+            return
+        reason, message = refusal
+        record.rejected = (reason, f"Pod was rejected: {message}")
+        record.story.tell("rejected", message)
+        self._notices.say(record.pod, WARNING, reason, message)
+
+    def _refusal(self, record: PodRecord) -> tuple[str, str] | None:
+        spec = record.pod["spec"]
+        if not record.static and not placement.matches(spec, self.labels, self._config.node_name):
+            return "NodeAffinity", placement.NOT_MATCHED
+        missing = allocate.shortages(pod_requests(record.pod), self.room(record.uid), adding=True)
+        if not missing:
+            return None
+        if allocate.is_critical(record.pod) and self._evict_for(record, missing):
+            self._outside.add(record.uid)
+            return None
+        return missing[0].reason, missing[0].message
+
+    # --- resizes
+    def desire_changed(self, record: PodRecord) -> None:
+        """The spec asks for another size than before."""
+        allocated = self._ledger.allocated(record.uid)
+        if allocated is None:
+            return
+        if equal(desired_of(record.pod), allocated):
+            self._reverted(record)
+        else:
+            self._pending.add(record.uid)
+            self.retry("pod_updated")
+
+    def _reverted(self, record: PodRecord) -> None:
+        self._pending.discard(record.uid)
+        if record.resize.pending is not None:
+            record.story.tell("reverted", "what is desired is allocated already")
+            self._set_pending(record, "", "")
+
+    def find_pending(self) -> None:
+        """At the start: whatever was asked for while the agent was away is looked at at once."""
+        for record in self._records.values():
+            allocated = self._ledger.allocated(record.uid)
+            if allocated is None or not record.admitted or not self.holds(record):
+                continue
+            if not equal(desired_of(record.pod), allocated):
+                self._pending.add(record.uid)
+            elif record.resize.pending is not None:
+                self._set_pending(record, "", "")
+        if self._pending:
+            self.retry("pods_added")
+
+    def drop(self, uid: str) -> None:
+        self._pending.discard(uid)
+        record = self._records.get(uid)
+        if record is not None and record.resize.pending is not None:
+            self._set_pending(record, "", "")
+
+    def retry(self, trigger: str) -> None:
+        self._triggers.append(trigger)
+        if self._round is None or self._round.done():
+            self._round = self._tasks.start(self._rounds(), "allocate")
+
+    async def _rounds(self) -> None:
+        while self._triggers:
+            trigger = self._triggers[-1]
+            self._triggers.clear()
+            await self._one_round(trigger)
+        self._wake_later()
+
+    def _wake_later(self) -> None:
+        if self._timer is not None and self._timer is not asyncio.current_task():
+            self._timer.cancel()
+        self._timer = self._tasks.start(self._periodic(), "allocate-later") if self._pending else None
+
+    async def _periodic(self) -> None:
+        delay = min(self._config.retry_s, 2.0**self._failures) if self._failures else self._config.retry_s
+        await self._clock.sleep(delay)
+        self._timer = None
+        self.retry("periodic_retry")
+
+    def _queue(self) -> list[PodRecord]:
+        waiting = [self._records[uid] for uid in self._pending if uid in self._records]
+        return sorted(waiting, key=self._key)
+
+    def _key(self, record: PodRecord) -> tuple[object, ...]:
+        allocated = self._ledger.allocated(record.uid)
+        assert allocated is not None
+        increasing = allocate.increases(pod_requests(record.pod), pod_requests(resized(record.pod, allocated)))
+        since = record.resize.pending.since if record.resize.pending is not None else None
+        return allocate.queue_key(record.pod, increasing, record.qos, since)
+
+    async def _one_round(self, trigger: str) -> None:
+        granted: list[tuple[PodRecord, Allocated]] = []
+        for record in self._queue():
+            before = self._ledger.allocated(record.uid)
+            if before is not None and self._attempt(record, before):
+                granted.append((record, before))
+        if not granted:
+            return
+        try:
+            await self._ledger.flush()
+        except OSError as error:
+            self._take_back(granted, error)
+            return
+        self._failures = 0
+        for record, before in granted:
+            self._tell_granted(record, before, trigger)
+
+    def _attempt(self, record: PodRecord, before: Allocated) -> bool:
+        """One pod of the queue; True when it got what it wants (in memory: not yet to be acted on)."""
+        desired = desired_of(record.pod)
+        room = self.room(record.uid)
+        verdict = allocate.decide(record.pod, desired, before, room, record.qos, self._config.policy)
+        match verdict:
+            case Unchanged():
+                self._reverted(record)
+            case Granted():
+                self._pending.discard(record.uid)
+                self._ledger.allocate(record.uid, Allocated(desired.containers, desired.pod))
+                self.recount(record)
+                return True
+            case Deferred():
+                self._defer(record, verdict)
+            case Infeasible(detail, message):
+                self._pending.discard(record.uid)
+                self._metrics.infeasible.labels(detail).inc()
+                self._refuse(record, INFEASIBLE, INFEASIBLE, message)
+        return False
+
+    def _defer(self, record: PodRecord, verdict: Deferred) -> None:
+        if allocate.is_critical(record.pod) and verdict.missing and self._evict_for(record, verdict.missing):
+            return
+        self._refuse(record, DEFERRED, verdict.reason, verdict.message)
+
+    def _refuse(self, record: PodRecord, reason: str, raw: str, message: str) -> None:
+        before = record.resize.pending
+        news = before is None or before.reason != reason or before.generation != record.generation
+        self._set_pending(record, reason, message)
+        if news:
+            record.story.tell(reason.lower(), message)
+            sizes = desired_of(record.pod).containers
+            self._notices.refused(record.pod, f"Resize{reason}", raw, sizes, message)
+
+    def _set_pending(self, record: PodRecord, reason: str, message: str) -> None:
+        before = record.resize.pending
+        if reason:
+            record.resize = record.resize.refused(reason, message, record.generation, self._clock.now())
+        else:
+            record.resize = record.resize.without_pending()
+        self._metrics.pending_changed(before.reason if before else "", reason)
+        if record.resize.pending != before:
+            self._kick(record.uid)
+
+    def _tell_granted(self, record: PodRecord, before: Allocated, trigger: str) -> None:
+        after = self._ledger.allocated(record.uid)
+        assert after is not None
+        waited = record.resize.pending is not None and record.resize.pending.reason == DEFERRED
+        if waited:
+            self._metrics.accepted_after_waiting(trigger)
+        if record.resize.pending is not None:
+            self._metrics.pending_changed(record.resize.pending.reason, "")
+        if record.resize.in_progress is None:
+            self._metrics.in_progress.inc()
+        record.resize = record.resize.granted(record.generation, self._clock.now())
+        for name in after.containers:
+            if not same(after.containers[name], before.containers.get(name)) and name in record.backoff:
+                record.backoff[name].reset()
+        record.story.tell("allocated", trigger, generation=record.generation, sizes=dict(after.containers))
+        self._notices.started(record.pod, after.containers, record.generation)
+        self._kick(record.uid)
+
+    def _take_back(self, granted: list[tuple[PodRecord, Allocated]], error: OSError) -> None:
+        """A promise that cannot be written is no promise."""
+        log.error("allocations could not be written (%s): trying again", error)
+        self._failures += 1
+        for record, before in granted:
+            self._ledger.allocate(record.uid, before)
+            self._pending.add(record.uid)
+            self.recount(record)
+            record.story.tell("not allocated", f"the ledger could not be written: {error}")
+
+    # --- room for critical pods
+    def _evict_for(self, record: PodRecord, missing: list[allocate.Shortage] | tuple[allocate.Shortage, ...]) -> bool:
+        """Ends pods to make room; True when that is under way. They count until they are gone."""
+        others = [one for one in self._records.values() if one.uid != record.uid and one.admitted and self.holds(one)]
+        leaving = [one for one in others if one.ending is not None]
+        candidates = [
+            Candidate(
+                one.uid, one.qos, int(one.pod["spec"].get("priority") or 0), allocate.is_critical(one.pod), one.used
+            )
+            for one in others
+            if one.ending is None
+        ]
+        still = [
+            replace(short, used=short.used - sum(_units(one.used, short.resource) for one in leaving))
+            for short in missing
+        ]
+        still = [short for short in still if short.requested > short.capacity - short.used]
+        if not still:
+            return True
+        chosen = allocate.victims(int(record.pod["spec"].get("priority") or 0), still, candidates)
+        for uid in chosen:
+            self.evict(self._records[uid], "Preempting", PREEMPTED)
+        return bool(chosen)
+
+    def evict(self, victim: PodRecord, reason: str, message: str) -> None:
+        grace = float(victim.pod["spec"].get("terminationGracePeriodSeconds") or 0)
+        victim.ending = Ending(grace, reason, message, disrupted=True)
+        victim.story.tell("evicted", message)
+        self._notices.say(victim.pod, WARNING, reason, message)
+        self._kick(victim.uid)
+
+
+def _units(amounts: Amounts, name: str) -> int:
+    if name == "pods":
+        return 1
+    quantity = amounts.get(name, Quantity(0))
+    return quantity.milli if name == "cpu" else quantity.value

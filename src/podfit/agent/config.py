@@ -1,0 +1,81 @@
+"""How an agent is set up. Nothing here is decided twice: everything else takes its values from this."""
+
+from __future__ import annotations
+
+import platform
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from podfit.agent.decide.allocate import Policy
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    node_name: str
+    data_dir: Path
+    capacity: Mapping[str, str] = field(default_factory=dict)
+    """Overrides what the machine has (cpu, memory, ephemeral-storage, extended resources)."""
+    reserved: Mapping[str, str] = field(default_factory=dict)
+    """Kept back from pods: allocatable = capacity - reserved."""
+    max_pods: int = 110
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, str], ...] = ()
+    address: str = ""
+    hostname: str = ""
+    port: int = 10250
+    """Where the agent's own server listens, published in daemonEndpoints."""
+    policy: Policy = Policy()
+    cgroup_driver: str = "cgroupfs"
+    durable: bool = True
+    """fsync the ledger. Off only where power loss cannot matter (simulations, tests)."""
+    lease_s: float = 10.0
+    lease_duration_s: int = 40
+    status_s: float = 300.0
+    """The node's status is sent at least this often, and at once when it changes."""
+    retry_s: float = 180.0
+    """Deferred resizes are looked at again this long after the last look, whatever happened."""
+    error_retry_s: float = 5.0
+    """First pause before a failed actuation is tried again; grows to a minute."""
+    static_dir: Path | None = None
+    register: bool = True
+    deregister: bool = False
+    """Delete the Node at a clean stop."""
+    log_max_bytes: int = 10 * 1024 * 1024
+    log_max_files: int = 5
+    cluster_dns: tuple[str, ...] = ()
+    cluster_domain: str = "cluster.local"
+    provider_id: str = ""
+    on_disk: bool = True
+    """Keep folders and log files for pods. Off for runtimes in memory, where thousands of nodes share a process."""
+    refresh_s: float = 60.0
+
+    @property
+    def host(self) -> str:
+        return self.hostname or self.node_name
+
+    @property
+    def pods_dir(self) -> Path:
+        return self.data_dir / "pods"
+
+    @property
+    def logs_dir(self) -> Path:
+        return self.data_dir / "logs"
+
+
+def machine_address() -> str:
+    """The address this machine reaches others with; loopback when it has no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+
+
+def architecture() -> str:
+    return _ARCHITECTURES.get(platform.machine(), platform.machine())

@@ -1,0 +1,194 @@
+"""What a runtime is told of a pod and its containers: commands, environment, mounts, user, limits, log files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from podfit.agent.config import AgentConfig
+from podfit.agent.decide.states import MEMORY, Object, amount, resized
+from podfit.agent.environment import Environment, expand
+from podfit.agent.ledger import Ledger
+from podfit.agent.objects import MissingObject
+from podfit.agent.record import PodRecord
+from podfit.agent.runtimes.base import ContainerConfig, Limits, Mount, PodConfig, Security
+from podfit.agent.volumes import Volumes
+from podfit.api.quantity import Quantity
+from podfit.api.resources import BEST_EFFORT, GUARANTEED, is_sidecar
+
+NAME, NAMESPACE = "podfit.dev/pod-name", "podfit.dev/pod-namespace"
+
+
+class ConfigProblem(Exception):
+    """The container cannot be described; shown as its waiting reason."""
+
+    def __init__(self, message: str, reason: str = "CreateContainerConfigError") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ContainerMaker:
+    def __init__(self, config: AgentConfig, environment: Environment, volumes: Volumes, ledger: Ledger) -> None:
+        self._config, self._environment, self._volumes, self._ledger = config, environment, volumes, ledger
+        self.node: dict[str, Quantity] = {}
+
+    def pod_config(self, record: PodRecord, limits: Limits) -> PodConfig:
+        spec = record.pod["spec"]
+        meta = record.pod["metadata"]
+        hostname = self._config.host if spec.get("hostNetwork") else spec.get("hostname") or record.name
+        return PodConfig(
+            uid=record.uid,
+            name=record.name,
+            namespace=record.namespace,
+            qos=record.qos,
+            limits=limits,
+            hostname=hostname[:63],
+            log_folder=self.log_folder(record),
+            host_network=bool(spec.get("hostNetwork")),
+            host_pid=bool(spec.get("hostPID")),
+            host_ipc=bool(spec.get("hostIPC")),
+            share_process_namespace=bool(spec.get("shareProcessNamespace")),
+            labels=dict(meta.get("labels") or {}),
+            annotations={**(meta.get("annotations") or {}), NAME: record.name, NAMESPACE: record.namespace},
+            resolv_conf=self._resolv_conf(record),
+            etc_hosts=_etc_hosts(spec, hostname),
+        )
+
+    def log_folder(self, record: PodRecord) -> Path:
+        return self._config.logs_dir / f"{record.namespace}_{record.name}_{record.uid}"
+
+    async def container_config(
+        self, record: PodRecord, container: Object, attempt: int, limits: Limits
+    ) -> ContainerConfig:
+        allocated = self._ledger.allocated(record.uid)
+        pod = resized(record.pod, allocated) if allocated is not None else record.pod
+        ips = record.state.ips if record.state is not None else ()
+        try:
+            if self._config.on_disk:
+                await self._volumes.prepare(pod, ips)
+            environment = await self._environment.of(pod, container, ips)
+        except MissingObject as missing:
+            raise ConfigProblem(str(missing)) from missing
+        except OSError as error:
+            raise ConfigProblem(f"volumes: {error}") from error
+        if attempt > 0 and self._config.on_disk:
+            self._volumes.clear_memory(pod, container)
+        name = container["name"]
+        return ContainerConfig(
+            name=name,
+            attempt=attempt,
+            image=container["image"],
+            command=tuple(expand(word, environment) for word in container.get("command") or ()),
+            args=tuple(expand(word, environment) for word in container.get("args") or ()),
+            environment=environment,
+            working_dir=container.get("workingDir") or "",
+            mounts=tuple(
+                self._mounts(record, container, environment) + self._message_mount(record, container, attempt)
+            ),
+            limits=limits,
+            log_file=self._log_file(record, name, attempt),
+            oom_score_adj=self._oom_score(pod, container, record.qos),
+            tty=bool(container.get("tty")),
+            stdin=bool(container.get("stdin")),
+            stdin_once=bool(container.get("stdinOnce")),
+            security=security(pod["spec"], container),
+        )
+
+    def _log_file(self, record: PodRecord, name: str, attempt: int) -> Path:
+        return self.log_folder(record) / name / f"{attempt}.log"
+
+    def _mounts(self, record: PodRecord, container: Object, environment: dict[str, str]) -> list[Mount]:
+        volumes = {one["name"]: one for one in record.pod["spec"].get("volumes") or ()}
+        mounts = []
+        for mount in container.get("volumeMounts") or ():
+            volume = volumes.get(mount["name"])
+            if volume is None:
+                raise ConfigProblem(f'volume "{mount["name"]}" not found')
+            host = self._volumes.path(record.uid, volume)
+            sub = mount.get("subPath") or expand(mount.get("subPathExpr") or "", environment)
+            if sub:
+                if sub.startswith("/") or ".." in Path(sub).parts:
+                    raise ConfigProblem("subPath must be a relative path without '..'")
+                host = host / sub
+                if self._config.on_disk and not host.exists():
+                    host.mkdir(parents=True)
+            mounts.append(Mount(host, mount["mountPath"], bool(mount.get("readOnly"))))
+        return mounts
+
+    def _message_mount(self, record: PodRecord, container: Object, attempt: int) -> list[Mount]:
+        if not self._config.on_disk:
+            return []
+        file = self.message_file(record, container["name"], attempt)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+        os.chmod(file, 0o666)
+        return [Mount(file, container.get("terminationMessagePath") or "/dev/termination-log")]
+
+    def message_file(self, record: PodRecord, name: str, attempt: int) -> Path:
+        return self._volumes.folder(record.uid) / "containers" / name / f"message-{attempt}"
+
+    def _resolv_conf(self, record: PodRecord) -> str:
+        policy = record.pod["spec"].get("dnsPolicy") or "ClusterFirst"
+        extra = record.pod["spec"].get("dnsConfig") or {}
+        clustered = policy == "ClusterFirst" and not record.pod["spec"].get("hostNetwork")
+        lines: list[str] = []
+        if self._config.cluster_dns and (clustered or policy == "ClusterFirstWithHostNet"):
+            lines += [f"nameserver {one}" for one in self._config.cluster_dns]
+            domain = self._config.cluster_domain
+            lines.append(f"search {record.namespace}.svc.{domain} svc.{domain} {domain}")
+            lines.append("options ndots:5")
+        lines += [f"nameserver {one}" for one in extra.get("nameservers") or ()]
+        if extra.get("searches"):
+            lines.append("search " + " ".join(extra["searches"]))
+        for option in extra.get("options") or ():
+            lines.append(f"options {option['name']}" + (f":{option['value']}" if option.get("value") else ""))
+        return "\n".join(lines) + "\n" if lines else ""
+
+    def _oom_score(self, pod: Object, container: Object, qos: str) -> int:
+        if qos == GUARANTEED or int(pod["spec"].get("priority") or 0) >= 2_000_001_000:
+            return -997
+        if qos == BEST_EFFORT:
+            return 1000
+        own = self._burstable_score(container)
+        if is_sidecar(container):
+            others = [self._burstable_score(one) for one in pod["spec"].get("containers") or ()]
+            return min([own, *others])
+        return own
+
+    def _burstable_score(self, container: Object) -> int:
+        request = amount(container.get("resources"), MEMORY).request or 0
+        capacity = self.node[MEMORY].value if MEMORY in self.node else 0
+        score = 1000 - 1000 * request // capacity if capacity else 999
+        return min(max(score, 3), 999)
+
+
+def _etc_hosts(spec: dict[str, Any], hostname: str) -> str:
+    aliases = spec.get("hostAliases") or ()
+    if not aliases:
+        return ""
+    lines = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback", f"127.0.0.1\t{hostname}"]
+    lines += [f"{one['ip']}\t" + "\t".join(one.get("hostnames") or ()) for one in aliases]
+    return "\n".join(lines) + "\n"
+
+
+def security(spec: dict[str, Any], container: Object) -> Security:
+    pod, own = spec.get("securityContext") or {}, container.get("securityContext") or {}
+    merged = {**pod, **own}
+    capabilities = own.get("capabilities") or {}
+    profile = (merged.get("seccompProfile") or {}).get("type") or ""
+    privileged = bool(own.get("privileged"))
+    if merged.get("runAsNonRoot") and merged.get("runAsUser") == 0:
+        raise ConfigProblem("container has runAsNonRoot and image will run as root")
+    groups = [*(pod.get("supplementalGroups") or ()), *([pod["fsGroup"]] if pod.get("fsGroup") is not None else [])]
+    return Security(
+        uid=merged.get("runAsUser"),
+        gid=merged.get("runAsGroup"),
+        groups=tuple(int(one) for one in groups),
+        privileged=privileged,
+        add_capabilities=tuple(capabilities.get("add") or ()),
+        drop_capabilities=tuple(capabilities.get("drop") or ()),
+        no_new_privileges=own.get("allowPrivilegeEscalation") is False and not privileged,
+        read_only_root=bool(own.get("readOnlyRootFilesystem")),
+        seccomp="RuntimeDefault" if profile == "RuntimeDefault" else "",
+    )

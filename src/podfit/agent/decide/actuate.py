@@ -1,0 +1,248 @@
+"""Allocated → Actuated: the steps that make the kernel follow the promise, in an order legal at every prefix.
+
+Memory before CPU. For each: the pod grows first, containers that shrink go before those that grow, the pod shrinks
+last; so the children never need more than the pod has. Restarts come alone: what remains is planned again when the
+containers are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.agent.decide import kernel
+from podfit.agent.decide.allocate import restarts
+from podfit.agent.decide.states import (
+    CPU,
+    MEMORY,
+    RESOURCES,
+    Actuated,
+    Allocated,
+    Object,
+    Resources,
+    all_containers,
+    amount,
+    clean,
+    differs,
+    effective,
+    resized,
+    same,
+)
+from podfit.agent.runtimes.base import Change, Limits
+from podfit.api.resources import is_sidecar
+
+GROW, SHRINK = "grow", "shrink"
+
+
+@dataclass(frozen=True, slots=True)
+class SetPod:
+    """Write the pod's cgroup."""
+
+    resource: str
+    direction: str
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class SetContainer:
+    """Write a container's cgroup (nothing to write when `change` is empty), then note `after` as actuated."""
+
+    resource: str
+    direction: str
+    name: str
+    change: Change
+    after: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class NotePod:
+    """The pod-level resources are actuated as far as `after` says."""
+
+    resource: str
+    after: Resources
+
+
+Step = SetPod | SetContainer | NotePod
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCheck:
+    """A limit that must not fall below what is in use at this moment; container "" is the pod."""
+
+    container: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    restart: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+    checks: tuple[MemoryCheck, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.restart or self.steps)
+
+
+def pending(pod: Mapping[str, Any], allocated: Allocated, actuated: Actuated, running: Collection[str]) -> list[Object]:
+    """The running containers whose promise is not kept yet, in the order of the spec."""
+    return [
+        container
+        for container in all_containers(pod["spec"])
+        if container["name"] in running
+        and not same(
+            effective(allocated.containers.get(container["name"]), allocated.pod),
+            actuated.containers.get(container["name"]),
+        )
+    ]
+
+
+def plan(
+    pod: Mapping[str, Any],
+    qos: str,
+    allocated: Allocated,
+    actuated: Actuated,
+    running: Collection[str],
+    starting: Collection[str],
+    pod_now: Limits | None,
+    doubtful: bool = False,
+) -> Plan:
+    """`starting` are the containers about to be created; `pod_now` is the pod's cgroup (None: there is none yet).
+
+    `doubtful` compares the pod's cgroup even when no container changes: an earlier plan may have ended half-way.
+    """
+    changed = pending(pod, allocated, actuated, running)
+    restart = tuple(container["name"] for container in changed if _must_restart(container, pod, allocated, actuated))
+    if restart:
+        return Plan(restart)
+    grown = [name for name in starting if _is_resized(name, allocated, actuated)]
+    level = not same(allocated.pod, actuated.pod)
+    if pod_now is None or not (changed or grown or level or doubtful):
+        return Plan()
+    target = kernel.pod_cgroup(resized(pod, allocated), qos)
+    steps: list[Step] = []
+    checks: list[MemoryCheck] = []
+    known = dict(actuated.containers)
+    noted = clean(actuated.pod)
+    for resource in RESOURCES:
+        mine = [container for container in changed if _changes(container["name"], allocated, actuated, resource)]
+        if not (mine or grown or level or doubtful):
+            continue
+        before, after = _pod_steps(resource, pod_now, target)
+        if resource == MEMORY and any(step.direction == SHRINK for step in after):
+            assert target.memory_bytes is not None
+            checks.append(MemoryCheck("", target.memory_bytes))
+        inner = [_container_step(container["name"], resource, allocated, known) for container in mine]
+        checks += _container_checks(inner, actuated)
+        steps += [*before, *_ordered(inner), *after]
+        if level:
+            noted = _merged(noted, allocated.pod or {}, resource)
+            steps.append(NotePod(resource, noted))
+    return Plan((), tuple(steps), tuple(checks))
+
+
+def _must_restart(container: Object, pod: Mapping[str, Any], allocated: Allocated, actuated: Actuated) -> bool:
+    plain_init = not is_sidecar(container) and container in (pod["spec"].get("initContainers") or ())
+    if plain_init:
+        return False
+    name = container["name"]
+    return any(restarts(container, one) and _changes(name, allocated, actuated, one) for one in RESOURCES)
+
+
+def _is_resized(name: str, allocated: Allocated, actuated: Actuated) -> bool:
+    known = actuated.containers.get(name)
+    return known is None or not same(effective(allocated.containers.get(name), allocated.pod), known)
+
+
+def _changes(name: str, allocated: Allocated, actuated: Actuated, resource: str) -> bool:
+    wanted = effective(allocated.containers.get(name), allocated.pod)
+    return differs(wanted, actuated.containers.get(name), resource)
+
+
+def _pod_steps(resource: str, now: Limits, target: Limits) -> tuple[list[SetPod], list[SetPod]]:
+    """What is written to the pod before its containers, and what after. Limit first going up, last going down."""
+    before: list[SetPod] = []
+    after: list[SetPod] = []
+    if resource == MEMORY:
+        limit, current = target.memory_bytes, now.memory_bytes
+        if limit is None or current in (limit, kernel.whole_pages(limit)):
+            return before, after
+        # A limit where there was none takes memory away: the containers come first, the pod last.
+        if current is not None and limit > current:
+            before.append(SetPod(MEMORY, GROW, Change(memory_bytes=limit)))
+        else:
+            after.append(SetPod(MEMORY, SHRINK, Change(memory_bytes=limit)))
+        return before, after
+    quota, shares = target.cpu_quota_us, target.cpu_shares
+    if quota is not None and quota != now.cpu_quota_us:
+        grows = now.cpu_quota_us is None or quota > now.cpu_quota_us
+        (before if grows else after).append(SetPod(CPU, GROW if grows else SHRINK, Change(cpu_quota_us=quota)))
+    if shares is not None and shares != now.cpu_shares:
+        grows = shares > (now.cpu_shares or 0)
+        step = SetPod(CPU, GROW if grows else SHRINK, Change(cpu_shares=shares))
+        if grows:
+            before.append(step)
+        else:
+            after.insert(0, step)
+    return before, after
+
+
+def _container_step(name: str, resource: str, allocated: Allocated, known: dict[str, Resources]) -> SetContainer:
+    wanted = effective(allocated.containers.get(name), allocated.pod)
+    current = known.get(name, {})
+    old, new = amount(current, resource), amount(wanted, resource)
+    after = _merged(current, wanted, resource)
+    known[name] = after
+    direction = _direction(old.limit or 0, new.limit or 0) or _direction(old.request or 0, new.request or 0) or GROW
+    if resource == CPU:
+        change = Change(cpu_shares=kernel.shares(new.request or 0), cpu_quota_us=kernel.quota_us(new.limit or 0))
+    elif (old.limit or 0) != (new.limit or 0):
+        # An update carries the whole container, as a CRI call does: CPU as it was told last.
+        cpu = amount(effective(current, allocated.pod), CPU)
+        change = Change(kernel.shares(cpu.request or 0), kernel.quota_us(cpu.limit or 0), new.limit)
+    else:
+        change = Change()
+    return SetContainer(resource, direction, name, change, after)
+
+
+def _direction(old: int, new: int) -> str:
+    return GROW if new > old else SHRINK if new < old else ""
+
+
+def _ordered(steps: list[SetContainer]) -> list[SetContainer]:
+    """Those that shrink in reverse order, then those that grow in order."""
+    shrinking = [step for step in reversed(steps) if step.direction == SHRINK]
+    return shrinking + [step for step in steps if step.direction == GROW]
+
+
+def _container_checks(steps: list[SetContainer], actuated: Actuated) -> list[MemoryCheck]:
+    found = []
+    for step in steps:
+        if step.resource == MEMORY:
+            old, new = amount(actuated.containers.get(step.name), MEMORY).limit, amount(step.after, MEMORY).limit
+            if new and (not old or new < old):
+                found.append(MemoryCheck(step.name, new))
+    return found
+
+
+def _merged(current: Resources, wanted: Resources, resource: str) -> Object:
+    """`current` with the values of one resource taken from `wanted`."""
+    merged: Object = {}
+    for key in ("limits", "requests"):
+        values = dict(current.get(key) or {})
+        values.pop(resource, None)
+        if resource in (wanted.get(key) or {}):
+            values[resource] = wanted[key][resource]
+        if values:
+            merged[key] = values
+    return merged
+
+
+def below_usage(violations: list[tuple[MemoryCheck, int]]) -> str:
+    """The message for limits below usage: (check, usage) pairs."""
+    parts = []
+    for check, usage in violations:
+        whose = f'container "{check.container}"' if check.container else "pod"
+        parts.append(f"attempting to set {whose} memory limit ({check.limit}) below current usage ({usage})")
+    text = parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
+    return f"cannot decrease memory limits: {text}"

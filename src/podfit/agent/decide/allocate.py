@@ -1,0 +1,258 @@
+"""Desired → Allocated: may this node promise the new size? Verdicts are values; nothing is written here.
+
+The check is absolute, as the kubelet's: the pod's whole new request must fit beside what all other pods hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.agent.decide.states import (
+    CPU,
+    MEMORY,
+    Allocated,
+    Desired,
+    Object,
+    all_containers,
+    amount,
+    equal,
+    resized,
+)
+from podfit.api.quantity import Quantity
+from podfit.api.resources import GUARANTEED, Amounts, pod_requests
+
+CRITICAL_PRIORITY = 2_000_000_000
+MIRROR = "kubernetes.io/config.mirror"
+CONFIG_SOURCE = "kubernetes.io/config.source"
+RESTART = "RestartContainer"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the node has, and what pods other than the one in question hold."""
+
+    allocatable: Mapping[str, Quantity]
+    used: Mapping[str, Quantity]
+    pods: int = 0
+    max_pods: int = 110
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    resource: str
+    requested: int
+    used: int
+    capacity: int
+
+    @property
+    def reason(self) -> str:
+        return f"OutOf{self.resource}"
+
+    @property
+    def message(self) -> str:
+        return (
+            f"Node didn't have enough resource: {self.resource}, requested: {self.requested}, "
+            f"used: {self.used}, capacity: {self.capacity}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """Nothing to decide: what is desired is allocated already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    reason: str
+    """The word in the Event (OutOfcpu); the condition says Deferred."""
+    message: str
+    missing: tuple[Shortage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Infeasible:
+    detail: str
+    """The label of the metric."""
+    message: str
+
+
+Verdict = Granted | Unchanged | Deferred | Infeasible
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What of the node's set-up forbids a resize."""
+
+    swap: bool = False
+    cpu_manager: str = "none"
+    memory_manager: str = "None"
+    beyond_allocatable: str = "Infeasible"
+    """Or "Deferred": how a request larger than the whole node is answered."""
+
+
+def _units(name: str, quantity: Quantity) -> int:
+    return quantity.milli if name == CPU else quantity.value
+
+
+def shortages(needs: Amounts, room: Room, adding: bool = False) -> list[Shortage]:
+    """All that is missing, in the order it is reported: pods, cpu, memory, then the rest by name."""
+    found = []
+    if adding and room.pods + 1 > room.max_pods:
+        found.append(Shortage("pods", 1, room.pods, room.max_pods))
+    names = [CPU, MEMORY, *sorted(needs.keys() - {CPU, MEMORY})]
+    for name in names:
+        if not needs.get(name):
+            continue
+        wanted = _units(name, needs[name])
+        used = _units(name, room.used.get(name, Quantity(0)))
+        capacity = _units(name, room.allocatable.get(name, Quantity(0)))
+        if wanted > capacity - used:
+            found.append(Shortage(name, wanted, used, capacity))
+    return found
+
+
+def decide(pod: Object, desired: Desired, allocated: Allocated, room: Room, qos: str, policy: Policy) -> Verdict:
+    if equal(desired, allocated):
+        return Unchanged()
+    refused = _unsupported(pod, desired, allocated, qos, policy)
+    if refused is not None:
+        return refused
+    needs = pod_requests(resized(pod, desired))
+    if policy.beyond_allocatable == "Infeasible":
+        beyond = shortages(needs, Room(room.allocatable, {}))
+        if beyond:
+            first = beyond[0]
+            return Infeasible(
+                "insufficient_node_allocatable",
+                f"Node didn't have enough capacity: {first.resource}, requested: {first.requested}, "
+                f"capacity: {first.capacity}",
+            )
+    missing = shortages(needs, room)
+    if missing:
+        return Deferred(missing[0].reason, missing[0].message, tuple(missing))
+    return Granted()
+
+
+def _unsupported(pod: Object, desired: Desired, allocated: Allocated, qos: str, policy: Policy) -> Infeasible | None:
+    if is_static(pod):
+        return Infeasible("static_pod", "In-place resize of static-pods is not supported")
+    if policy.swap and _swap_forbids(pod, desired, allocated):
+        return Infeasible("swap_limitation", "In-place resize of containers with swap is not supported.")
+    if qos == GUARANTEED:
+        for name, manager, static, label in (
+            (CPU, policy.cpu_manager, "static", "CPU"),
+            (MEMORY, policy.memory_manager, "Static", "Memory"),
+        ):
+            if manager == static and _request_changes(desired, allocated, name):
+                return Infeasible(
+                    f"guaranteed_pod_{name}_manager_static_policy",
+                    f'Resize is infeasible for Guaranteed Pods alongside {label} Manager policy "{static}"',
+                )
+    return None
+
+
+def _request_changes(desired: Desired, allocated: Allocated, name: str) -> bool:
+    pairs = [(desired.pod, allocated.pod)]
+    pairs += [(resources, allocated.containers.get(key)) for key, resources in desired.containers.items()]
+    return any((amount(one, name).request or 0) != (amount(other, name).request or 0) for one, other in pairs)
+
+
+def _swap_forbids(pod: Object, desired: Desired, allocated: Allocated) -> bool:
+    for container in all_containers(pod["spec"]):
+        name = container["name"]
+        before, after = amount(allocated.containers.get(name), MEMORY), amount(desired.containers[name], MEMORY)
+        if (before.request or 0) != (after.request or 0) and not restarts(container, MEMORY):
+            return True
+    return False
+
+
+def restarts(container: Mapping[str, Any], name: str) -> bool:
+    """Whether a change of this resource restarts the container."""
+    policies = container.get("resizePolicy") or ()
+    return any(policy["resourceName"] == name and policy["restartPolicy"] == RESTART for policy in policies)
+
+
+def is_static(pod: Mapping[str, Any]) -> bool:
+    annotations = pod["metadata"].get("annotations") or {}
+    return MIRROR in annotations or annotations.get(CONFIG_SOURCE, "api") != "api"
+
+
+def is_critical(pod: Mapping[str, Any]) -> bool:
+    return is_static(pod) or int(pod["spec"].get("priority") or 0) >= CRITICAL_PRIORITY
+
+
+def increases(desired: Amounts, allocated: Amounts) -> bool:
+    return any(
+        _units(name, desired.get(name, Quantity(0))) > _units(name, allocated.get(name, Quantity(0)))
+        for name in (CPU, MEMORY)
+    )
+
+
+def queue_key(pod: Object, increasing: bool, qos: str, pending_since: float | None) -> tuple[object, ...]:
+    """Sorts first: what asks for no more, then priority, Guaranteed before others, the longest waiting."""
+    return (
+        increasing,
+        -int(pod["spec"].get("priority") or 0),
+        qos != GUARANTEED,
+        pending_since is None,
+        pending_since or 0.0,
+    )
+
+
+# --- making room for critical pods ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    uid: str
+    qos: str
+    priority: int
+    critical: bool
+    requests: Mapping[str, Quantity]
+
+
+def victims(priority: int, missing: Iterable[Shortage], candidates: Iterable[Candidate]) -> list[str]:
+    """The pods to evict for a critical pod, fewest and least important first; empty when it cannot be done."""
+    lacking = {short.resource: short.requested + short.used - short.capacity for short in missing}
+    lesser = [one for one in candidates if not one.critical or one.priority < priority]
+    groups = {qos: [one for one in lesser if one.qos == qos] for qos in ("BestEffort", "Burstable", "Guaranteed")}
+    if _left(lacking, lesser):
+        return []
+    best, burst = groups["BestEffort"], groups["Burstable"]
+    chosen_guaranteed = _nearest(groups["Guaranteed"], _left(lacking, best + burst))
+    chosen_burst = _nearest(burst, _left(lacking, best + chosen_guaranteed))
+    chosen_best = _nearest(best, _left(lacking, chosen_burst + chosen_guaranteed))
+    return [one.uid for one in chosen_best + chosen_burst + chosen_guaranteed]
+
+
+def _gives(one: Candidate, name: str) -> int:
+    return 1 if name == "pods" else _units(name, one.requests.get(name, Quantity(0)))
+
+
+def _left(lacking: Mapping[str, int], taken: Iterable[Candidate]) -> dict[str, int]:
+    taken = list(taken)
+    left = {name: need - sum(_gives(one, name) for one in taken) for name, need in lacking.items()}
+    return {name: need for name, need in left.items() if need > 0}
+
+
+def _nearest(group: list[Candidate], lacking: dict[str, int]) -> list[Candidate]:
+    """Takes again and again the pod that brings the need closest to nothing; among equals the smaller one."""
+    chosen: list[Candidate] = []
+    rest = list(group)
+    while lacking and rest:
+        best = min(rest, key=lambda one: (_distance(one, lacking), sum(_gives(one, name) for name in (MEMORY, CPU))))
+        rest.remove(best)
+        chosen.append(best)
+        lacking = _left(lacking, [best])
+    return chosen
+
+
+def _distance(one: Candidate, lacking: Mapping[str, int]) -> float:
+    return sum(max(0.0, (need - _gives(one, name)) / need) ** 2 for name, need in lacking.items())

@@ -1,0 +1,102 @@
+"""The two resize conditions: how the gaps between the states are shown, and when their times change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from podfit.agent.decide.states import Object
+from podfit.kit.clock import parse_rfc3339, rfc3339
+
+PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+DEFERRED, INFEASIBLE, ERROR = "Deferred", "Infeasible", "Error"
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeCondition:
+    type: str
+    generation: int
+    since: float
+    """When it took its present reason."""
+    reason: str = ""
+    message: str = ""
+
+    def to_json(self) -> Object:
+        shown: Object = {
+            "type": self.type,
+            "observedGeneration": self.generation,
+            "status": "True",
+            "lastProbeTime": rfc3339(self.since),
+            "lastTransitionTime": rfc3339(self.since),
+        }
+        if self.reason:
+            shown["reason"] = self.reason
+        if self.message:
+            shown["message"] = self.message
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeConditions:
+    pending: ResizeCondition | None = None
+    in_progress: ResizeCondition | None = None
+
+    def to_json(self) -> list[Object]:
+        return [one.to_json() for one in (self.pending, self.in_progress) if one is not None]
+
+    def refused(self, reason: str, message: str, generation: int, now: float) -> ResizeConditions:
+        since = self.pending.since if self.pending is not None and self.pending.reason == reason else now
+        return replace(self, pending=ResizeCondition(PENDING, generation, since, reason, message))
+
+    def without_pending(self) -> ResizeConditions:
+        return replace(self, pending=None) if self.pending is not None else self
+
+    def granted(self, generation: int, now: float) -> ResizeConditions:
+        return ResizeConditions(None, ResizeCondition(IN_PROGRESS, generation, now))
+
+    def failed(self, message: str, generation: int, now: float) -> ResizeConditions:
+        before = self.in_progress or ResizeCondition(IN_PROGRESS, generation, now)
+        since = before.since if before.reason == ERROR else now
+        return replace(self, in_progress=replace(before, reason=ERROR, message=message, since=since))
+
+    def under_way(self, generation: int, now: float) -> ResizeConditions:
+        """In progress without an error; keeps what is known of it."""
+        before = self.in_progress
+        if before is None:
+            return replace(self, in_progress=ResizeCondition(IN_PROGRESS, generation, now))
+        if before.reason:
+            return replace(self, in_progress=replace(before, reason="", message="", since=now))
+        return self
+
+    def completed(self) -> ResizeConditions:
+        return replace(self, in_progress=None) if self.in_progress is not None else self
+
+
+def from_status(status: Mapping[str, Any]) -> ResizeConditions:
+    """Taken over from the API when the agent starts, so that times and messages survive it."""
+    found: dict[str, ResizeCondition] = {}
+    for shown in status.get("conditions") or ():
+        if shown.get("type") in (PENDING, IN_PROGRESS) and shown.get("status") == "True":
+            found[shown["type"]] = ResizeCondition(
+                shown["type"],
+                int(shown.get("observedGeneration") or 0),
+                parse_rfc3339(shown["lastTransitionTime"]) if shown.get("lastTransitionTime") else 0.0,
+                shown.get("reason") or "",
+                shown.get("message") or "",
+            )
+    return ResizeConditions(found.get(PENDING), found.get(IN_PROGRESS))
+
+
+def merged(ours: Iterable[Object], before: Iterable[Object], owned: Iterable[str]) -> list[Object]:
+    """Our conditions in our order, then those of others; times kept where the status did not change."""
+    known = {condition["type"]: condition for condition in before}
+    result = []
+    types = set(owned)
+    for condition in ours:
+        types.add(condition["type"])
+        old = known.get(condition["type"])
+        if old is not None and old.get("status") == condition["status"] and "lastTransitionTime" not in condition:
+            condition = {**condition, "lastTransitionTime": old.get("lastTransitionTime")}
+        result.append(condition)
+    return result + [condition for kind, condition in known.items() if kind not in types]

@@ -1,0 +1,79 @@
+"""Between Kubernetes' quantities and the kernel's numbers: shares, quotas, bytes. Pure arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.agent.decide.states import CPU, MEMORY, Resources, amount
+from podfit.agent.runtimes.base import MAX_SHARES, MIN_QUOTA_US, MIN_SHARES, PERIOD_US, Limits
+from podfit.api.quantity import Quantity
+from podfit.api.resources import BURSTABLE, GUARANTEED, pod_limits, pod_requests
+
+PAGE = 4096
+LOWEST_CPU_REQUEST, LOWEST_CPU_LIMIT = 2, 10
+"""Milli CPUs below which the kernel's minimum hides what was asked."""
+
+
+def shares(milli: int) -> int:
+    return min(max(milli * 1024 // 1000, MIN_SHARES), MAX_SHARES)
+
+
+def quota_us(milli: int, period_us: int = PERIOD_US) -> int | None:
+    return max(milli * period_us // 1000, MIN_QUOTA_US) if milli else None
+
+
+def milli_of_shares(value: int) -> int:
+    return -(-value * 1000 // 1024)
+
+
+def milli_of_quota(quota: int, period_us: int = PERIOD_US) -> int:
+    return quota * 1000 // period_us
+
+
+def whole_pages(size: int) -> int:
+    """What the kernel makes of a memory limit."""
+    return size // PAGE * PAGE
+
+
+def container_limits(resources: Resources) -> Limits:
+    """For a new container; `resources` are effective ones. Without a request the CPU limit gives the shares."""
+    cpu, memory = amount(resources, CPU), amount(resources, MEMORY)
+    request = cpu.request if cpu.request is not None else cpu.limit or 0
+    return Limits(shares(request), quota_us(cpu.limit or 0), memory.limit or None)
+
+
+def pod_cgroup(pod: Mapping[str, Any], qos: str) -> Limits:
+    """The pod's own cgroup; a limit is None unless every container has one (or the pod itself)."""
+    requests, limits = pod_requests(pod), pod_limits(pod)
+    cpu_request = requests[CPU].milli if CPU in requests else 0
+    cpu_limit = limits[CPU].milli if CPU in limits else 0
+    memory_limit = limits[MEMORY].value if MEMORY in limits else 0
+    weight = shares(cpu_request or (cpu_limit if CPU not in requests else 0))
+    if qos == GUARANTEED:
+        return Limits(weight, quota_us(cpu_limit), memory_limit or None)
+    if qos == BURSTABLE:
+        return Limits(
+            weight,
+            quota_us(cpu_limit) if _all_limited(pod["spec"], CPU) else None,
+            (memory_limit or None) if _all_limited(pod["spec"], MEMORY) else None,
+        )
+    return Limits(MIN_SHARES, None, None)
+
+
+def _all_limited(spec: Mapping[str, Any], name: str) -> bool:
+    if name in ((spec.get("resources") or {}).get("limits") or {}):
+        return True
+    for key in ("containers", "initContainers"):
+        for container in spec.get(key) or ():
+            if not amount(container.get("resources"), name).limit:
+                return False
+    return True
+
+
+def cpu_text(milli: int) -> str:
+    return str(Quantity.of_milli(milli))
+
+
+def memory_text(size: int) -> str:
+    return str(Quantity.of_units(size, "BinarySI"))

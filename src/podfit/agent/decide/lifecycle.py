@@ -1,0 +1,165 @@
+"""Which containers of a pod have to be started now, and when the pod is over. Pure; no clock: delays are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.agent.decide.states import Object
+from podfit.agent.runtimes.base import CREATED, EXITED, RUNNING, ContainerState
+from podfit.api.resources import is_sidecar
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of one container of the spec."""
+
+    name: str
+    last: ContainerState | None = None
+    """Its newest attempt."""
+    previous: ContainerState | None = None
+    """The attempt before that, if it is still kept."""
+    started: bool = False
+    """Running, and its startup probe (if any) has succeeded."""
+    ready: bool = False
+    waiting: tuple[str, str] | None = None
+    """Reason and message why it could not be started."""
+
+    @property
+    def running(self) -> bool:
+        return self.last is not None and self.last.state == RUNNING
+
+    @property
+    def exited(self) -> bool:
+        return self.last is not None and self.last.state == EXITED
+
+    @property
+    def created_only(self) -> bool:
+        return self.last is not None and self.last.state == CREATED
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    start: tuple[str, ...] = ()
+    """To be created and started now, in this order."""
+    later: tuple[tuple[str, float], ...] = ()
+    """(name, seconds): crashed before, to be started after so long."""
+    stop: tuple[str, ...] = ()
+    """Sidecars of a pod whose work is done."""
+    over: bool = False
+    """Nothing will run again."""
+    initialized: bool = False
+
+
+Delay = Callable[[Seen], float]
+"""Seconds until a container that ended may be started again; 0 for now."""
+
+
+def next_steps(pod: Mapping[str, Any], seen: Mapping[str, Seen], delay: Delay, wanted: frozenset[str]) -> Next:
+    """`wanted` are containers that a resize ended: they start again whatever the restart policy says."""
+    spec = pod["spec"]
+    policy = spec.get("restartPolicy") or "Always"
+    regular = [seen[container["name"]] for container in spec.get("containers") or ()]
+    inits = spec.get("initContainers") or []
+    begun = any(one.last is not None for one in regular)
+    collected = _Collected(delay, wanted)
+    if begun:
+        initialized = True
+        for container in inits:
+            if is_sidecar(container):
+                collected.consider(seen[container["name"]], True)
+    else:
+        verdict = _initialize(inits, seen, policy, collected)
+        if verdict == "failed":
+            return Next(over=True, stop=_sidecars_running(inits, seen))
+        initialized = verdict == "done"
+    if initialized:
+        for one in regular:
+            collected.consider(one, restartable(one, policy))
+    over = begun and all(_ended(one, policy, wanted) for one in regular)
+    if over:
+        return Next(over=True, initialized=True, stop=_sidecars_running(inits, seen))
+    return Next(tuple(collected.start), tuple(collected.later), (), False, initialized)
+
+
+class _Collected:
+    def __init__(self, delay: Delay, wanted: frozenset[str]) -> None:
+        self.delay, self.wanted = delay, wanted
+        self.start: list[str] = []
+        self.later: list[tuple[str, float]] = []
+
+    def consider(self, one: Seen, restart: bool) -> None:
+        if one.running:
+            return
+        if one.last is None or one.created_only or (one.exited and one.name in self.wanted) or (one.exited and restart):
+            self._due(one)
+
+    def _due(self, one: Seen) -> None:
+        seconds = 0.0 if one.name in self.wanted else self.delay(one)
+        if seconds > 0:
+            self.later.append((one.name, seconds))
+        else:
+            self.start.append(one.name)
+
+
+def _initialize(inits: list[Object], seen: Mapping[str, Seen], policy: str, collected: _Collected) -> str:
+    """One init container after the other: "done", "waiting" or "failed"."""
+    for container in inits:
+        one = seen[container["name"]]
+        if is_sidecar(container):
+            collected.consider(one, True)
+            if not one.started:
+                return "waiting"
+        elif one.exited and one.last is not None and one.last.exit_code == 0:
+            continue
+        elif one.exited and policy == "Never":
+            return "failed"
+        else:
+            collected.consider(one, True)
+            return "waiting"
+    return "done"
+
+
+def _sidecars_running(inits: list[Object], seen: Mapping[str, Seen]) -> tuple[str, ...]:
+    # In reverse: the first sidecar may be what the later ones depend on.
+    return tuple(c["name"] for c in reversed(inits) if seen[c["name"]].running)
+
+
+def restartable(one: Seen, policy: str) -> bool:
+    if one.last is None:
+        return True
+    return policy == "Always" or (policy == "OnFailure" and one.last.exit_code != 0)
+
+
+def _ended(one: Seen, policy: str, wanted: frozenset[str]) -> bool:
+    return one.exited and one.name not in wanted and not restartable(one, policy)
+
+
+def phase(pod: Mapping[str, Any], seen: Mapping[str, Seen], ending: bool) -> str:
+    spec = pod["spec"]
+    policy = spec.get("restartPolicy") or "Always"
+    regular = [seen[container["name"]] for container in spec.get("containers") or ()]
+    inits = spec.get("initContainers") or []
+    plain = [seen[container["name"]] for container in inits if not is_sidecar(container)]
+    begun = any(one.last is not None for one in regular)
+    if not begun and any(one.exited and one.last is not None and one.last.exit_code for one in plain):
+        if policy == "Never" or ending:
+            return "Failed"
+    if not begun:
+        return "Failed" if ending and any(one.exited for one in seen.values()) else "Pending"
+    if any(one.running for one in regular):
+        return "Running" if all(one.last is not None for one in regular) else "Pending"
+    if any(one.last is None or one.created_only for one in regular):
+        return "Pending"
+    succeeded = all(one.last is not None and one.last.exit_code == 0 for one in regular)
+    sidecars = any(seen[container["name"]].running for container in inits if is_sidecar(container))
+    if sidecars and not ending:
+        return "Running"
+    if ending:
+        return "Succeeded" if succeeded else "Failed"
+    if policy == "Always":
+        return "Running"
+    if succeeded:
+        return "Succeeded"
+    return "Failed" if policy == "Never" else "Running"

@@ -1,0 +1,47 @@
+"""Whether a pod may run on this node at all: its node selector and required node affinity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+NOT_MATCHED = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+
+
+def matches(spec: Mapping[str, Any], labels: Mapping[str, str], node_name: str) -> bool:
+    selector = spec.get("nodeSelector") or {}
+    if any(labels.get(key) != value for key, value in selector.items()):
+        return False
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None:
+        return True
+    return any(_term(term, labels, node_name) for term in required.get("nodeSelectorTerms") or ())
+
+
+def _term(term: Mapping[str, Any], labels: Mapping[str, str], node_name: str) -> bool:
+    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    if not expressions and not fields:
+        return False
+    own = {"metadata.name": node_name}
+    return all(_holds(one, labels) for one in expressions) and all(_holds(one, own) for one in fields)
+
+
+def _holds(one: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, operator, values = one["key"], one["operator"], one.get("values") or []
+    present = key in labels
+    if operator == "In":
+        return present and labels[key] in values
+    if operator == "NotIn":
+        return not present or labels[key] not in values
+    if operator == "Exists":
+        return present
+    if operator == "DoesNotExist":
+        return not present
+    if not present or len(values) != 1:
+        return False
+    try:
+        mine, bound = int(labels[key]), int(values[0])
+    except ValueError:
+        return False
+    return mine > bound if operator == "Gt" else mine < bound if operator == "Lt" else False

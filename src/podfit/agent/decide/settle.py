@@ -1,0 +1,103 @@
+"""Actuated → Actual: what the status may claim, given what the kernel shows. Never more than that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from podfit.agent.decide import kernel
+from podfit.agent.decide.actuate import pending
+from podfit.agent.decide.states import CPU, MEMORY, Actuated, Allocated, Object, Resources, amount, clean, same
+from podfit.agent.runtimes.base import Limits
+from podfit.api.quantity import Quantity, canonical
+from podfit.api.resources import pod_limits, pod_requests
+
+
+def in_progress(pod: Mapping[str, Any], allocated: Allocated, actuated: Actuated, running: Collection[str]) -> bool:
+    return bool(pending(pod, allocated, actuated, running)) or not same(allocated.pod, actuated.pod)
+
+
+def tidy(resources: Resources | None) -> Object:
+    """Quantities in their canonical form, keys sorted, as Kubernetes prints them."""
+    return {key: tidy_list(value) for key, value in clean(resources).items()}
+
+
+def tidy_list(listed: Mapping[str, Any]) -> Object:
+    return {name: canonical(listed[name]) for name in sorted(listed)}
+
+
+def container_resources(allocated: Resources | None, actuated: Resources | None, actual: Limits | None) -> Object:
+    """`status…resources` of a container. Not running (no `actual`): what is allocated."""
+    shown = tidy(allocated)
+    if actual is None:
+        return shown
+    if limits := shown.get("limits"):
+        _cpu_limit(limits, actual)
+        if MEMORY in limits and actual.memory_bytes is not None:
+            limits[MEMORY] = _memory(amount(allocated, MEMORY).limit, amount(actuated, MEMORY).limit, actual)
+    if requests := shown.get("requests"):
+        _cpu_request(requests, actual)
+        told = amount(actuated, MEMORY).request
+        if MEMORY in requests and told:
+            requests[MEMORY] = kernel.memory_text(told)
+    return shown
+
+
+def _cpu_limit(limits: Object, actual: Limits) -> None:
+    if CPU not in limits or actual.cpu_quota_us is None:
+        return
+    shown = kernel.milli_of_quota(actual.cpu_quota_us, actual.cpu_period_us)
+    asked = Quantity.parse(limits[CPU]).milli
+    if asked > kernel.LOWEST_CPU_LIMIT or shown > kernel.LOWEST_CPU_LIMIT:
+        limits[CPU] = kernel.cpu_text(shown)
+
+
+def _cpu_request(requests: Object, actual: Limits) -> None:
+    if CPU not in requests or actual.cpu_shares is None:
+        return
+    shown = kernel.milli_of_shares(actual.cpu_shares)
+    asked = Quantity.parse(requests[CPU]).milli
+    if asked > kernel.LOWEST_CPU_REQUEST or shown > kernel.LOWEST_CPU_REQUEST:
+        requests[CPU] = kernel.cpu_text(shown)
+
+
+def _memory(allocated: int | None, told: int | None, actual: Limits) -> str:
+    """The kernel keeps whole pages; where that is all that differs, the size asked for is the true one."""
+    held = actual.memory_bytes or 0
+    for known in (allocated, told):
+        if known and held in (known, kernel.whole_pages(known)):
+            return kernel.memory_text(known)
+    return kernel.memory_text(held)
+
+
+def _shown(amounts: Mapping[str, Quantity]) -> Object:
+    return {name: str(amounts[name]) for name in sorted(amounts)}
+
+
+def pod_allocated(sized: Mapping[str, Any]) -> Object:
+    """`status.allocatedResources`; `sized` is the pod with allocated resources in its spec."""
+    return _shown(pod_requests(sized))
+
+
+def pod_resources(sized: Mapping[str, Any], told: Mapping[str, Any], actual: Limits | None) -> Object:
+    """`status.resources`. `told` is the pod with actuated resources; `actual` its cgroup, None while it is not running."""
+    shown: Object = {}
+    for key, amounts in (("limits", pod_limits(sized)), ("requests", pod_requests(sized))):
+        if amounts:
+            shown[key] = _shown(amounts)
+    if actual is None:
+        return shown
+    if limits := shown.get("limits"):
+        _cpu_limit(limits, actual)
+        if MEMORY in limits and actual.memory_bytes is not None:
+            wanted = units(pod_limits(sized), MEMORY)
+            limits[MEMORY] = _memory(wanted, units(pod_limits(told), MEMORY), actual)
+    if requests := shown.get("requests"):
+        _cpu_request(requests, actual)
+        if MEMORY in requests and (held := pod_requests(told).get(MEMORY)):
+            requests[MEMORY] = kernel.memory_text(held.value)
+    return shown
+
+
+def units(amounts: Mapping[str, Quantity], name: str) -> int | None:
+    return amounts[name].value if name in amounts else None

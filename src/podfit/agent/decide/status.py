@@ -1,0 +1,321 @@
+"""A pod's status as Kubernetes shows it, from what is known. Pure: the same facts give the same status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from podfit.agent.decide import settle
+from podfit.agent.decide.conditions import IN_PROGRESS, PENDING, ResizeConditions, merged
+from podfit.agent.decide.lifecycle import Seen
+from podfit.agent.decide.states import Actuated, Allocated, Object, all_containers, resized
+from podfit.agent.runtimes.base import ContainerState, Limits
+from podfit.api.resources import is_sidecar
+from podfit.kit.clock import rfc3339
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything a status is made of."""
+
+    pod: Object
+    qos: str
+    allocated: Allocated
+    actuated: Actuated
+    seen: Mapping[str, Seen]
+    resize: ResizeConditions
+    phase: str
+    sandbox: bool
+    """The pod's namespaces and network are there."""
+    initialized: bool
+    now: float
+    start_time: str
+    host_ip: str
+    ips: tuple[str, ...] = ()
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+    """What the kernel shows of running containers, by name."""
+    pod_limits: Limits | None = None
+    reason: str = ""
+    message: str = ""
+    disrupted: str = ""
+    """Reason of DisruptionTarget, where the node took the pod away."""
+    runtime: str = ""
+    """The scheme of container ids."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Restarts known from the API for containers the runtime has forgotten."""
+
+
+def build(facts: Facts) -> Object:
+    spec = facts.pod["spec"]
+    before = facts.pod.get("status") or {}
+    status: Object = {
+        "observedGeneration": facts.pod["metadata"].get("generation") or 0,
+        "phase": facts.phase,
+        "conditions": _conditions(facts, before),
+        "hostIP": facts.host_ip,
+        "hostIPs": [{"ip": facts.host_ip}],
+        "startTime": facts.start_time,
+        "qosClass": facts.qos,
+    }
+    if facts.ips:
+        status["podIP"] = facts.ips[0]
+        status["podIPs"] = [{"ip": ip} for ip in facts.ips]
+    for key in ("reason", "message"):
+        if text := getattr(facts, key):
+            status[key] = text
+    if spec.get("initContainers"):
+        status["initContainerStatuses"] = [_container(facts, one, True) for one in spec["initContainers"]]
+    status["containerStatuses"] = [_container(facts, one, False) for one in spec.get("containers") or ()]
+    _pod_level(facts, status)
+    return status
+
+
+def containers_of(pod: Mapping[str, Any]) -> list[Object]:
+    return list(all_containers(pod["spec"]))
+
+
+def rejected(pod: Object, reason: str, message: str, now: str, qos: str) -> Object:
+    """A pod that this node did not admit: nothing of it ever ran."""
+    return {
+        "observedGeneration": pod["metadata"].get("generation") or 0,
+        "phase": "Failed",
+        "reason": reason,
+        "message": message,
+        "startTime": now,
+        "qosClass": qos,
+    }
+
+
+def _pod_level(facts: Facts, status: Object) -> None:
+    sized, told = resized(facts.pod, facts.allocated), resized(facts.pod, facts.actuated)
+    if shown := settle.pod_allocated(sized):
+        status["allocatedResources"] = shown
+    actual = facts.pod_limits if facts.phase == "Running" else None
+    status["resources"] = settle.pod_resources(sized, told, actual)
+
+
+# --- containers ----------------------------------------------------------------------------------------------------
+
+
+def _container(facts: Facts, container: Object, init: bool) -> Object:
+    name = container["name"]
+    one = facts.seen[name]
+    last = one.last
+    shown: Object = {
+        "name": name,
+        "state": _state(facts, one, init),
+        "lastState": _last_state(facts, one),
+        "ready": _ready(one, init and not is_sidecar(container)),
+        "restartCount": max(last.attempt if last else 0, facts.counts.get(name, 0)),
+        "image": container.get("image") or "",
+        "imageID": last.image_id if last else "",
+        "started": one.started,
+    }
+    if last is not None and last.id:
+        shown["containerID"] = f"{facts.runtime}://{last.id}"
+    if last is None:
+        return shown
+    allocated = facts.allocated.containers.get(name)
+    if requests := (allocated or {}).get("requests"):
+        shown["allocatedResources"] = settle.tidy_list(requests)
+    told = facts.actuated.containers.get(name)
+    shown["resources"] = settle.container_resources(allocated, told, facts.limits.get(name) if one.running else None)
+    if mounts := container.get("volumeMounts"):
+        shown["volumeMounts"] = [_mount(mount) for mount in mounts]
+    return shown
+
+
+def _mount(mount: Object) -> Object:
+    shown = {"name": mount["name"], "mountPath": mount["mountPath"]}
+    if mount.get("readOnly"):
+        shown["readOnly"] = True
+        shown["recursiveReadOnly"] = "Disabled"
+    return shown
+
+
+def _ready(one: Seen, plain_init: bool) -> bool:
+    if plain_init:
+        return one.exited and one.last is not None and one.last.exit_code == 0
+    return one.ready
+
+
+def _state(facts: Facts, one: Seen, init: bool) -> Object:
+    last = one.last
+    if one.waiting is not None and not one.running:
+        reason, message = one.waiting
+        return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+    if last is None or one.created_only:
+        waits = init or not facts.initialized
+        has_inits = bool(facts.pod["spec"].get("initContainers"))
+        return {"waiting": {"reason": "PodInitializing" if waits and has_inits else "ContainerCreating"}}
+    if one.running:
+        return {"running": {"startedAt": rfc3339(last.started_at)}}
+    return {"terminated": _terminated(facts, last)}
+
+
+def _last_state(facts: Facts, one: Seen) -> Object:
+    if one.waiting is not None and one.exited and one.last is not None:
+        return {"terminated": _terminated(facts, one.last)}
+    if one.previous is not None:
+        return {"terminated": _terminated(facts, one.previous)}
+    return {}
+
+
+def _terminated(facts: Facts, state: ContainerState) -> Object:
+    shown: Object = {
+        "exitCode": state.exit_code,
+        "reason": state.reason or ("Completed" if state.exit_code == 0 else "Error"),
+    }
+    if state.message:
+        shown["message"] = state.message
+    shown["startedAt"] = rfc3339(state.started_at) if state.started_at else None
+    shown["finishedAt"] = rfc3339(state.finished_at) if state.finished_at else None
+    shown["containerID"] = f"{facts.runtime}://{state.id}"
+    return shown
+
+
+# --- conditions ----------------------------------------------------------------------------------------------------
+
+_OWNED = (PENDING, IN_PROGRESS)
+
+
+def _conditions(facts: Facts, before: Mapping[str, Any]) -> list[Object]:
+    ours = facts.resize.to_json()
+    if facts.disrupted:
+        ours.append(
+            _condition(facts, "DisruptionTarget", True, "TerminationByKubelet", facts.message or facts.disrupted)
+        )
+    ready, why = _containers_ready(facts)
+    ours += [
+        _condition(facts, "PodReadyToStartContainers", facts.sandbox),
+        _initialized(facts),
+        _pod_ready(facts, ready, why),
+        _condition(facts, "ContainersReady", ready, *why),
+        _condition(facts, "PodScheduled", True),
+    ]
+    listed = merged(ours, before.get("conditions") or (), _OWNED)
+    now = rfc3339(facts.now)
+    return [
+        condition if condition.get("lastTransitionTime") else {**condition, "lastTransitionTime": now}
+        for condition in listed
+    ]
+
+
+def _condition(facts: Facts, type: str, status: bool, reason: str = "", message: str = "") -> Object:
+    shown: Object = {
+        "type": type,
+        "observedGeneration": facts.pod["metadata"].get("generation") or 0,
+        "status": "True" if status else "False",
+        "lastProbeTime": None,
+    }
+    if reason:
+        shown["reason"] = reason
+    if message:
+        shown["message"] = message
+    return shown
+
+
+def _initialized(facts: Facts) -> Object:
+    if facts.initialized:
+        done = ("PodCompleted",) if facts.phase == "Succeeded" else ()
+        return _condition(facts, "Initialized", True, *done)
+    waiting = [
+        container["name"]
+        for container in facts.pod["spec"].get("initContainers") or ()
+        if not _init_done(facts.seen[container["name"]], is_sidecar(container))
+    ]
+    return _condition(
+        facts, "Initialized", False, "ContainersNotInitialized", _listed("containers with incomplete status", waiting)
+    )
+
+
+def _init_done(one: Seen, sidecar: bool) -> bool:
+    return one.started if sidecar else one.exited and one.last is not None and one.last.exit_code == 0
+
+
+def _listed(words: str, names: list[str]) -> str:
+    return f"{words}: [{' '.join(names)}]"
+
+
+def _containers_ready(facts: Facts) -> tuple[bool, tuple[str, ...]]:
+    if facts.phase == "Succeeded":
+        return False, ("PodCompleted",)
+    if facts.phase == "Failed":
+        return False, ("PodFailed",)
+    spec = facts.pod["spec"]
+    counted = [one for one in spec.get("initContainers") or () if is_sidecar(one)] + (spec.get("containers") or [])
+    unready = [one["name"] for one in counted if not facts.seen[one["name"]].ready]
+    if unready:
+        return False, ("ContainersNotReady", _listed("containers with unready status", unready))
+    return True, ()
+
+
+def _pod_ready(facts: Facts, ready: bool, why: tuple[str, ...]) -> Object:
+    if ready:
+        before = {one["type"]: one["status"] for one in (facts.pod.get("status") or {}).get("conditions") or ()}
+        gates = [gate["conditionType"] for gate in facts.pod["spec"].get("readinessGates") or ()]
+        closed = [gate for gate in gates if before.get(gate) != "True"]
+        if closed:
+            message = "; ".join(
+                f'the status of pod readiness gate "{gate}" is not "True", but {before.get(gate, "False")}'
+                if gate in before
+                else f'corresponding condition of pod readiness gate "{gate}" does not exist.'
+                for gate in closed
+            )
+            return _condition(facts, "Ready", False, "ReadinessGatesNotReady", message)
+    return _condition(facts, "Ready", ready, *why)
+
+
+def patch(before: Mapping[str, Any], after: Mapping[str, Any], uid: str) -> Object | None:
+    """A strategic merge patch with only what changed, bound to this pod's uid; None when nothing did."""
+    changes: Object = {}
+    for key, value in after.items():
+        if before.get(key) == value:
+            continue
+        if key == "conditions":
+            changes.update(_condition_changes(before.get(key) or [], value))
+        elif key in ("podIPs", "hostIPs"):
+            gone = [{"$patch": "delete", "ip": one["ip"]} for one in before.get(key) or () if one not in value]
+            changes[key] = [*value, *gone]
+        elif key in ("allocatedResources", "resources"):
+            changes[key] = _map_changes(before.get(key) or {}, value)
+            if not before.get(key):
+                changes[key] = value
+        else:
+            changes[key] = value
+    for key in ("reason", "message", "allocatedResources", "nominatedNodeName"):
+        if before.get(key) and key not in after:
+            changes[key] = None
+    if not changes:
+        return None
+    return {"metadata": {"uid": uid}, "status": changes}
+
+
+def _condition_changes(before: list[Object], after: list[Object]) -> Object:
+    known = {one["type"]: one for one in before}
+    changed = [_told(one, known.get(one["type"])) for one in after if known.get(one["type"]) != one]
+    kept = {one["type"] for one in after}
+    gone = [{"$patch": "delete", "type": kind} for kind in known if kind not in kept]
+    order = [{"type": one["type"]} for one in after]
+    if not changed and not gone and [one["type"] for one in before] == [one["type"] for one in after]:
+        return {}
+    return {"$setElementOrder/conditions": order, "conditions": [*changed, *gone]}
+
+
+def _told(one: Object, old: Object | None) -> Object:
+    """A merge keeps what it is not told of: a reason that no longer holds has to be taken away."""
+    gone: Object = {key: None for key in ("reason", "message") if old is not None and key in old and key not in one}
+    return {**one, **gone}
+
+
+def _map_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
+    """Maps merge key by key: what is gone has to be said."""
+    changes: Object = {}
+    for key, value in after.items():
+        old = before.get(key)
+        if old == value:
+            continue
+        changes[key] = _map_changes(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    changes.update({key: None for key in before if key not in after})
+    return changes

@@ -1,0 +1,82 @@
+"""Ends containers and pods: preStop, SIGTERM, SIGKILL after the grace, sidecars last. No pass waits for any of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from podfit.agent.decide.states import Object, all_containers
+from podfit.agent.hooks import Hooks
+from podfit.agent.notices import NORMAL, WARNING, Notices
+from podfit.agent.observe import Snapshot
+from podfit.agent.record import PodRecord
+from podfit.agent.runtimes.base import Runtime, RuntimeFailure
+from podfit.api.resources import is_sidecar
+from podfit.kit.clock import Clock
+from podfit.kit.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+LEAST_GRACE_S = 2.0
+"""Everybody gets the chance to hear SIGTERM, also with a grace period of zero."""
+
+
+class Stopper:
+    def __init__(
+        self,
+        runtime: Runtime,
+        notices: Notices,
+        hooks: Hooks,
+        clock: Clock,
+        tasks: Tasks,
+        kick: Callable[[str], None],
+    ) -> None:
+        self._runtime, self._notices, self._hooks = runtime, notices, hooks
+        self._clock, self._tasks, self._kick = clock, tasks, kick
+
+    def stop(self, record: PodRecord, snapshot: Snapshot, name: str, grace_s: float, message: str) -> None:
+        """Begins to stop a running container; a stop already under way is only hurried when the grace became shorter."""
+        job = f"stop:{name}"
+        if record.job(job):
+            return
+        container = next(one for one in all_containers(record.pod["spec"]) if one["name"] == name)
+        state = snapshot.running[name]
+        self._notices.say(record.pod, NORMAL, "Killing", message)
+        record.story.tell("stopping", message, grace_s=grace_s)
+        record.jobs[job] = self._tasks.start(self._stop(record, container, state.id, grace_s), job)
+
+    async def _stop(self, record: PodRecord, container: Object, container_id: str, grace_s: float) -> None:
+        name = container["name"]
+        began = self._clock.monotonic()
+        hook = (container.get("lifecycle") or {}).get("preStop")
+        if hook and grace_s > 0:
+            error = await self._hooks.run(record, container, hook, container_id, timeout_s=grace_s)
+            if error:
+                self._notices.say(record.pod, WARNING, "FailedPreStopHook", f"PreStopHook failed: {error}")
+        left = max(grace_s - (self._clock.monotonic() - began), LEAST_GRACE_S)
+        try:
+            await self._runtime.stop_container(container_id, left)
+        except RuntimeFailure as error:
+            log.warning("stopping %s of %s: %s", name, record.name, error)
+        finally:
+            record.jobs.pop(f"stop:{name}", None)
+        self._kick(record.uid)
+
+    def hurry(self, record: PodRecord) -> None:
+        """A shorter grace came: what waits for the longer one starts again with the new."""
+        for job, task in list(record.jobs.items()):
+            if job.startswith("stop:"):
+                task.cancel()
+                record.jobs.pop(job, None)
+
+    def stop_all(self, record: PodRecord, snapshot: Snapshot, grace_s: float) -> bool:
+        """Regular containers first, then sidecars in reverse order. True when nothing runs any more."""
+        running = snapshot.running
+        if not running:
+            return True
+        inits = record.pod["spec"].get("initContainers") or []
+        sidecars = [one["name"] for one in reversed(inits) if is_sidecar(one) and one["name"] in running]
+        others = [name for name in running if name not in sidecars]
+        for name in others or sidecars[:1]:
+            self.stop(record, snapshot, name, grace_s, f"Stopping container {name}")
+        return False

@@ -1,0 +1,96 @@
+"""A container's environment: literals, references, whole ConfigMaps and Secrets, and $(NAME) expansion."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.agent.decide.states import Object
+from podfit.agent.downward import field_value, resource_value
+from podfit.agent.objects import MissingObject, Objects
+from podfit.api.quantity import Quantity
+
+_REFERENCE = re.compile(r"\$\$|\$\(([^()\s]+)\)")
+
+
+def expand(text: str, known: Mapping[str, str]) -> str:
+    """$(NAME) becomes its value, $$ a dollar; what is not known stays as written."""
+
+    def replace(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        return known.get(match[1], match[0])
+
+    return _REFERENCE.sub(replace, text) if "$" in text else text
+
+
+class Environment:
+    def __init__(self, objects: Objects, node_name: str, host_ip: str) -> None:
+        self._objects, self._node_name = objects, node_name
+        self.host_ip = host_ip
+        self.node: Mapping[str, Quantity] = {}
+
+    async def of(self, pod: Object, container: Object, ips: tuple[str, ...]) -> dict[str, str]:
+        """`pod` is sized as allocated: that is what resourceFieldRefs tell. Raises MissingObject."""
+        namespace = pod["metadata"].get("namespace") or "default"
+        known: dict[str, str] = {}
+        for source in container.get("envFrom") or ():
+            for name, value in (await self._whole(namespace, source)).items():
+                known[f"{source.get('prefix') or ''}{name}"] = value
+        for variable in container.get("env") or ():
+            if variable.get("valueFrom"):
+                found = await self._referenced(pod, container, variable["valueFrom"], namespace, ips)
+                if found is not None:
+                    known[variable["name"]] = found
+            else:
+                known[variable["name"]] = expand(variable.get("value") or "", known)
+        return known
+
+    async def _whole(self, namespace: str, source: Mapping[str, Any]) -> dict[str, str]:
+        if ref := source.get("configMapRef"):
+            found = await self._objects.config_map(namespace, ref["name"])
+            return dict((found or _absent("configmap", ref, namespace)).get("data") or {})
+        ref = source["secretRef"]
+        found = await self._objects.secret(namespace, ref["name"])
+        data = (found or _absent("secret", ref, namespace)).get("data") or {}
+        return {key: decoded(value) for key, value in data.items()}
+
+    async def _referenced(
+        self, pod: Object, container: Object, ref: Mapping[str, Any], namespace: str, ips: tuple[str, ...]
+    ) -> str | None:
+        if one := ref.get("fieldRef"):
+            try:
+                return field_value(pod, one["fieldPath"], self.host_ip, self._node_name, ips)
+            except KeyError:
+                raise MissingObject(f"unsupported fieldPath: {one['fieldPath']}") from None
+        if one := ref.get("resourceFieldRef"):
+            return resource_value(pod["spec"], container["name"], one, self.node)
+        if one := ref.get("configMapKeyRef"):
+            found = await self._objects.config_map(namespace, one["name"])
+            return _key(found or _absent("configmap", one, namespace), one, "ConfigMap", namespace)
+        if one := ref.get("secretKeyRef"):
+            found = await self._objects.secret(namespace, one["name"])
+            value = _key(found or _absent("secret", one, namespace), one, "Secret", namespace)
+            return decoded(value) if value is not None else None
+        return ""
+
+
+def decoded(value: str) -> str:
+    return base64.b64decode(value).decode("utf-8", "surrogateescape")
+
+
+def _absent(kind: str, ref: Mapping[str, Any], namespace: str) -> Object:
+    if ref.get("optional"):
+        return {}
+    raise MissingObject(f'{kind} "{ref["name"]}" not found')
+
+
+def _key(found: Object, ref: Mapping[str, Any], kind: str, namespace: str) -> str | None:
+    data = found.get("data") or {}
+    if ref["key"] in data:
+        return str(data[ref["key"]])
+    if ref.get("optional"):
+        return None
+    raise MissingObject(f"couldn't find key {ref['key']} in {kind} {namespace}/{ref['name']}")

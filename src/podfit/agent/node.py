@@ -1,0 +1,261 @@
+"""The Node object and its Lease: who we are, what we have, that we live. Foreign capacity keys are kept.
+
+Works against any API server: the Node is created once, then only its status is patched, and the Lease renewed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+from podfit import __version__
+from podfit.agent.config import AgentConfig, architecture, machine_address
+from podfit.agent.runtimes.base import Runtime
+from podfit.api.kinds import LEASE, NODE
+from podfit.api.quantity import Quantity
+from podfit.api.status import ApiError, Object
+from podfit.client.rest import STRATEGIC, Client
+from podfit.client.transport import Unreachable
+from podfit.kit.backoff import Backoff
+from podfit.kit.clock import Clock, rfc3339, rfc3339_micro
+
+log = logging.getLogger(__name__)
+
+LEASES = "kube-node-lease"
+FEATURES = (
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+)
+_PRESSURES = (
+    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+
+
+def machine_capacity() -> dict[str, str]:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    disk = os.statvfs("/")
+    return {
+        "cpu": str(os.cpu_count() or 1),
+        "memory": f"{memory // 1024}Ki",
+        "ephemeral-storage": f"{disk.f_blocks * disk.f_frsize // 1024}Ki",
+        "hugepages-1Gi": "0",
+        "hugepages-2Mi": "0",
+    }
+
+
+class NodeKeeper:
+    def __init__(self, client: Client, runtime: Runtime, config: AgentConfig, clock: Clock) -> None:
+        self._client, self._runtime, self._config, self._clock = client, runtime, config, clock
+        self.address = config.address or machine_address()
+        self.capacity: dict[str, str] = {
+            **machine_capacity(),
+            **config.capacity,
+            "pods": str(config.max_pods),
+        }
+        self.allocatable = self._allocatable(self.capacity)
+        self.labels: dict[str, str] = {
+            "kubernetes.io/hostname": config.host,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": architecture(),
+            "beta.kubernetes.io/os": "linux",
+            "beta.kubernetes.io/arch": architecture(),
+            **config.labels,
+        }
+        self.registered = asyncio.Event()
+        self.port = config.port
+        self._node: Object = {}
+        self._lease: Object | None = None
+
+    def _allocatable(self, capacity: Mapping[str, str]) -> dict[str, Quantity]:
+        left = {name: Quantity.parse(text) for name, text in capacity.items()}
+        for name, text in self._config.reserved.items():
+            if name in left:
+                rest = left[name] - Quantity.parse(text)
+                left[name] = rest if rest.nanos > 0 else Quantity(0)
+        return left
+
+    # --- life
+    async def run(self) -> None:
+        """Registers, then keeps status and Lease alive until cancelled."""
+        backoff = Backoff(0.2, 30.0, jitter=0.2)
+        next_status = 0.0
+        while True:
+            try:
+                if self._config.register and not self.registered.is_set():
+                    await self._register()
+                    self.registered.set()
+                    next_status = self._clock.monotonic() + self._config.status_s
+                elif self._clock.monotonic() >= next_status:
+                    await self.publish()
+                    next_status = self._clock.monotonic() + self._config.status_s
+                await self._renew()
+                backoff.forget()
+                await self._clock.sleep(self._config.lease_s)
+            except (ApiError, Unreachable) as error:
+                log.warning("node %s: %s", self._config.node_name, error)
+                if isinstance(error, ApiError) and error.code == 404:
+                    # Someone deleted the Node: an agent that lives has one.
+                    self.registered.clear()
+                await self._clock.sleep(backoff.next())
+
+    async def _register(self) -> None:
+        found = await self._client.find(NODE, "", self._config.node_name)
+        if found is None:
+            body: Object = {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {
+                    "name": self._config.node_name,
+                    "labels": self.labels,
+                    "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+                },
+                "spec": {},
+            }
+            if self._config.taints:
+                body["spec"]["taints"] = [dict(taint) for taint in self._config.taints]
+            if self._config.provider_id:
+                body["spec"]["providerID"] = self._config.provider_id
+            try:
+                found = await self._client.create(NODE, body)
+            except ApiError as error:
+                if error.code != 409:
+                    raise
+                found = await self._client.get(NODE, "", self._config.node_name)
+        self._node = found
+        missing = {key: value for key, value in self.labels.items() if self._labels().get(key) != value}
+        if missing:
+            change = {"metadata": {"labels": missing}}
+            self._node = await self._client.patch(NODE, "", self._config.node_name, change, content_type=STRATEGIC)
+        self.labels = {**self._labels()}
+        await self.publish()
+
+    def _labels(self) -> dict[str, str]:
+        return dict(self._node["metadata"].get("labels") or {})
+
+    async def publish(self, ready: bool = True, why: str = "") -> None:
+        """Sends the status: what changed, and a heartbeat."""
+        self._node = await self._client.get(NODE, "", self._config.node_name)
+        self.labels = self._labels()
+        foreign = {
+            name: text
+            for name, text in ((self._node.get("status") or {}).get("capacity") or {}).items()
+            if name not in self.capacity
+        }
+        self.allocatable = self._allocatable({**self.capacity, **foreign})
+        status: Object = {
+            "capacity": self.capacity,
+            "allocatable": {name: str(quantity) for name, quantity in self.allocatable.items()},
+            "conditions": self._conditions(ready, why),
+            "addresses": [
+                {"type": "InternalIP", "address": self.address},
+                {"type": "Hostname", "address": self._config.host},
+            ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
+            "nodeInfo": self._info(),
+            "declaredFeatures": list(FEATURES),
+        }
+        change = {"status": status}
+        self._node = await self._client.patch(NODE, "", self._config.node_name, change, "status", STRATEGIC)
+
+    def _conditions(self, ready: bool, why: str) -> list[Object]:
+        known = {one["type"]: one for one in (self._node.get("status") or {}).get("conditions") or ()}
+        now = rfc3339(self._clock.now())
+        wanted = [(kind, "False", reason, message) for kind, reason, message in _PRESSURES]
+        if ready:
+            wanted.append(("Ready", "True", "KubeletReady", "kubelet is posting ready status"))
+        else:
+            wanted.append(("Ready", "False", "KubeletNotReady", why))
+        shown = []
+        for kind, state, reason, message in wanted:
+            old = known.get(kind) or {}
+            since = old.get("lastTransitionTime") if old.get("status") == state else now
+            shown.append(
+                {
+                    "type": kind,
+                    "status": state,
+                    "lastHeartbeatTime": now,
+                    "lastTransitionTime": since or now,
+                    "reason": reason,
+                    "message": message,
+                }
+            )
+        return shown
+
+    def _info(self) -> Object:
+        return {
+            "machineID": _line("/etc/machine-id"),
+            "systemUUID": _line("/sys/class/dmi/id/product_uuid") or _line("/etc/machine-id"),
+            "bootID": _line("/proc/sys/kernel/random/boot_id"),
+            "kernelVersion": platform.release(),
+            "osImage": _os_image(),
+            "containerRuntimeVersion": f"{self._runtime.name}://{self._runtime.version}",
+            "kubeletVersion": f"v1.36.4+podfit-{__version__}",
+            "kubeProxyVersion": "",
+            "operatingSystem": "linux",
+            "architecture": architecture(),
+        }
+
+    # --- the Lease
+    async def _renew(self) -> None:
+        now = rfc3339_micro(self._clock.now())
+        if self._lease is None:
+            self._lease = await self._client.find(LEASE, LEASES, self._config.node_name)
+        if self._lease is None:
+            self._lease = await self._new_lease(now)
+            return
+        self._lease.setdefault("spec", {}).update(self._lease_spec(now))
+        try:
+            self._lease = await self._client.update(LEASE, self._lease)
+        except ApiError as error:
+            self._lease = None
+            if error.code not in (404, 409):
+                raise
+
+    async def _new_lease(self, now: str) -> Object | None:
+        meta: Object = {"name": self._config.node_name, "namespace": LEASES}
+        if self._node:
+            owner = self._node["metadata"]
+            meta["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": owner["name"], "uid": owner["uid"]}]
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
+        try:
+            return await self._client.create(LEASE, {**body, "spec": self._lease_spec(now)})
+        except ApiError as error:
+            if error.code in (404, 409):
+                # The namespace comes with the control plane; until then the status is the heartbeat.
+                return None
+            raise
+
+    def _lease_spec(self, now: str) -> Object:
+        return {
+            "holderIdentity": self._config.node_name,
+            "leaseDurationSeconds": self._config.lease_duration_s,
+            "renewTime": now,
+        }
+
+    async def leave(self) -> None:
+        """Takes the Node out of the API; pods bound to it are the controllers' business then."""
+        for kind, namespace in ((LEASE, LEASES), (NODE, "")):
+            try:
+                await self._client.delete(kind, namespace, self._config.node_name)
+            except (ApiError, Unreachable) as error:
+                log.info("deregistering %s: %s", self._config.node_name, error)
+
+
+def _line(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _os_image() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
+    except OSError:
+        return "Linux"

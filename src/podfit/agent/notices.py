@@ -1,0 +1,55 @@
+"""The Events that tell people about a resize, letter by letter as Kubernetes words them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.agent.decide import settle
+from podfit.agent.decide.states import Object, Resources, clean
+from podfit.client.events import EventRecorder
+
+NORMAL, WARNING = "Normal", "Warning"
+
+
+class Notices:
+    def __init__(self, recorder: EventRecorder) -> None:
+        self._recorder = recorder
+
+    def say(self, pod: Object, type: str, reason: str, message: str) -> None:
+        about = {"kind": "Pod", "apiVersion": "v1", **pod}
+        self._recorder.record(about, type, reason, message)
+
+    def started(self, pod: Object, sizes: Mapping[str, Resources], generation: int) -> None:
+        self.say(pod, NORMAL, "ResizeStarted", f"Pod resize started: {details(pod, sizes, generation)}")
+
+    def completed(self, pod: Object, sizes: Mapping[str, Resources], generation: int) -> None:
+        self.say(pod, NORMAL, "ResizeCompleted", f"Pod resize completed: {details(pod, sizes, generation)}")
+
+    def failed(self, pod: Object, sizes: Mapping[str, Resources], generation: int, error: str) -> None:
+        self.say(pod, WARNING, "ResizeError", f"Pod resize error: {details(pod, sizes, generation, error)}")
+
+    def refused(self, pod: Object, event: str, raw: str, sizes: Mapping[str, Resources], error: str) -> None:
+        generation = int(pod["metadata"].get("generation") or 0)
+        self.say(pod, WARNING, event, f"Pod resize {raw}: {details(pod, sizes, generation, error)}")
+
+
+def details(pod: Mapping[str, Any], sizes: Mapping[str, Resources], generation: int, error: str = "") -> str:
+    """The JSON in those messages: initContainers, containers, generation, error, in this order."""
+    told: Object = {}
+    for key in ("initContainers", "containers"):
+        if containers := pod["spec"].get(key):
+            told[key] = [
+                {"name": one["name"], "resources": settle.tidy(clean(sizes.get(one["name"])))} for one in containers
+            ]
+    told["generation"] = generation
+    if error:
+        told["error"] = error
+    return _go_json(told)
+
+
+def _go_json(value: Object) -> str:
+    """As Go's encoder writes it: no blanks, and <, >, & escaped."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,85 @@
+"""One look at a pod: what the API wants, the ledger promised, the runtime has. No decisions, no writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from podfit.agent.decide.lifecycle import Seen
+from podfit.agent.decide.states import Actuated, Allocated, Object, all_containers
+from podfit.agent.ledger import Ledger
+from podfit.agent.record import PodRecord
+from podfit.agent.runtimes.base import EXITED, RUNNING, ContainerState, Limits, NotFound, PodState, Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    pod: Object
+    qos: str
+    allocated: Allocated
+    actuated: Actuated
+    state: PodState | None
+    seen: dict[str, Seen]
+
+    @property
+    def running(self) -> dict[str, ContainerState]:
+        return {name: one.last for name, one in self.seen.items() if one.last is not None and one.running}
+
+    @property
+    def sandbox(self) -> bool:
+        return self.state is not None and self.state.alive
+
+
+async def observe(record: PodRecord, ledger: Ledger, runtime: Runtime) -> Snapshot:
+    allocated = ledger.allocated(record.uid)
+    assert allocated is not None, "only admitted pods are looked at"
+    state = await runtime.pod(record.uid)
+    record.state = state
+    return Snapshot(record.pod, record.qos, allocated, ledger.actuated(record.uid), state, _seen(record, state))
+
+
+def _seen(record: PodRecord, state: PodState | None) -> dict[str, Seen]:
+    attempts: dict[str, list[ContainerState]] = {}
+    for container in state.containers if state is not None else ():
+        attempts.setdefault(container.name, []).append(container)
+    return {
+        container["name"]: _one(record, container["name"], attempts.get(container["name"], []))
+        for container in all_containers(record.pod["spec"])
+    }
+
+
+def _one(record: PodRecord, name: str, attempts: list[ContainerState]) -> Seen:
+    attempts = sorted(attempts, key=lambda one: one.attempt)
+    last = attempts[-1] if attempts else None
+    earlier = [one for one in attempts[:-1] if one.state == EXITED]
+    running = last is not None and last.state == RUNNING
+    started = ready = False
+    if running and last is not None and not record.job(f"hook:{name}"):
+        probes = record.probes
+        started = probes is None or probes.started(name, last.id)
+        ready = started and (probes is None or probes.ready(name, last.id))
+    waiting = None if running else record.waiting.get(name)
+    previous = _with_message(record, earlier[-1]) if earlier else None
+    return Seen(name, _with_message(record, last) if last is not None else None, previous, started, ready, waiting)
+
+
+def _with_message(record: PodRecord, state: ContainerState) -> ContainerState:
+    message = record.messages.get(state.id)
+    return replace(state, message=message) if message and not state.message else state
+
+
+async def actual_limits(runtime: Runtime, snapshot: Snapshot) -> tuple[dict[str, Limits], Limits | None]:
+    """What the kernel has now: by container, and of the pod."""
+    found: dict[str, Limits] = {}
+    for name, container in snapshot.running.items():
+        try:
+            found[name] = await runtime.container_limits(container.id)
+        except NotFound:
+            # It ended between two looks; its exit brings the next pass.
+            continue
+    pod: Limits | None = None
+    if snapshot.sandbox:
+        try:
+            pod = await runtime.pod_limits(snapshot.pod["metadata"]["uid"])
+        except NotFound:
+            pod = None
+    return found, pod

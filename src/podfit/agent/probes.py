@@ -1,0 +1,157 @@
+"""Liveness, readiness and startup probes: exec, HTTP, TCP and gRPC ports, with Kubernetes' thresholds and delays.
+
+A task per probe of a running container and none for pods without probes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.agent.decide.states import Object, all_containers
+from podfit.agent.hooks import run_command
+from podfit.agent.notices import WARNING, Notices
+from podfit.agent.record import PodRecord
+from podfit.agent.runtimes.base import ContainerState, Runtime, RuntimeFailure
+from podfit.agent.web import http_get, port_number
+from podfit.kit.clock import Clock
+from podfit.kit.tasks import Tasks
+
+KINDS = ("startupProbe", "livenessProbe", "readinessProbe")
+_WORDS = {"startupProbe": "Startup", "livenessProbe": "Liveness", "readinessProbe": "Readiness"}
+
+
+@dataclass(slots=True)
+class _Result:
+    container_id: str
+    good: bool
+    """The verdict so far."""
+    successes: int = 0
+    failures: int = 0
+
+
+class Probes:
+    def __init__(
+        self,
+        record: PodRecord,
+        runtime: Runtime,
+        notices: Notices,
+        clock: Clock,
+        kick: Callable[[str], None],
+    ) -> None:
+        self._record, self._runtime, self._notices, self._clock, self._kick = record, runtime, notices, clock, kick
+        self._tasks = Tasks(f"probes-{record.uid}")
+        self._following: dict[str, str] = {}
+        self._running: dict[str, list[asyncio.Task[None]]] = {}
+        self._results: dict[tuple[str, str], _Result] = {}
+        self._containers = {one["name"]: one for one in all_containers(record.pod["spec"])}
+
+    # --- what passes ask
+    def started(self, name: str, container_id: str) -> bool:
+        return self._good(name, container_id, "startupProbe")
+
+    def ready(self, name: str, container_id: str) -> bool:
+        return self._good(name, container_id, "readinessProbe")
+
+    def _good(self, name: str, container_id: str, kind: str) -> bool:
+        if not self._containers[name].get(kind):
+            return True
+        result = self._results.get((name, kind))
+        return result is not None and result.container_id == container_id and result.good
+
+    def unhealthy(self, running: Mapping[str, ContainerState]) -> list[str]:
+        return [name for name, state in running.items() if self._failed(name, state.id)]
+
+    def _failed(self, name: str, container_id: str) -> str:
+        for kind in ("startupProbe", "livenessProbe"):
+            result = self._results.get((name, kind))
+            if result is not None and result.container_id == container_id and not result.good:
+                if result.failures >= int(self._containers[name][kind].get("failureThreshold") or 3):
+                    return kind
+        return ""
+
+    def failed_kind(self, name: str) -> str:
+        container_id = self._following.get(name, "")
+        return _WORDS.get(self._failed(name, container_id), "Liveness").lower()
+
+    # --- following containers
+    def follow(self, running: Mapping[str, ContainerState]) -> None:
+        for name in [name for name in self._following if name not in running]:
+            self._leave(name)
+        for name, state in running.items():
+            if self._following.get(name) == state.id:
+                continue
+            self._leave(name)
+            self._following[name] = state.id
+            self._running[name] = [
+                self._tasks.start(self._probe(self._containers[name], kind, state), f"{kind}-{name}")
+                for kind in KINDS
+                if self._containers[name].get(kind)
+            ]
+
+    def _leave(self, name: str) -> None:
+        self._following.pop(name, None)
+        for task in self._running.pop(name, []):
+            task.cancel()
+
+    def stop(self) -> None:
+        for name in list(self._following):
+            self._leave(name)
+
+    async def _probe(self, container: Object, kind: str, state: ContainerState) -> None:
+        probe = container[kind]
+        name = container["name"]
+        self._results[name, kind] = result = _Result(state.id, kind == "livenessProbe")
+        delay = float(probe.get("initialDelaySeconds") or 0) - (self._clock.now() - state.started_at)
+        await self._clock.sleep(max(delay, 0.0))
+        period = float(probe.get("periodSeconds") or 10)
+        while True:
+            if kind == "startupProbe" or self.started(name, state.id):
+                error = await self._ask(container, probe, state.id)
+                self._note(container, kind, result, error)
+                if kind == "startupProbe" and result.good:
+                    return
+            await self._clock.sleep(period)
+
+    def _note(self, container: Object, kind: str, result: _Result, error: str | None) -> None:
+        """Counts one answer; tells the pod's worker when the verdict changed."""
+        probe = container[kind]
+        if error is None:
+            result.successes, result.failures = result.successes + 1, 0
+            if not result.good and result.successes >= int(probe.get("successThreshold") or 1):
+                result.good = True
+                self._kick(self._record.uid)
+            return
+        result.successes, result.failures = 0, result.failures + 1
+        self._notices.say(self._record.pod, WARNING, "Unhealthy", f"{_WORDS[kind]} probe failed: {error}")
+        if result.failures == int(probe.get("failureThreshold") or 3):
+            result.good = False
+            self._kick(self._record.uid)
+
+    async def _ask(self, container: Object, probe: Mapping[str, Any], container_id: str) -> str | None:
+        """None when it is well, else what is wrong."""
+        timeout = float(probe.get("timeoutSeconds") or 1)
+        try:
+            if probe.get("exec"):
+                work = run_command(self._runtime, container_id, probe["exec"].get("command") or [])
+                code, output = await asyncio.wait_for(work, timeout)
+                return None if code == 0 else output
+            return await asyncio.wait_for(self._connect(container, probe, timeout), timeout + 0.5)
+        except TimeoutError:
+            return f"command timed out after {timeout:g}s" if probe.get("exec") else "context deadline exceeded"
+        except (RuntimeFailure, OSError, ValueError) as error:
+            return str(error)
+
+    async def _connect(self, container: Object, probe: Mapping[str, Any], timeout: float) -> str | None:
+        ask = probe.get("httpGet") or probe.get("tcpSocket") or probe.get("grpc") or {}
+        state = self._record.state
+        host = ask.get("host") or (state.ips[0] if state is not None and state.ips else "127.0.0.1")
+        port = port_number(ask.get("port"), container)
+        if probe.get("httpGet"):
+            status = await http_get(ask, host, port, timeout)
+            return None if 200 <= status < 400 else f"HTTP probe failed with statuscode: {status}"
+        _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+        return None

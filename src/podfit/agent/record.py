@@ -1,0 +1,135 @@
+"""What the agent knows of one pod while it runs. Everything here can be found again after a restart: from the API, the
+ledger and the runtime."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from podfit.agent.decide.conditions import ResizeConditions
+from podfit.agent.decide.states import Object
+from podfit.agent.runtimes.base import PodState
+from podfit.agent.story import Story
+from podfit.api.resources import Amounts, qos_class
+
+if TYPE_CHECKING:
+    from podfit.agent.probes import Probes
+
+_BACKOFF_FIRST_S, _BACKOFF_MOST_S, _BACKOFF_RESET_S = 10.0, 300.0, 600.0
+
+
+@dataclass(slots=True)
+class CrashBackoff:
+    """How long a container that keeps ending has to wait: 10 s, 20 s … 5 min; forgotten after 10 min of running."""
+
+    step_s: float = 0.0
+    counted: str = ""
+    """The id of the container whose end was counted last."""
+
+    def ended(self, container_id: str, ran_s: float) -> None:
+        if container_id == self.counted:
+            return
+        self.counted = container_id
+        if ran_s >= _BACKOFF_RESET_S:
+            self.step_s = 0.0
+        elif self.step_s == 0.0:
+            # The first end is forgiven: it restarts at once, and the next within reach waits.
+            self.step_s = -_BACKOFF_FIRST_S
+        else:
+            self.step_s = _BACKOFF_FIRST_S if self.step_s < 0 else min(self.step_s * 2, _BACKOFF_MOST_S)
+
+    def reset(self) -> None:
+        """A new size is a new try: it starts at once, and the waiting begins anew."""
+        self.step_s = -_BACKOFF_FIRST_S
+
+    @property
+    def wait_s(self) -> float:
+        return max(self.step_s, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why and how fast a pod is being ended."""
+
+    grace_s: float
+    reason: str = ""
+    """Set when the node itself ends it (Preempting, DeadlineExceeded, Evicted …); the pod fails with it."""
+    message: str = ""
+    disrupted: bool = False
+    gone: bool = False
+    """No longer in the API: there is nobody to report to."""
+
+
+@dataclass(slots=True)
+class PodRecord:
+    uid: str
+    pod: Object
+    story: Story
+    static: bool = False
+    """From a file of this node; the API only has a mirror of it."""
+    mirror: Object | None = None
+    admitted: bool = False
+    rejected: tuple[str, str] | None = None
+    adopted: bool = False
+    """It was running already when the agent started."""
+    resize: ResizeConditions = field(default_factory=ResizeConditions)
+    state: PodState | None = None
+    ending: Ending | None = None
+    finished: bool = False
+    """Its work is over and the runtime holds nothing of it any more."""
+    used: Amounts = field(default_factory=dict)
+    backoff: dict[str, CrashBackoff] = field(default_factory=dict)
+    restarting: set[str] = field(default_factory=set)
+    """Containers ended for a resize, to be started again."""
+    jobs: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    """Long work on this pod that no pass waits for: stops, pulls, hooks."""
+    waiting: dict[str, tuple[str, str]] = field(default_factory=dict)
+    images: dict[str, str] = field(default_factory=dict)
+    probes: Probes | None = None
+    memory_wait: asyncio.Task[None] | None = None
+    failures: int = 0
+    """Actuations of the present promise that failed in a row."""
+    retry_at: float = 0.0
+    """Not before this (monotonic) is a failed actuation tried again."""
+    failed: object = None
+    """The promise whose actuation failed last."""
+    doubtful: bool = False
+    """The pod's cgroup may be half-way between two plans."""
+    removed: bool = False
+    """Nothing of it is left on this node."""
+    messages: dict[str, str] = field(default_factory=dict)
+    """Termination messages by container id."""
+    written: str = ""
+    """The resourceVersion of our own last write, to tell our echo from news."""
+    start_time: str = ""
+    qos: str = ""
+
+    def __post_init__(self) -> None:
+        self.qos = (self.pod.get("status") or {}).get("qosClass") or qos_class(self.pod)
+
+    @property
+    def name(self) -> str:
+        return str(self.pod["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.pod["metadata"].get("namespace") or "default")
+
+    @property
+    def generation(self) -> int:
+        return int(self.pod["metadata"].get("generation") or 0)
+
+    @property
+    def shown(self) -> Object:
+        """The object in the API that shows this pod."""
+        return self.mirror if self.static and self.mirror is not None else self.pod
+
+    @property
+    def terminal(self) -> bool:
+        """Succeeded or failed: holds nothing any more."""
+        return self.rejected is not None or self.finished
+
+    def job(self, name: str) -> bool:
+        task = self.jobs.get(name)
+        return task is not None and not task.done()

@@ -1,0 +1,184 @@
+"""Which pods are this node's: turns what the watch says into records, endings and questions to the allocator."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from podfit.agent.adopt import adopt
+from podfit.agent.allocator import Allocator
+from podfit.agent.config import AgentConfig
+from podfit.agent.decide import conditions
+from podfit.agent.decide.allocate import MIRROR
+from podfit.agent.decide.states import Object, desired_of, equal
+from podfit.agent.ledger import Ledger
+from podfit.agent.metrics import AgentMetrics
+from podfit.agent.record import Ending, PodRecord
+from podfit.agent.report import newer
+from podfit.agent.runtimes.base import Runtime
+from podfit.agent.story import Story
+from podfit.kit.clock import Clock
+
+log = logging.getLogger(__name__)
+
+_TERMINAL = ("Succeeded", "Failed")
+
+
+class Roster:
+    def __init__(
+        self,
+        config: AgentConfig,
+        records: dict[str, PodRecord],
+        ledger: Ledger,
+        runtime: Runtime,
+        allocator: Allocator,
+        metrics: AgentMetrics,
+        clock: Clock,
+        kick: Callable[[str], None],
+    ) -> None:
+        self._config, self._records, self._ledger, self._runtime = config, records, ledger, runtime
+        self._allocator, self._metrics, self._clock, self._kick = allocator, metrics, clock, kick
+        self.mirrors: Callable[[Object | None, Object | None], None] = lambda before, after: None
+        """Told of mirror pods; set by the static pods."""
+
+    # --- the start
+    async def take_over(self, pods: list[Object]) -> None:
+        """Pods with a promise first: nobody new is admitted at their cost."""
+        running = {state.config.uid: state for state in await self._runtime.pods()}
+        for pod in pods:
+            uid = pod["metadata"]["uid"]
+            if uid in running and not _terminal(pod):
+                await adopt(pod, running[uid], self._ledger, self._runtime)
+        await self._ledger.flush()
+        for record in self._records.values():
+            if record.uid in running:
+                await adopt(record.pod, running[record.uid], self._ledger, self._runtime)
+        known = self._ledger.uids()
+        for pod in sorted(pods, key=lambda one: (one["metadata"]["uid"] not in known, _age(one))):
+            if MIRROR in (pod["metadata"].get("annotations") or {}):
+                continue
+            self.add(pod, adopted=pod["metadata"]["uid"] in running)
+
+    def add(self, pod: Object, adopted: bool = False, static: bool = False) -> None:
+        uid = pod["metadata"]["uid"]
+        record = PodRecord(uid, pod, Story(self._clock), static=static, adopted=adopted, doubtful=adopted)
+        self._records[uid] = record
+        status = pod.get("status") or {}
+        if _terminal(pod):
+            record.finished = True
+            record.rejected = None
+            record.admitted = self._ledger.allocated(uid) is not None
+        else:
+            record.resize = conditions.from_status(status)
+            self._count_conditions(record)
+            self._allocator.admit(record)
+            if adopted:
+                record.story.tell("adopted", "it ran on while the agent was away")
+        self._mark_ending(record)
+        self._kick(uid)
+
+    def _count_conditions(self, record: PodRecord) -> None:
+        if record.resize.pending is not None:
+            self._metrics.pending_changed("", record.resize.pending.reason)
+        if record.resize.in_progress is not None:
+            self._metrics.in_progress.inc()
+
+    # --- the watch
+    def changed(self, before: Object | None, after: Object | None) -> None:
+        last = after if after is not None else before
+        assert last is not None
+        if MIRROR in (last["metadata"].get("annotations") or {}):
+            self.mirrors(before, after)
+            return
+        uid = last["metadata"]["uid"]
+        if after is None:
+            self._gone(uid)
+            return
+        if before is not None and before["metadata"]["uid"] != uid:
+            self._gone(before["metadata"]["uid"])
+        record = self._records.get(uid)
+        if record is None:
+            self.add(after)
+        else:
+            self._update(record, after)
+
+    def _update(self, record: PodRecord, after: Object) -> None:
+        if after["metadata"].get("resourceVersion") == record.written or newer(record.pod, after):
+            return
+        desired_before = desired_of(record.pod)
+        record.pod = after
+        if record.terminal:
+            self._finish_terminal(record)
+            return
+        desired = desired_of(after)
+        if not equal(desired, desired_before):
+            self._metrics.resize_requested(desired_before, desired)
+            record.story.tell("desired", "the spec changed", generation=record.generation)
+            self._allocator.desire_changed(record)
+        elif record.admitted:
+            self._allocator.recount(record)
+        self._mark_ending(record)
+        self._kick(record.uid)
+
+    def _finish_terminal(self, record: PodRecord) -> None:
+        """Nothing of it runs: all that is left is to let its object go."""
+        self._mark_ending(record)
+        if record.ending is not None:
+            self._kick(record.uid)
+
+    def _mark_ending(self, record: PodRecord) -> None:
+        meta = record.pod["metadata"]
+        if not meta.get("deletionTimestamp"):
+            return
+        grace = float(meta.get("deletionGracePeriodSeconds") or 0)
+        before = record.ending
+        if before is None:
+            record.ending = Ending(grace)
+            record.story.tell("deleting", "deleted in the API", grace_s=grace)
+        elif grace < before.grace_s and not before.gone:
+            record.ending = Ending(grace, before.reason, before.message, before.disrupted)
+
+    def _gone(self, uid: str) -> None:
+        record = self._records.get(uid)
+        if record is None:
+            return
+        if record.removed:
+            self.forget(uid)
+            self._allocator.freed("pods_removed", uid)
+            return
+        before = record.ending
+        grace = before.grace_s if before is not None else 0.0
+        record.ending = Ending(grace, gone=True)
+        record.story.tell("gone", "no longer in the API")
+        self._allocator.drop(uid)
+        if not record.admitted:
+            self.forget(uid)
+        self._allocator.freed("pods_removed", uid)
+        self._kick(uid)
+
+    def record(self, uid: str) -> PodRecord | None:
+        return self._records.get(uid)
+
+    def end(self, record: PodRecord, ending: Ending) -> None:
+        record.ending = ending
+        self._allocator.drop(record.uid)
+        self._allocator.freed("pods_removed", record.uid)
+        self._kick(record.uid)
+
+    def kick(self, uid: str) -> None:
+        self._kick(uid)
+
+    def forget(self, uid: str) -> None:
+        self._allocator.drop(uid)
+        record = self._records.pop(uid, None)
+        if record is not None:
+            for task in [*record.jobs.values(), *([record.memory_wait] if record.memory_wait else [])]:
+                task.cancel()
+
+
+def _terminal(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in _TERMINAL
+
+
+def _age(pod: Object) -> str:
+    return str(pod["metadata"].get("creationTimestamp") or "")

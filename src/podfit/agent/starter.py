@@ -1,0 +1,198 @@
+"""Makes pods and containers run: sandbox, image, configuration, creation, start, postStart. Notes what was actuated."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from podfit.agent.containers import ConfigProblem, ContainerMaker
+from podfit.agent.decide import kernel
+from podfit.agent.decide.states import Object, all_containers, effective, resized
+from podfit.agent.hooks import Hooks
+from podfit.agent.ledger import Ledger
+from podfit.agent.notices import NORMAL, WARNING, Notices
+from podfit.agent.observe import Snapshot
+from podfit.agent.record import PodRecord
+from podfit.agent.runtimes.base import CREATED, CannotRun, ImageMissing, Runtime, RuntimeFailure
+from podfit.kit.backoff import Backoff
+from podfit.kit.clock import Clock
+from podfit.kit.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+_PATIENCE_S = 0.05
+"""An image that is here already is found within this; a pull goes on by itself."""
+
+
+class Starter:
+    def __init__(
+        self,
+        runtime: Runtime,
+        ledger: Ledger,
+        notices: Notices,
+        maker: ContainerMaker,
+        hooks: Hooks,
+        clock: Clock,
+        tasks: Tasks,
+        kick: Callable[[str], None],
+    ) -> None:
+        self._runtime, self._ledger, self._notices, self._maker = runtime, ledger, notices, maker
+        self._hooks, self._clock, self._tasks, self._kick = hooks, clock, tasks, kick
+        self._trouble = Backoff(1.0, 300.0)
+        self._pulls = Backoff(10.0, 300.0)
+
+    async def sandbox(self, record: PodRecord, snapshot: Snapshot) -> None:
+        """The pod's cgroup and namespaces, with the limits promised."""
+        if snapshot.sandbox:
+            return
+        if snapshot.state is not None:
+            # Its namespaces died under it: what is left cannot be used again.
+            record.story.tell("sandbox lost", "made anew")
+            self._notices.say(
+                record.pod, NORMAL, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created."
+            )
+            await self._runtime.remove_pod(record.uid)
+        limits = kernel.pod_cgroup(resized(record.pod, snapshot.allocated), record.qos)
+        try:
+            await self._runtime.run_pod(self._maker.pod_config(record, limits))
+        except RuntimeFailure as error:
+            self._notices.say(record.pod, WARNING, "FailedCreatePodSandBox", f"Failed to create pod sandbox: {error}")
+            raise
+        self._ledger.actuate_pod(record.uid, snapshot.allocated.pod)
+
+    async def start(self, record: PodRecord, snapshot: Snapshot, names: tuple[str, ...]) -> float:
+        """Starts them in order. Returns seconds after which to try again, 0 when nothing is left over."""
+        again = 0.0
+        by_name = {container["name"]: container for container in all_containers(record.pod["spec"])}
+        for name in names:
+            if record.job(f"hook:{name}") or record.job(f"stop:{name}"):
+                continue
+            wait = await self._one(record, snapshot, by_name[name])
+            if wait is None:
+                break
+            if wait:
+                again = min(again, wait) if again else wait
+        self._ledger.flush_soon()
+        return again
+
+    async def _one(self, record: PodRecord, snapshot: Snapshot, container: Object) -> float | None:
+        """0: it runs; a number: try again then; None: later ones have to wait for it."""
+        name = container["name"]
+        key = (record.uid, name)
+        image = await self._image(record, container)
+        if image is None:
+            return 0.0 if record.job(f"image:{container['image']}") else self._pulls.initial_s
+        try:
+            await self._run(record, snapshot, container, image)
+        except (CannotRun, ConfigProblem) as problem:
+            record.waiting[name] = (problem.reason, str(problem))
+            self._notices.say(record.pod, WARNING, "Failed", f"Error: {problem}")
+            record.story.tell("not started", str(problem), container=name)
+            return self._trouble.next(key)
+        except RuntimeFailure as problem:
+            record.waiting[name] = ("CreateContainerError", str(problem))
+            self._notices.say(record.pod, WARNING, "Failed", f"Error: {problem}")
+            return self._trouble.next(key)
+        self._trouble.forget(key)
+        record.waiting.pop(name, None)
+        record.restarting.discard(name)
+        if (container.get("lifecycle") or {}).get("postStart"):
+            return None
+        return 0.0
+
+    async def _run(self, record: PodRecord, snapshot: Snapshot, container: Object, image: str) -> None:
+        name = container["name"]
+        last = snapshot.seen[name].last
+        wanted = effective(snapshot.allocated.containers.get(name), snapshot.allocated.pod)
+        if last is not None and last.state == CREATED:
+            # Made before an agent's restart and never started; its size may be old.
+            await self._runtime.remove_container(last.id)
+        attempt = self._attempt(record, snapshot, name)
+        config = await self._maker.container_config(record, container, attempt, kernel.container_limits(wanted))
+        container_id = await self._runtime.create_container(record.uid, config)
+        self._ledger.actuate(record.uid, name, wanted)
+        self._notices.say(record.pod, NORMAL, "Created", "Container created")
+        await self._runtime.start_container(container_id)
+        self._notices.say(record.pod, NORMAL, "Started", "Container started")
+        record.story.tell("started", name, attempt=attempt, size=wanted)
+        await self._remove_old(snapshot, name)
+        if (container.get("lifecycle") or {}).get("postStart"):
+            self._post_start(record, container, container_id)
+
+    @staticmethod
+    def _attempt(record: PodRecord, snapshot: Snapshot, name: str) -> int:
+        last = snapshot.seen[name].last
+        if last is not None:
+            return last.attempt if last.state == CREATED else last.attempt + 1
+        status = record.shown.get("status") or {}
+        listed = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+        known = next((one for one in listed if one["name"] == name), None)
+        return int(known["restartCount"]) + 1 if known is not None and known.get("containerID") else 0
+
+    async def _remove_old(self, snapshot: Snapshot, name: str) -> None:
+        """Keeps the container before this one, for its logs and last state; older ones go."""
+        state = snapshot.state
+        if state is None:
+            return
+        old = [one for one in state.containers if one.name == name]
+        for one in old[:-1]:
+            await self._runtime.remove_container(one.id)
+
+    # --- images
+    async def _image(self, record: PodRecord, container: Object) -> str | None:
+        """The image's id; None while it is fetched or cannot be had."""
+        image, job = container["image"], f"image:{container['image']}"
+        if image in record.images:
+            return record.images[image]
+        if not record.job(job):
+            policy = container.get("imagePullPolicy") or "IfNotPresent"
+            record.jobs[job] = self._tasks.start(self._fetch(record, container["name"], image, policy), job)
+            await asyncio.wait({record.jobs[job]}, timeout=_PATIENCE_S)
+        return record.images.get(image)
+
+    async def _fetch(self, record: PodRecord, name: str, image: str, policy: str) -> None:
+        key = (record.uid, image)
+        try:
+            record.images[image] = await self._runtime.ensure_image(image, policy)
+            self._pulls.forget(key)
+            message = f'Container image "{image}" already present on machine and can be accessed by the pod'
+            self._notices.say(record.pod, NORMAL, "Pulled", message)
+            record.waiting.pop(name, None)
+        except ImageMissing as missing:
+            self._no_image(record, name, image, missing)
+            await self._clock.sleep(self._pulls.next(key))
+        except RuntimeFailure as error:
+            self._no_image(record, name, image, ImageMissing(str(error)))
+            await self._clock.sleep(self._pulls.next(key))
+        self._kick(record.uid)
+
+    def _no_image(self, record: PodRecord, name: str, image: str, missing: ImageMissing) -> None:
+        again = self._pulls.tries((record.uid, image)) > 0
+        reason = missing.reason
+        if reason == "ErrImagePull" and again:
+            record.waiting[name] = ("ImagePullBackOff", f'Back-off pulling image "{image}": ErrImagePull: {missing}')
+            self._notices.say(record.pod, NORMAL, "BackOff", f'Back-off pulling image "{image}"')
+        else:
+            record.waiting[name] = (reason, str(missing))
+        said = reason if reason == "ErrImageNeverPull" else "Failed"
+        text = str(missing) if reason != "ErrImagePull" else f'Failed to pull image "{image}": {missing}'
+        self._notices.say(record.pod, WARNING, said, text)
+        self._notices.say(record.pod, WARNING, "Failed", f"Error: {reason}")
+        self._kick(record.uid)
+
+    # --- hooks
+    def _post_start(self, record: PodRecord, container: Object, container_id: str) -> None:
+        job = f"hook:{container['name']}"
+        record.jobs[job] = self._tasks.start(self._hook(record, container, container_id), job)
+
+    async def _hook(self, record: PodRecord, container: Object, container_id: str) -> None:
+        error = await self._hooks.run(record, container, container["lifecycle"]["postStart"], container_id)
+        if error:
+            self._notices.say(record.pod, WARNING, "FailedPostStartHook", f"PostStartHook failed: {error}")
+            await self._runtime.stop_container(container_id, 2.0)
+        self._kick_when_free(record, f"hook:{container['name']}")
+
+    def _kick_when_free(self, record: PodRecord, job: str) -> None:
+        record.jobs.pop(job, None)
+        self._kick(record.uid)

@@ -1,0 +1,168 @@
+"""Static pods: manifests in a folder of this node, run without asking the API, shown there as mirror pods."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from podfit.agent.config import AgentConfig
+from podfit.agent.decide.allocate import CONFIG_SOURCE, CRITICAL_PRIORITY, MIRROR
+from podfit.agent.record import Ending
+from podfit.agent.roster import Roster
+from podfit.api.kinds import POD
+from podfit.api.status import ApiError, Object
+from podfit.client.rest import Client
+from podfit.client.transport import Unreachable
+from podfit.kit.clock import Clock, rfc3339_micro
+
+log = logging.getLogger(__name__)
+
+_EVERY_S = 2.0
+HASH, SEEN = "kubernetes.io/config.hash", "kubernetes.io/config.seen"
+
+
+class StaticPods:
+    def __init__(self, config: AgentConfig, client: Client, clock: Clock, roster: Roster) -> None:
+        self._config, self._client, self._clock, self._roster = config, client, clock, roster
+        self._stamps: dict[Path, tuple[int, int]] = {}
+        self._uids: dict[Path, str] = {}
+        self._unmirrored: set[str] = set()
+        roster.mirrors = self._mirror_changed
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.sleep(_EVERY_S)
+            await self.scan()
+
+    async def scan(self) -> None:
+        """Looks at the folder; only files that changed are read."""
+        folder = self._config.static_dir
+        assert folder is not None
+        found = (
+            {file for file in folder.iterdir() if file.suffix in (".yaml", ".yml", ".json")}
+            if folder.is_dir()
+            else set()
+        )
+        for file in set(self._stamps) - found:
+            self._drop(file)
+        for file in sorted(found):
+            stat = file.stat()
+            stamp = (stat.st_mtime_ns, stat.st_size)
+            if self._stamps.get(file) != stamp:
+                self._drop(file)
+                self._stamps[file] = stamp
+                self._load(file)
+        for uid in list(self._unmirrored):
+            await self._mirror(uid)
+
+    def _load(self, file: Path) -> None:
+        try:
+            manifest = yaml.safe_load(file.read_text())
+            pod = self._pod(manifest, file)
+        except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+            log.error("static pod %s cannot be used: %s", file, error)
+            return
+        uid = pod["metadata"]["uid"]
+        self._uids[file] = uid
+        self._unmirrored.add(uid)
+        self._roster.add(pod, static=True)
+
+    def _drop(self, file: Path) -> None:
+        self._stamps.pop(file, None)
+        uid = self._uids.pop(file, None)
+        record = self._roster.record(uid) if uid is not None else None
+        if record is not None:
+            grace = float(record.pod["spec"].get("terminationGracePeriodSeconds") or 30)
+            self._roster.end(record, Ending(grace, gone=True))
+
+    def _pod(self, manifest: Any, file: Path) -> Object:
+        if not isinstance(manifest, dict) or manifest.get("kind") != "Pod" or not manifest["spec"]["containers"]:
+            raise ValueError("not a Pod with containers")
+        meta = dict(manifest["metadata"])
+        digest = hashlib.md5(f"{self._config.node_name}|{file}|{manifest}".encode(), usedforsecurity=False).hexdigest()
+        meta["name"] = f"{meta['name']}-{self._config.node_name}"
+        meta.setdefault("namespace", "default")
+        meta["uid"] = digest
+        meta["annotations"] = {
+            **(meta.get("annotations") or {}),
+            HASH: digest,
+            SEEN: rfc3339_micro(self._clock.now()),
+            CONFIG_SOURCE: "file",
+        }
+        spec = {
+            "restartPolicy": "Always",
+            "terminationGracePeriodSeconds": 30,
+            "priority": CRITICAL_PRIORITY + 1000,
+            **manifest["spec"],
+            "nodeName": self._config.node_name,
+        }
+        for container in spec["containers"]:
+            container.setdefault("imagePullPolicy", "IfNotPresent")
+            resources = container.get("resources") or {}
+            for name, limit in (resources.get("limits") or {}).items():
+                resources.setdefault("requests", {}).setdefault(name, limit)
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": {}}
+
+    # --- mirrors
+    async def _mirror(self, uid: str) -> None:
+        record = self._roster.record(uid)
+        if record is None:
+            self._unmirrored.discard(uid)
+            return
+        meta = record.pod["metadata"]
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": meta["name"],
+                "namespace": meta["namespace"],
+                "labels": meta.get("labels") or {},
+                "annotations": {**meta["annotations"], MIRROR: meta["uid"]},
+            },
+            "spec": {**record.pod["spec"], "tolerations": [{"operator": "Exists", "effect": "NoExecute"}]},
+        }
+        body["spec"].pop("priority", None)
+        try:
+            record.mirror = await self._client.create(POD, body)
+        except ApiError as error:
+            if error.code != 409:
+                log.warning("mirror of static pod %s: %s", meta["name"], error)
+                return
+            record.mirror = await self._existing(meta)
+        except Unreachable as error:
+            log.info("mirror of static pod %s: %s", meta["name"], error)
+            return
+        if record.mirror is not None:
+            self._unmirrored.discard(uid)
+            self._roster.kick(uid)
+
+    async def _existing(self, meta: Object) -> Object | None:
+        """The mirror that is there, if it shows this version of the pod; an old one is deleted first."""
+        found = await self._client.find(POD, meta["namespace"], meta["name"])
+        if found is not None and (found["metadata"].get("annotations") or {}).get(MIRROR) != meta["uid"]:
+            await self._delete(found)
+            return None
+        return found
+
+    def _mirror_changed(self, before: Object | None, after: Object | None) -> None:
+        last = after if after is not None else before
+        assert last is not None
+        uid = (last["metadata"].get("annotations") or {}).get(MIRROR, "")
+        record = self._roster.record(uid)
+        if record is None:
+            return
+        record.mirror = after
+        if after is None:
+            self._unmirrored.add(uid)
+
+    async def _delete(self, mirror: Object) -> None:
+        meta = mirror["metadata"]
+        try:
+            await self._client.delete(POD, meta["namespace"], meta["name"], {"gracePeriodSeconds": 0})
+        except ApiError as error:
+            if error.code != 404:
+                raise

@@ -1,0 +1,39 @@
+"""A pod's story: its last transitions with time, cause and numbers, kept in memory for people to read."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from podfit.kit.clock import Clock, rfc3339_micro
+
+KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    at: float
+    what: str
+    """A word for the transition: admitted, allocated, actuated, deferred, restarted …"""
+    why: str
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"time": rfc3339_micro(self.at), "what": self.what, "why": self.why}
+        return {**told, "numbers": self.numbers} if self.numbers else told
+
+
+class Story:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._chapters: deque[Chapter] = deque(maxlen=KEPT)
+
+    def tell(self, what: str, why: str = "", **numbers: Any) -> None:
+        self._chapters.append(Chapter(self._clock.now(), what, why, numbers))
+
+    def __iter__(self) -> Any:
+        return iter(list(self._chapters))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [chapter.to_json() for chapter in self._chapters]

@@ -1,0 +1,222 @@
+"""A pod's volumes on the node's disk: emptyDir, hostPath, and files made of objects, replaced all at once.
+
+Files made of ConfigMaps, Secrets, tokens and the downward API live in a timestamped folder behind the link `..data`,
+so that a container sees either all of the old or all of the new.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from podfit.agent.config import AgentConfig
+from podfit.agent.decide.states import Object
+from podfit.agent.downward import field_value, resource_value
+from podfit.agent.objects import MissingObject, Objects
+from podfit.api.quantity import Quantity, units_of
+
+Files = dict[str, tuple[bytes, int]]
+"""Path inside the volume to content and mode."""
+_MADE_OF_OBJECTS = ("configMap", "secret", "projected", "downwardAPI")
+
+
+class Volumes:
+    def __init__(self, config: AgentConfig, objects: Objects, host_ip: str) -> None:
+        self._config, self._objects = config, objects
+        self.host_ip = host_ip
+        self.node: Mapping[str, Quantity] = {}
+        self._refresh: dict[str, float] = {}
+
+    def folder(self, uid: str) -> Path:
+        return self._config.pods_dir / uid
+
+    def path(self, uid: str, volume: Object) -> Path:
+        if volume.get("hostPath"):
+            return Path(volume["hostPath"]["path"])
+        return self.folder(uid) / "volumes" / str(volume["name"])
+
+    async def prepare(self, pod: Object, ips: tuple[str, ...]) -> None:
+        """Makes or refreshes all volumes; idempotent. Raises MissingObject."""
+        uid = pod["metadata"]["uid"]
+        for volume in pod["spec"].get("volumes") or ():
+            path = self.path(uid, volume)
+            if volume.get("hostPath"):
+                _host_path(path, volume["hostPath"].get("type") or "")
+            elif any(volume.get(kind) for kind in _MADE_OF_OBJECTS):
+                files = await self._files(pod, volume, ips)
+                replace_files(path, files)
+            elif "emptyDir" in volume or len(volume) == 1:
+                self._empty_dir(path, volume.get("emptyDir") or {})
+            else:
+                kind = next(key for key in volume if key != "name")
+                raise MissingObject(f'volume "{volume["name"]}" has unsupported type {kind}')
+
+    def needs_refresh(self, pod: Object) -> float | None:
+        """Seconds until its files should be made again; None when they never change."""
+        if not any(volume.get(kind) for volume in pod["spec"].get("volumes") or () for kind in _MADE_OF_OBJECTS):
+            return None
+        return self._config.refresh_s
+
+    def clear_memory(self, pod: Object, container: Object) -> None:
+        """Memory-backed volumes count against their container's limit: a restart that frees them starts empty."""
+        used = {mount["name"] for mount in container.get("volumeMounts") or ()}
+        for volume in pod["spec"].get("volumes") or ():
+            if volume["name"] in used and (volume.get("emptyDir") or {}).get("medium") == "Memory":
+                _empty(self.path(pod["metadata"]["uid"], volume))
+
+    def remove(self, uid: str) -> None:
+        folder = self.folder(uid)
+        for mounted in _mounted_below(folder):
+            subprocess.run(["umount", "-l", str(mounted)], check=False, capture_output=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def known(self) -> list[str]:
+        root = self._config.pods_dir
+        return [one.name for one in root.iterdir() if one.is_dir()] if root.is_dir() else []
+
+    @staticmethod
+    def _empty_dir(path: Path, source: Mapping[str, Any]) -> None:
+        if path.is_dir():
+            return
+        path.mkdir(parents=True)
+        path.chmod(0o777)
+        if source.get("medium") == "Memory":
+            size = f"size={units_of(source['sizeLimit'])}" if source.get("sizeLimit") else "size=50%"
+            # Without the right to mount (tests, rootless), a plain folder still serves.
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", f"{size},mode=0777", "tmpfs", str(path)],
+                check=False,
+                capture_output=True,
+            )
+
+    async def _files(self, pod: Object, volume: Object, ips: tuple[str, ...]) -> Files:
+        if volume.get("projected"):
+            mode = volume["projected"].get("defaultMode", 0o644)
+            files: Files = {}
+            for source in volume["projected"].get("sources") or ():
+                files.update(await self._source(pod, source, mode, ips))
+            return files
+        kind = next(key for key in _MADE_OF_OBJECTS if volume.get(key))
+        source = dict(volume[kind])
+        if kind == "secret" and "secretName" in source:
+            source["name"] = source["secretName"]
+        return await self._source(pod, {kind: source}, source.get("defaultMode", 0o644), ips)
+
+    async def _source(self, pod: Object, source: Object, mode: int, ips: tuple[str, ...]) -> Files:
+        namespace = pod["metadata"].get("namespace") or "default"
+        if one := source.get("configMap"):
+            found = await self._objects.config_map(namespace, one["name"])
+            if found is None and not one.get("optional"):
+                raise MissingObject(f'configmap "{one["name"]}" not found')
+            data = {key: text.encode() for key, text in ((found or {}).get("data") or {}).items()}
+            data |= {key: base64.b64decode(text) for key, text in ((found or {}).get("binaryData") or {}).items()}
+            return _picked(data, one, mode, "configmap")
+        if one := source.get("secret"):
+            found = await self._objects.secret(namespace, one["name"])
+            if found is None and not one.get("optional"):
+                raise MissingObject(f'secret "{one["name"]}" not found')
+            data = {key: base64.b64decode(text) for key, text in ((found or {}).get("data") or {}).items()}
+            return _picked(data, one, mode, "secret")
+        if one := source.get("serviceAccountToken"):
+            account = pod["spec"].get("serviceAccountName") or "default"
+            token = await self._objects.token(namespace, account, pod, one)
+            return {one["path"]: (token.text.encode(), mode)}
+        if one := source.get("downwardAPI"):
+            return {item["path"]: self._downward(pod, item, mode, ips) for item in one.get("items") or ()}
+        return {}
+
+    def _downward(self, pod: Object, item: Object, mode: int, ips: tuple[str, ...]) -> tuple[bytes, int]:
+        if item.get("fieldRef"):
+            text = field_value(pod, item["fieldRef"]["fieldPath"], self.host_ip, self._config.node_name, ips)
+        else:
+            text = resource_value(pod["spec"], "", item["resourceFieldRef"], self.node)
+        return text.encode(), int(item.get("mode", mode))
+
+
+def _picked(data: dict[str, bytes], source: Mapping[str, Any], mode: int, kind: str) -> Files:
+    if not source.get("items"):
+        return {key: (content, mode) for key, content in data.items()}
+    files: Files = {}
+    for item in source["items"]:
+        if item["key"] in data:
+            files[item["path"]] = (data[item["key"]], int(item.get("mode", mode)))
+        elif not source.get("optional"):
+            raise MissingObject(f"references non-existent {kind} key: {item['key']}")
+    return files
+
+
+def replace_files(path: Path, files: Files) -> None:
+    """All at once; nothing is touched when nothing changed."""
+    path.mkdir(parents=True, exist_ok=True)
+    current = path / "..data"
+    if current.is_symlink() and _same_files(current, files):
+        return
+    fresh = path / f"..{secrets.token_hex(8)}"
+    for name, (content, mode) in files.items():
+        file = fresh / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        file.chmod(mode)
+    fresh.mkdir(exist_ok=True)
+    old = os.readlink(current) if current.is_symlink() else ""
+    link = path / "..data_tmp"
+    link.unlink(missing_ok=True)
+    link.symlink_to(fresh.name)
+    os.replace(link, current)
+    _links(path, {name.split("/", 1)[0] for name in files})
+    if old:
+        shutil.rmtree(path / old, ignore_errors=True)
+
+
+def _links(path: Path, names: set[str]) -> None:
+    for entry in path.iterdir():
+        if not entry.name.startswith("..") and entry.name not in names:
+            entry.unlink()
+    for name in names:
+        if not (path / name).is_symlink():
+            (path / name).symlink_to(Path("..data") / name)
+
+
+def _same_files(folder: Path, files: Files) -> bool:
+    present = {str(file.relative_to(folder)): file for file in folder.rglob("*") if file.is_file()}
+    if present.keys() != files.keys():
+        return False
+    return all(
+        file.read_bytes() == files[name][0] and file.stat().st_mode & 0o7777 == files[name][1]
+        for name, file in present.items()
+    )
+
+
+def _host_path(path: Path, kind: str) -> None:
+    if kind == "DirectoryOrCreate":
+        path.mkdir(parents=True, exist_ok=True)
+    elif kind == "FileOrCreate":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(exist_ok=True)
+    elif kind == "Directory" and not path.is_dir():
+        raise MissingObject(f"hostPath type check failed: {path} is not a directory")
+    elif kind == "File" and not path.is_file():
+        raise MissingObject(f"hostPath type check failed: {path} is not a file")
+
+
+def _empty(path: Path) -> None:
+    for entry in path.iterdir() if path.is_dir() else ():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+
+
+def _mounted_below(folder: Path) -> list[Path]:
+    try:
+        lines = Path("/proc/self/mounts").read_text().splitlines()
+    except OSError:
+        return []
+    points = [Path(line.split(" ")[1].replace("\\040", " ")) for line in lines]
+    return sorted((one for one in points if folder in one.parents), reverse=True)
