@@ -9,6 +9,7 @@ import pytest
 from vpa_vectors import cases, close, difference, trace_generator
 
 from podfit.vpa.model.selectors import parse
+from podfit.vpa.model.times import NEVER, to_rfc3339
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError
 from podfit.vpa.recommender.decide.checkpoints import checkpoints_of, status_patch
 from podfit.vpa.recommender.decide.cluster import ClusterState, UnknownTarget, stamp_created
@@ -16,7 +17,6 @@ from podfit.vpa.recommender.decide.config import from_flags
 from podfit.vpa.recommender.decide.container import OomRefused
 from podfit.vpa.recommender.decide.histogram import DecayingHistogram
 from podfit.vpa.recommender.decide.status import recommend
-from podfit.vpa.recommender.decide.times import NEVER, to_rfc3339
 
 FAR_FUTURE = 4102444800
 ZERO = "0001-01-01T00:00:00Z"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from vpa_vectors import cases, close, difference
 
+from podfit.vpa.model.times import to_rfc3339
 from podfit.vpa.recommender.decide import buckets
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError, load_histogram, save_histogram
 from podfit.vpa.recommender.decide.histogram import DecayingHistogram, Histogram
-from podfit.vpa.recommender.decide.times import to_rfc3339
 
 CASES = cases("histogram")
 

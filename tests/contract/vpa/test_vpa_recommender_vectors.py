@@ -8,11 +8,11 @@ import pytest
 from vpa_vectors import cases, close, difference, trace_generator
 
 from podfit.vpa.model.selectors import parse
+from podfit.vpa.model.times import NEVER, to_rfc3339
 from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import from_flags
 from podfit.vpa.recommender.decide.container import OomRefused
 from podfit.vpa.recommender.decide.estimate import Estimate, estimate_all
-from podfit.vpa.recommender.decide.times import NEVER, to_rfc3339
 
 POD = ("ns", "pod")
 

@@ -14,13 +14,13 @@ from podfit.vpa.model.boost import (
     boosted_cpu,
 )
 from podfit.vpa.model.container_resources import ContainerResources, resources_for_pod
+from podfit.vpa.model.jsonpatch import Patch, add, annotate, container_patch
 from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
 from podfit.vpa.model.limits import proportional_limit
-from podfit.vpa.model.pods import ResourceList, containers, limits_of, requests_of
+from podfit.vpa.model.pods import containers, limits_of, requests_of
 from podfit.vpa.model.policy import CPU, container_policy, controls_limits, scaling_off, update_mode
 
 Object = Mapping[str, Any]
-Patch = list[dict[str, Any]]
 
 UPDATES = "vpaUpdates"
 OBSERVED = "vpaObservedContainers"
@@ -79,36 +79,3 @@ def _boost(pod: Object, vpa: Object, name: str, wanted: ContainerResources, most
         cpu = below_limit(cpu, limits.get(CPU))
     wanted.requests[CPU] = cpu
     return [annotate(annotation_key(name), annotation_value(requests, limits))]
-
-
-def container_patch(container: Object, index: int, wanted: ContainerResources) -> tuple[Patch, list[str]]:
-    """The patch of one container, and the names of what it sets."""
-    current = container.get("resources") or {}
-    base = f"/spec/containers/{index}/resources"
-    patch: Patch = []
-    if current.get("requests") is None and current.get("limits") is None:
-        patch.append(add(base, {}))
-    requests, set_requests = _resource_patch(f"{base}/requests", current.get("requests"), wanted.requests, "request")
-    limits, set_limits = _resource_patch(f"{base}/limits", current.get("limits"), wanted.limits, "limit")
-    return patch + requests + limits, set_requests + set_limits
-
-
-def _resource_patch(path: str, current: Any, wanted: ResourceList, word: str) -> tuple[Patch, list[str]]:
-    if not wanted:
-        return [], []
-    names = sorted(wanted)
-    patch = [add(path, {})] if current is None else []
-    patch += [add(f"{path}/{escape(name)}", wanted[name].as_written()) for name in names]
-    return patch, [f"{name} {word}" for name in names]
-
-
-def add(path: str, value: Any) -> dict[str, Any]:
-    return {"op": "add", "path": path, "value": value}
-
-
-def annotate(key: str, value: str) -> dict[str, Any]:
-    return add(f"/metadata/annotations/{escape(key)}", value)
-
-
-def escape(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")

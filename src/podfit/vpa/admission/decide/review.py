@@ -12,10 +12,11 @@ from typing import Any
 
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.api.status import INTERNAL, FieldError, unprocessable
-from podfit.vpa.admission.decide.patches import Patch, add, pod_patch
+from podfit.vpa.admission.decide.patches import pod_patch
 from podfit.vpa.admission.decide.shape import POD, REVIEW, VPA, ShapeError, check_shape
 from podfit.vpa.admission.decide.validate import allowed_for, validate
 from podfit.vpa.model.boost import BoostError
+from podfit.vpa.model.jsonpatch import Patch, add
 from podfit.vpa.model.limitranges import merged
 from podfit.vpa.model.matching import SelectorOf, Target, TopmostOf, acts_on_creation, by_target, controlling_vpa
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from podfit.api.quantity import Quantity
 from podfit.vpa.model.policy import RESOURCES, controlled_resources, scaling_off
+from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339, to_rfc3339
 from podfit.vpa.recommender.decide import buckets
 from podfit.vpa.recommender.decide.checkpoint import VERSION, CheckpointError, load_histogram, save_histogram
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.histogram import DecayingHistogram
-from podfit.vpa.recommender.decide.times import NEVER, Seconds, from_rfc3339, to_rfc3339
 
 CPU_SAMPLE_WEIGHT = 0.1
 MEMORY_PEAK_WEIGHT = 1.0

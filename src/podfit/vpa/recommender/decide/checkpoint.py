@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from podfit.vpa.model.times import from_rfc3339, to_rfc3339
 from podfit.vpa.recommender.decide.histogram import DecayingHistogram, Histogram
-from podfit.vpa.recommender.decide.times import from_rfc3339, to_rfc3339
 
 MAX_WEIGHT = 10000
 VERSION = "v3"

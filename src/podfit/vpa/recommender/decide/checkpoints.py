@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa
-from podfit.vpa.recommender.decide.times import Seconds
 
 
 def checkpoint_name(vpa: str, container: str) -> str:

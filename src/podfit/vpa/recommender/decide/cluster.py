@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from podfit.vpa.model.policy import container_policy
 from podfit.vpa.model.selectors import NOTHING, Selector, label_text
+from podfit.vpa.model.times import NEVER, Seconds
 from podfit.vpa.recommender.decide.aggregate import AggregateState, load_aggregate
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.container import ContainerState, OomRefused
-from podfit.vpa.recommender.decide.times import NEVER, Seconds
 
 PodId = tuple[str, str]
 VpaId = tuple[str, str]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from podfit.api.quantity import Quantity
-from podfit.vpa.recommender.decide.times import Seconds
+from podfit.vpa.model.times import Seconds
 
 DAY = 86400
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from podfit.vpa.model.times import NEVER, Seconds
 from podfit.vpa.recommender.decide.aggregate import AggregateState
 from podfit.vpa.recommender.decide.amounts import amount_of, scaled
-from podfit.vpa.recommender.decide.times import NEVER, Seconds
 
 
 class OomRefused(ValueError):

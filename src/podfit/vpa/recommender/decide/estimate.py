@@ -10,11 +10,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from podfit.vpa.model.times import Seconds, elapsed
 from podfit.vpa.recommender.decide.aggregate import AggregateState
 from podfit.vpa.recommender.decide.amounts import amount_of, scaled
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.gomath import pow_
-from podfit.vpa.recommender.decide.times import Seconds, elapsed
 
 Amounts = dict[str, int]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
+from podfit.vpa.model.times import NEVER, Seconds, elapsed, nearest_multiple
 from podfit.vpa.recommender.decide.buckets import BucketScheme
 from podfit.vpa.recommender.decide.gomath import exp2
-from podfit.vpa.recommender.decide.times import NEVER, Seconds, elapsed, nearest_multiple
 
 MAX_DOUBLINGS = 100
 """The reference instant moves once a sample is this many half-lives ahead of it."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.vpa.model.pods import container_status, requests_of
-from podfit.vpa.recommender.decide.times import Seconds, from_rfc3339
+from podfit.vpa.model.times import Seconds, from_rfc3339
 
 Object = Mapping[str, Any]
 

@@ -1,0 +1,49 @@
+"""JSON patches of pods: resources and annotations. Used by admission (new pods) and by the updater (running ones)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.vpa.model.container_resources import ContainerResources
+from podfit.vpa.model.pods import ResourceList
+
+Object = Mapping[str, Any]
+Patch = list[dict[str, Any]]
+
+
+def container_patch(container: Object, index: int, wanted: ContainerResources) -> tuple[Patch, list[str]]:
+    """The patch of one container, and the names of what it sets."""
+    current = container.get("resources") or {}
+    base = f"/spec/containers/{index}/resources"
+    patch: Patch = []
+    if current.get("requests") is None and current.get("limits") is None:
+        patch.append(add(base, {}))
+    requests, set_requests = _resource_patch(f"{base}/requests", current.get("requests"), wanted.requests, "request")
+    limits, set_limits = _resource_patch(f"{base}/limits", current.get("limits"), wanted.limits, "limit")
+    return patch + requests + limits, set_requests + set_limits
+
+
+def _resource_patch(path: str, current: Any, wanted: ResourceList, word: str) -> tuple[Patch, list[str]]:
+    if not wanted:
+        return [], []
+    names = sorted(wanted)
+    patch = [add(path, {})] if current is None else []
+    patch += [add(f"{path}/{escape(name)}", wanted[name].as_written()) for name in names]
+    return patch, [f"{name} {word}" for name in names]
+
+
+def add(path: str, value: Any) -> dict[str, Any]:
+    return {"op": "add", "path": path, "value": value}
+
+
+def annotate(key: str, value: str) -> dict[str, Any]:
+    return add(f"/metadata/annotations/{escape(key)}", value)
+
+
+def escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def remove_annotation(key: str) -> dict[str, Any]:
+    return {"op": "remove", "path": f"/metadata/annotations/{escape(key)}"}

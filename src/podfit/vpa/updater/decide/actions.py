@@ -1,0 +1,115 @@
+"""What the updater does to a pod, as values: API calls with their bodies, and the events they deserve."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.vpa.model.boost import annotation_key, boost_of, boosted_containers
+from podfit.vpa.model.container_resources import ContainerResources, resources_for_pod
+from podfit.vpa.model.jsonpatch import Patch, add, annotate, container_patch, remove_annotation
+from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
+from podfit.vpa.model.pods import annotations_of, condition, containers, resource_list
+from podfit.vpa.model.policy import recommendation, update_mode
+from podfit.vpa.model.times import Seconds, from_rfc3339
+
+Object = Mapping[str, Any]
+
+UPDATED_IN_PLACE = "vpaInPlaceUpdated"
+NOTHING_TO_DO = "no resource patches were calculated to apply"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    kind: str
+    name: str
+    reason: str
+    message: str
+    type: str = "Normal"
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """POST an Eviction; disruption budgets are the API server's to keep."""
+
+    pod: Object
+    vpa: Object
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        pod, vpa = self.pod["metadata"]["name"], self.vpa["metadata"]["name"]
+        words = "to apply resource recommendation."
+        return (
+            Event("Pod", pod, "EvictedByVPA", f"Pod was evicted by VPA Updater {words}"),
+            Event("VerticalPodAutoscaler", vpa, "EvictedPod", f"VPA Updater evicted Pod {pod} {words}"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """PATCH the pod's resize subresource; when that worked, PATCH its annotations."""
+
+    pod: Object
+    patch: Patch
+    annotations: Patch
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        name = self.pod["metadata"]["name"]
+        return (Event("Pod", name, "InPlaceResizedByVPA", "Pod was resized in place by VPA Updater."),)
+
+
+def resize(pod: Object, vpa: Object, now: Seconds, bounds: NamespaceBounds = NO_BOUNDS) -> Resize | None:
+    """The resize that brings a pod to its recommendation; None when there is nothing to change."""
+    expired = expired_boosts(pod, vpa, now)
+    wanted = _originals(pod, expired) if expired and _without_recommendation(vpa) else None
+    if wanted is None:
+        wanted = resources_for_pod(vpa, pod, bounds)[0]
+    patch: Patch = []
+    for index, container in enumerate(containers(pod)):
+        if wanted[index].requests or wanted[index].limits:
+            patch += container_patch(container, index, wanted[index])[0]
+    if not patch:
+        return None
+    annotations: Patch = []
+    if (pod.get("metadata") or {}).get("annotations") is None:
+        annotations.append(add("/metadata/annotations", {}))
+    annotations.append(annotate(UPDATED_IN_PLACE, "true"))
+    annotations += [remove_annotation(annotation_key(name)) for name in expired]
+    return Resize(pod, patch, annotations)
+
+
+def expired_boosts(pod: Object, vpa: Object, now: Seconds) -> list[str]:
+    """The boosted containers whose time is up: the pod has been ready for as long as the boost should last."""
+    ready = condition(pod, "Ready") or {}
+    if ready.get("status") != "True":
+        return []
+    since = from_rfc3339(ready.get("lastTransitionTime"))
+    found = []
+    for name in boosted_containers(pod):
+        duration = (boost_of(vpa, name) or {}).get("durationSeconds") or 0
+        if duration == 0 or now - since > duration:
+            found.append(name)
+    return found
+
+
+def _without_recommendation(vpa: Object) -> bool:
+    return update_mode(vpa) == "Off" or not (recommendation(vpa) or {}).get("containerRecommendations")
+
+
+def _originals(pod: Object, names: list[str]) -> list[ContainerResources]:
+    """What containers had before their boost, as the annotation remembers it; unreadable notes change nothing."""
+    found = []
+    for container in containers(pod):
+        name = container.get("name") or ""
+        made = ContainerResources()
+        if name in names:
+            try:
+                kept = json.loads(annotations_of(pod)[annotation_key(name)])
+                made = ContainerResources(resource_list(kept.get("requests")), resource_list(kept.get("limits")))
+            except (ValueError, AttributeError, TypeError):
+                made = ContainerResources()
+        found.append(made)
+    return found

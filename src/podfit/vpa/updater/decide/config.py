@@ -1,0 +1,31 @@
+"""The updater's numbers, named as its flags are, and its feature gates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from podfit.vpa.model.policy import update_mode
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    min_replicas: int = 2
+    eviction_tolerance: float = 0.5
+    in_place_skip_disruption_budget: bool = False
+    pod_update_threshold: float = 0.1
+    in_recommendation_bounds_eviction_lifetime_threshold_s: float = 12 * 3600
+    evict_after_oom_threshold_s: float = 600
+    deferred_timeout_s: float = 5 * 60
+    in_progress_timeout_s: float = 3600
+    timeouts_per_attempt: bool = False
+    """Count a resize's timeout from its own beginning. Upstream counts from the first one ever seen of the pod's name,
+    so that a second deferral, or a namesake, is evicted at once."""
+    gates: dict[str, bool] = field(default_factory=dict)
+
+    def gate(self, name: str) -> bool:
+        return bool(self.gates.get(name))
+
+    def in_place_allowed(self, vpa: Any) -> bool:
+        """Mode InPlace needs its gate; every other mode needs none here."""
+        return update_mode(vpa) != "InPlace" or self.gate("InPlace")

@@ -1,0 +1,120 @@
+"""The replicas of one controller, and how many of them may be disturbed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from podfit.vpa.model.boost import boosted_containers
+from podfit.vpa.model.pods import controller_of, phase_of
+from podfit.vpa.model.policy import IN_PLACE_MODES, update_mode
+from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.resizing import is_resizing
+
+Object = Mapping[str, Any]
+PodId = tuple[str, str]
+
+
+class Creator(NamedTuple):
+    namespace: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+ReplicasOf = Callable[[Creator], int | None]
+"""Replicas a controller wants (a DaemonSet: has ready); None when it cannot be told. Unknown kinds answer 0."""
+
+
+@dataclass(slots=True)
+class Group:
+    configured: int
+    tolerance: int
+    pending: int
+    running: int
+    resizing: int
+    below_minimum: bool = False
+    evicted: int = 0
+    resized: int = 0
+
+    @property
+    def disruptable(self) -> bool:
+        """One more replica may go. A controller too small for the tolerance may still lose one at a time."""
+        disturbed = self.evicted + self.resized
+        if self.running - disturbed > self.configured - self.tolerance:
+            return True
+        return self.configured == self.running and self.tolerance == 0 and disturbed == 0
+
+
+def pod_id(pod: Object) -> PodId:
+    meta = pod.get("metadata") or {}
+    return meta.get("namespace") or "", meta.get("name") or ""
+
+
+def creator_of(pod: Object) -> Creator:
+    """Pods without a controller form one nameless group; no autoscaler ever controls them."""
+    owner = controller_of(pod) or {}
+    return Creator(pod_id(pod)[0], owner.get("kind") or "", owner.get("name") or "")
+
+
+def grouped(
+    pods: Iterable[Object], vpa: Object, replicas_of: ReplicasOf, config: Config
+) -> tuple[dict[Creator, Group], dict[PodId, Creator]]:
+    """The groups that may be touched at all, and to which of them each pod belongs."""
+    members: dict[Creator, list[Object]] = {}
+    for pod in pods:
+        members.setdefault(creator_of(pod), []).append(pod)
+    groups, creators = {}, {}
+    for creator, replicas in members.items():
+        group = _group(creator, replicas, vpa, replicas_of, config)
+        if group is not None:
+            groups[creator] = group
+            creators.update({pod_id(pod): creator for pod in replicas})
+    return groups, creators
+
+
+def _group(
+    creator: Creator, replicas: list[Object], vpa: Object, replicas_of: ReplicasOf, config: Config
+) -> Group | None:
+    below = False
+    if len(replicas) < required_replicas(vpa, config):
+        in_place = config.in_place_skip_disruption_budget and update_mode(vpa) in IN_PLACE_MODES
+        if not in_place and not any(boosted_containers(pod) for pod in replicas):
+            return None
+        below = in_place
+    configured = len(replicas) if creator.kind == "Job" else replicas_of(creator)
+    if configured is None:
+        return None
+    pending = sum(phase_of(pod) == "Pending" for pod in replicas)
+    return Group(
+        configured,
+        int(configured * config.eviction_tolerance),
+        pending,
+        len(replicas) - pending,
+        sum(map(is_resizing, replicas)),
+        below,
+    )
+
+
+def required_replicas(vpa: Object, config: Config) -> int:
+    own = ((vpa.get("spec") or {}).get("updatePolicy") or {}).get("minReplicas")
+    return config.min_replicas if own is None else int(own)
+
+
+def replicas_in(objects: Mapping[Creator, Object]) -> ReplicasOf:
+    """Reads the numbers from controller objects. A controller that wants none, or is missing, cannot be judged."""
+
+    def replicas_of(creator: Creator) -> int | None:
+        if creator.kind not in ("ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"):
+            return 0
+        found = objects.get(creator)
+        if found is None:
+            return None
+        if creator.kind == "DaemonSet":
+            return (found.get("status") or {}).get("numberReady") or None
+        return (found.get("spec") or {}).get("replicas") or None
+
+    return replicas_of

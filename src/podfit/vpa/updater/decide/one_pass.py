@@ -1,0 +1,160 @@
+"""One pass of the updater over the cluster, as a conversation: it yields an action, is told how it went, and goes on.
+
+What is done later depends on what worked before (budgets are used up, a refused resize becomes an eviction), so the
+pass is a generator; it does no I/O itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from podfit.vpa.model.boost import boosted_containers, has_boost
+from podfit.vpa.model.limitranges import NamespaceBounds, merged
+from podfit.vpa.model.matching import SelectorOf, TopmostOf, by_target, controlling_vpa
+from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, update_mode
+from podfit.vpa.model.times import Seconds
+from podfit.vpa.updater.decide.actions import NOTHING_TO_DO, Evict, Resize, expired_boosts, resize
+from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.groups import ReplicasOf
+from podfit.vpa.updater.decide.priority import candidates
+from podfit.vpa.updater.decide.restriction import Attempts, Decision, Restriction
+
+Object = Mapping[str, Any]
+Action = Evict | Resize
+Result = str | None
+"""None when the action worked, else why not."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the pass sees: autoscalers, scheduled pods that live, and how to find who owns whom."""
+
+    vpas: Iterable[Object]
+    pods: Iterable[Object]
+    selector_of: SelectorOf
+    topmost_of: TopmostOf
+    replicas_of: ReplicasOf
+    limit_ranges: Iterable[Object] = ()
+
+
+@dataclass(slots=True)
+class Report:
+    """What happened, for metrics and explanations: pods by autoscaler, and what failed."""
+
+    controlled: list[tuple[Object, list[Object]]] = field(default_factory=list)
+    evicted: list[tuple[Object, Object]] = field(default_factory=list)
+    resized: list[tuple[Object, Object]] = field(default_factory=list)
+    failed: list[tuple[Object, Object, str, str]] = field(default_factory=list)
+    """Autoscaler, pod, reason word, message."""
+
+
+def update_pass(
+    world: World, attempts: Attempts, config: Config, now: Seconds, clock: Seconds
+) -> Generator[Action, Result, Report]:
+    """`now` ages pods, `clock` measures resize timeouts (they differ only in simulations)."""
+    report = Report(controlled=controlled_pods(world))
+    attempts.forget((pod for _, pods in report.controlled for pod in pods), config)
+    for vpa, pods in report.controlled:
+        namespace = (vpa.get("metadata") or {}).get("namespace") or ""
+        bounds = merged(world.limit_ranges, namespace)
+        restriction = Restriction(pods, vpa, world.replicas_of, config, attempts)
+        yield from _Pass(vpa, restriction, config, bounds, now, clock, report).run(pods)
+    return report
+
+
+def controlled_pods(world: World) -> list[tuple[Object, list[Object]]]:
+    """Every pod with the one autoscaler that controls it."""
+    acting = [vpa for vpa in world.vpas if update_mode(vpa) in EVICTING_MODES or has_boost(vpa)]
+    index = by_target(acting)
+    found: dict[int, list[Object]] = {}
+    for pod in world.pods:
+        if (pod.get("metadata") or {}).get("deletionTimestamp"):
+            continue
+        vpa = controlling_vpa(pod, index, world.selector_of, world.topmost_of)
+        if vpa is not None:
+            found.setdefault(id(vpa), []).append(pod)
+    return [(vpa, found[id(vpa)]) for vpa in acting if id(vpa) in found]
+
+
+@dataclass(slots=True)
+class _Pass:
+    """The part of a pass that concerns one autoscaler."""
+
+    vpa: Object
+    restriction: Restriction
+    config: Config
+    bounds: NamespaceBounds
+    now: Seconds
+    clock: Seconds
+    report: Report
+
+    def run(self, pods: list[Object]) -> Generator[Action, Result, None]:
+        if self.config.gate("CPUStartupBoost") and has_boost(self.vpa):
+            pods = yield from self._unboost(pods)
+        mode = update_mode(self.vpa)
+        if mode not in EVICTING_MODES or not self.config.in_place_allowed(self.vpa):
+            return
+        if mode in IN_PLACE_MODES:
+            to_evict = yield from self._resize_all(self._ordered(filter(self._resizable, pods)))
+        else:
+            to_evict = self._ordered(pod for pod in pods if self.restriction.can_evict(pod, self.clock))
+        for pod in to_evict:
+            yield from self._evict(pod)
+
+    def _ordered(self, pods: Iterable[Object]) -> list[Object]:
+        return [entry.pod for entry in candidates(pods, self.vpa, self.now, self.config, self.bounds)]
+
+    def _resizable(self, pod: Object) -> bool:
+        decision = self.restriction.can_resize(pod, self.clock)
+        if update_mode(self.vpa) == "InPlace":
+            return decision is not Decision.INFEASIBLE_CACHED
+        return decision is not Decision.DEFERRED
+
+    def _unboost(self, pods: list[Object]) -> Generator[Action, Result, list[Object]]:
+        """Takes back boosts whose time is up; boosted pods get no other update in this pass."""
+        for pod in pods:
+            if expired_boosts(pod, self.vpa, self.now) and self.restriction.can_unboost(pod):
+                yield from self._resize(pod, "UnboostError")
+        return [pod for pod in pods if not boosted_containers(pod)]
+
+    def _resize_all(self, pods: list[Object]) -> Generator[Action, Result, list[Object]]:
+        """Resizes what it may; answers with the pods that have to be evicted instead."""
+        evict_instead = update_mode(self.vpa) != "InPlace"
+        rest = []
+        for pod in pods:
+            decision = self.restriction.can_resize(pod, self.clock)
+            if decision is Decision.EVICT:
+                rest.append(pod)
+                continue
+            if decision is Decision.INFEASIBLE_CACHED or (decision is Decision.DEFERRED and evict_instead):
+                continue
+            if decision is Decision.INFEASIBLE:
+                self.restriction.remember_infeasible(pod)
+            worked = yield from self._resize(pod, "InPlaceUpdateError")
+            if not worked and evict_instead:
+                rest.append(pod)
+        return rest
+
+    def _resize(self, pod: Object, reason: str) -> Generator[Action, Result, bool]:
+        action = resize(pod, self.vpa, self.now, self.bounds)
+        error: Result = NOTHING_TO_DO
+        if action is not None:
+            error = yield action
+        if error is not None:
+            self.report.failed.append((self.vpa, pod, reason, error))
+            return False
+        self.restriction.count_resize(pod)
+        self.report.resized.append((self.vpa, pod))
+        return True
+
+    def _evict(self, pod: Object) -> Generator[Action, Result, None]:
+        if not self.restriction.can_evict(pod, self.clock):
+            return
+        error = yield Evict(pod, self.vpa)
+        if error is not None:
+            self.report.failed.append((self.vpa, pod, "EvictionError", error))
+            return
+        self.restriction.count_eviction(pod)
+        self.report.evicted.append((self.vpa, pod))

@@ -1,0 +1,44 @@
+"""Where a pod's resize stands, read from its conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from podfit.vpa.model.pods import condition
+
+Object = Mapping[str, Any]
+
+PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+
+
+class ResizeStatus(Enum):
+    NONE = "ResizeNone"
+    DEFERRED = "ResizeDeferred"
+    INFEASIBLE = "ResizeInfeasible"
+    IN_PROGRESS = "ResizeInProgress"
+    ERROR = "ResizeError"
+    UNKNOWN = "ResizeUnknown"
+
+
+def resize_status(pod: Object) -> ResizeStatus:
+    """A pending resize outranks one in progress."""
+    if not is_resizing(pod):
+        return ResizeStatus.NONE
+    pending = condition(pod, PENDING)
+    if pending is not None:
+        known = {"Deferred": ResizeStatus.DEFERRED, "Infeasible": ResizeStatus.INFEASIBLE}
+        return known.get(pending.get("reason") or "", ResizeStatus.UNKNOWN)
+    progress = condition(pod, IN_PROGRESS) or {}
+    if not progress.get("reason") and not progress.get("message"):
+        return ResizeStatus.IN_PROGRESS
+    return ResizeStatus.ERROR if progress.get("reason") == "Error" else ResizeStatus.UNKNOWN
+
+
+def is_resizing(pod: Object) -> bool:
+    """The first resize condition decides, whichever it is."""
+    for found in (pod.get("status") or {}).get("conditions") or ():
+        if found.get("type") in (PENDING, IN_PROGRESS):
+            return bool(found.get("status") == "True")
+    return False

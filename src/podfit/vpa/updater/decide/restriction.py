@@ -1,0 +1,154 @@
+"""May this pod be evicted, or resized, now? The answers change as updates of the same pass are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from podfit.api.quantity import Quantity
+from podfit.vpa.model.pods import containers, phase_of
+from podfit.vpa.model.policy import container_recommendation, recommendation, update_mode
+from podfit.vpa.model.times import Seconds
+from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.groups import Group, PodId, ReplicasOf, grouped, pod_id
+from podfit.vpa.updater.decide.resizing import ResizeStatus, is_resizing, resize_status
+
+Object = Mapping[str, Any]
+
+
+class Decision(Enum):
+    APPROVED = "InPlaceApproved"
+    DEFERRED = "InPlaceDeferred"
+    EVICT = "InPlaceEvict"
+    INFEASIBLE = "InPlaceInfeasible"
+    INFEASIBLE_CACHED = "InPlaceInfeasibleCached"
+
+
+@dataclass(slots=True)
+class Attempts:
+    """What the updater remembers from pass to pass."""
+
+    resizing_since: dict[PodId, Seconds] = field(default_factory=dict)
+    infeasible: dict[str, Object] = field(default_factory=dict)
+    """The recommendation that a pod (by UID) could not be given."""
+
+    def forget(self, pods: Iterable[Object], config: Config) -> None:
+        """Drops what concerns pods that are gone and, if so configured, resizes that are over."""
+        alive = list(pods)
+        uids = {(pod.get("metadata") or {}).get("uid") for pod in alive}
+        self.infeasible = {uid: entry for uid, entry in self.infeasible.items() if uid in uids}
+        if config.timeouts_per_attempt:
+            resizing = {pod_id(pod) for pod in alive if is_resizing(pod)}
+            self.resizing_since = {id: since for id, since in self.resizing_since.items() if id in resizing}
+
+
+class Restriction:
+    """The budgets of one autoscaler's pods for one pass."""
+
+    def __init__(
+        self, pods: Iterable[Object], vpa: Object, replicas_of: ReplicasOf, config: Config, attempts: Attempts
+    ) -> None:
+        self.vpa = vpa
+        self.config = config
+        self.attempts = attempts
+        self.groups, self.creators = grouped(pods, vpa, replicas_of, config)
+
+    def group_of(self, pod: Object) -> Group | None:
+        creator = self.creators.get(pod_id(pod))
+        return self.groups[creator] if creator is not None else None
+
+    def can_evict(self, pod: Object, clock: Seconds) -> bool:
+        group = self.group_of(pod)
+        if group is None:
+            return False
+        if phase_of(pod) == "Pending":
+            return True
+        if group.below_minimum:
+            return False
+        if is_resizing(pod):
+            return self._resize_timed_out(pod, group, clock)
+        return group.disruptable
+
+    def why_not_evict(self, pod: Object, clock: Seconds) -> str | None:
+        """The refusal as upstream words it, or None."""
+        where = "/".join(pod_id(pod))
+        if self.group_of(pod) is None:
+            return f"pod not suitable for eviction {where}: not in replicated pods map"
+        if not self.can_evict(pod, clock):
+            return f"cannot evict pod {where}: eviction budget exceeded"
+        return None
+
+    def count_eviction(self, pod: Object) -> None:
+        group = self.group_of(pod)
+        if group is not None and phase_of(pod) != "Pending":
+            group.evicted += 1
+
+    def can_resize(self, pod: Object, clock: Seconds) -> Decision:
+        group = self.group_of(pod)
+        if not self.config.in_place_allowed(self.vpa) or group is None or phase_of(pod) == "Pending":
+            return Decision.DEFERRED
+        if recommendation(self.vpa) is None:
+            return Decision.DEFERRED
+        in_place_only = update_mode(self.vpa) == "InPlace"
+        if in_place_only and self._known_infeasible(pod):
+            return Decision.INFEASIBLE_CACHED
+        if is_resizing(pod):
+            if in_place_only:
+                failed = resize_status(pod) in (ResizeStatus.INFEASIBLE, ResizeStatus.ERROR)
+                return Decision.INFEASIBLE if failed else Decision.DEFERRED
+            return Decision.EVICT if self._resize_timed_out(pod, group, clock) else Decision.DEFERRED
+        if self.config.in_place_skip_disruption_budget and not _restarts_on_resize(pod):
+            return Decision.APPROVED
+        return Decision.APPROVED if group.disruptable else Decision.DEFERRED
+
+    def can_unboost(self, pod: Object) -> bool:
+        group = self.group_of(pod)
+        if group is None or phase_of(pod) == "Pending" or is_resizing(pod):
+            return False
+        return group.disruptable
+
+    def count_resize(self, pod: Object) -> None:
+        group = self.group_of(pod)
+        if group is not None:
+            group.resized += 1
+
+    def remember_infeasible(self, pod: Object) -> None:
+        uid = (pod.get("metadata") or {}).get("uid") or ""
+        self.attempts.infeasible[uid] = recommendation(self.vpa) or {}
+
+    def _known_infeasible(self, pod: Object) -> bool:
+        """It was tried before, and no container is to get less than then."""
+        tried = self.attempts.infeasible.get((pod.get("metadata") or {}).get("uid") or "")
+        return tried is not None and not any_target_lower(recommendation(self.vpa), tried)
+
+    def _resize_timed_out(self, pod: Object, group: Group, clock: Seconds) -> bool:
+        since = self.attempts.resizing_since.setdefault(pod_id(pod), clock)
+        if not group.disruptable:
+            return False
+        match resize_status(pod):
+            case ResizeStatus.DEFERRED:
+                return clock - since > self.config.deferred_timeout_s
+            case ResizeStatus.IN_PROGRESS:
+                return clock - since > self.config.in_progress_timeout_s
+        return True
+
+
+def any_target_lower(wanted: Object | None, tried: Object) -> bool:
+    """Whether some container of `tried` is now to get less of some resource."""
+    for entry in tried.get("containerRecommendations") or ():
+        current = container_recommendation(wanted, entry.get("containerName") or "") or {}
+        for resource, amount in (entry.get("target") or {}).items():
+            now = (current.get("target") or {}).get(resource)
+            if now is not None and Quantity.parse(now) < Quantity.parse(amount):
+                return True
+    return False
+
+
+def _restarts_on_resize(pod: Object) -> bool:
+    return any(
+        policy.get("restartPolicy") == "RestartContainer"
+        for container in containers(pod)
+        for policy in container.get("resizePolicy") or ()
+    )
