@@ -16,10 +16,29 @@ from podfit.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, FieldErro
 Schema = dict[str, Any]
 RULES = "x-kubernetes-validations"
 _REASONS = {"FieldValueRequired": REQUIRED, "FieldValueForbidden": FORBIDDEN, "FieldValueDuplicate": DUPLICATE}
-_KEYWORDS = frozenset(
-    ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import")
-    + ("let", "loop", "package", "namespace", "return", "var", "void", "while")
-)
+_KEYWORDS = {
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+}
 
 
 def has_rules(schema: Any) -> bool:

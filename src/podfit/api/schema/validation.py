@@ -121,7 +121,7 @@ def _combinations(value: Any, schema: Schema, path: str) -> list[FieldError]:
     if "anyOf" in schema:
         results = [errors_of(value, branch, path) for branch in schema["anyOf"]]
         if all(results):
-            errors += [_composite(f'"{path}" must validate at least one schema (anyOf)'), *min(results, key=len)]
+            errors += [_composite(f'"{path}" must validate at least one schema (anyOf)'), *_fewest(results)]
     if "oneOf" in schema:
         results = [errors_of(value, branch, path) for branch in schema["oneOf"]]
         valid = sum(not found for found in results)
@@ -129,7 +129,7 @@ def _combinations(value: Any, schema: Schema, path: str) -> list[FieldError]:
             how = "Found none valid" if not valid else f"Found {valid} valid alternatives"
             errors.append(_composite(f'"{path}" must validate one and only one schema (oneOf). {how}'))
             if not valid:
-                errors += min(results, key=len)
+                errors += _fewest(results)
     if "allOf" in schema:
         failed = [error for branch in schema["allOf"] for error in errors_of(value, branch, path)]
         if failed:
@@ -137,6 +137,11 @@ def _combinations(value: Any, schema: Schema, path: str) -> list[FieldError]:
     if "not" in schema and not errors_of(value, schema["not"], path):
         errors.append(_composite(f'"{path}" must not validate the schema (not)'))
     return errors
+
+
+def _fewest(results: list[list[FieldError]]) -> list[FieldError]:
+    """The complaints of the branch that came closest."""
+    return min(results, key=len)
 
 
 def _composite(text: str) -> FieldError:
