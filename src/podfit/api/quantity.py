@@ -62,7 +62,7 @@ class Quantity:
 
     def rounded_to_milli(self) -> Quantity:
         """What the API server does to every resource list it decodes."""
-        return Quantity(self.milli * 10**6, self.format)
+        return self if self.nanos % 10**6 == 0 else Quantity(self.milli * 10**6, self.format)
 
     def __add__(self, other: Quantity) -> Quantity:
         # A zero sum takes the other's format, as in Go: the first real term decides how a total prints.

@@ -95,7 +95,7 @@ def _quantity_source(value: Any) -> str:
 @lru_cache(maxsize=8192)
 def quantity_text(text: str) -> str:
     try:
-        return str(Quantity.parse(text.strip('"')))
+        return Quantity.parse(text.strip('"')).as_written()
     except QuantityError as error:
         raise Unreadable(str(error)) from None
 
@@ -103,7 +103,7 @@ def quantity_text(text: str) -> str:
 @lru_cache(maxsize=8192)
 def resource_text(text: str) -> str:
     try:
-        return str(Quantity.parse(text.strip('"')).rounded_to_milli())
+        return Quantity.parse(text.strip('"')).rounded_to_milli().as_written()
     except QuantityError as error:
         raise Unreadable(str(error)) from None
 

@@ -42,6 +42,8 @@ class Strategy:
     create_on_update: ClassVar[bool] = False
     unconditional_update: ClassVar[bool] = True
     """Whether an update without resourceVersion is taken to mean the newest."""
+    counters: ClassVar[tuple[str, ...]] = ()
+    """Numbers in the status that are shown even while they are zero."""
     strict_finalizers: ClassVar[bool] = True
     """Whether unqualified finalizers must be known ones."""
 
@@ -64,8 +66,8 @@ class Strategy:
             obj.setdefault("metadata", {}).pop("generation", None)
 
     def reset_status(self, obj: Object) -> None:
-        """The status of a new object."""
-        obj["status"] = {}
+        """The status of a new object: empty but for counters that are always shown."""
+        obj["status"] = dict.fromkeys(self.counters, 0)
 
     def validate_create(self, obj: Object) -> Errors:
         errors = meta.validate_object(

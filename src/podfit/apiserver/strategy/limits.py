@@ -37,7 +37,11 @@ class LimitRangeStrategy(Strategy):
     create_on_update = True
 
     def default(self, obj: Object) -> None:
-        for item in (obj.setdefault("spec", {})).get("limits") or ():
+        spec = obj.setdefault("spec", {})
+        if not spec.get("limits"):
+            # The list is always shown, and stored lists that are empty come back as null.
+            spec["limits"] = None
+        for item in spec["limits"] or ():
             for kind in _LISTS:
                 resourcelists.normalise(item.get(kind))
             if item.get("type") == "Container":

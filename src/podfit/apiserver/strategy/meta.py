@@ -139,7 +139,7 @@ def validate_update(new: Object, old: Object) -> Errors:
     if (new.get("generation") or 0) < (old.get("generation") or 0):
         errors.append(invalid("metadata.generation", new.get("generation") or 0, "must not be decremented"))
     for field in _FIXED:
-        if new.get(field) != old.get(field):
+        if (new.get(field) or None) != (old.get(field) or None):
             value = new.get(field)
             shown = "" if value is None and field in ("name", "namespace", "uid") else value
             errors.append(invalid(f"metadata.{field}", shown, IMMUTABLE))

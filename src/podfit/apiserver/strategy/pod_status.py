@@ -24,6 +24,7 @@ def prepare(new: Object, old: Object) -> None:
     if not status.get("qosClass") and before.get("qosClass"):
         status["qosClass"] = before["qosClass"]
     _keep_observed(status, before)
+    _sync_addresses(status)
     if status.get("conditions"):
         known = {condition.get("type"): condition for condition in before.get("conditions") or ()}
         for condition in status["conditions"]:
@@ -34,6 +35,15 @@ def _keep_observed(new: Object, old: Object) -> None:
     """Clients that do not know of observedGeneration must not wipe it out."""
     if not new.get("observedGeneration"):
         meta.keep(new, old, "observedGeneration")
+
+
+def _sync_addresses(status: Object) -> None:
+    """podIP is the first of podIPs; where they differ, an old agent wrote podIP alone."""
+    one, several = status.get("podIP"), status.get("podIPs")
+    if one and (not several or several[0].get("ip") != one):
+        status["podIPs"] = [{"ip": one}]
+    elif several and not one:
+        status["podIP"] = several[0].get("ip", "")
 
 
 def validate(new: Object, old: Object, errors: Errors) -> None:

@@ -36,7 +36,8 @@ class PodStrategy(Strategy):
         sync_service_account(spec)
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
         if spec.get("schedulingGates"):
-            obj["status"]["conditions"] = [{**_GATED, "observedGeneration": 1}]
+            made = obj["metadata"].get("creationTimestamp")
+            obj["status"]["conditions"] = [{**_GATED, "lastProbeTime": None, "lastTransitionTime": made}]
         if spec.get("affinity") or spec.get("topologySpreadConstraints"):
             merge_label_keys(obj)
 

@@ -18,6 +18,7 @@ _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPo
 
 class PodDisruptionBudgetStrategy(Strategy):
     unconditional_update = False
+    counters = _COUNTS
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
@@ -49,6 +50,10 @@ class PodDisruptionBudgetStrategy(Strategy):
 
 class AutoscalerStrategy(Strategy):
     has_generation = False
+
+    def reset_status(self, obj: Object) -> None:
+        modern = self.kind.version == "v2"
+        obj["status"] = {"desiredReplicas": 0, **({"currentMetrics": None} if modern else {"currentReplicas": 0})}
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})

@@ -42,7 +42,7 @@ _POD_LEVEL = ("cpu", HUGE_PAGES_PREFIX, "memory")
 
 @lru_cache(maxsize=16384)
 def _canonical_amount(text: str | int | float) -> str:
-    return str(Quantity.parse(text).rounded_to_milli())
+    return Quantity.parse(text).rounded_to_milli().as_written()
 
 
 def normalise(amounts: dict[str, Any] | None) -> None:
@@ -116,9 +116,9 @@ def quota_resource_name(name: str) -> tuple[str, ...]:
 
 def amount(name: str, quantity: Quantity, path: str, errors: Errors) -> None:
     if quantity.nanos < 0:
-        errors.append(invalid(path, str(quantity), NOT_NEGATIVE))
+        errors.append(invalid(path, quantity.as_written(), NOT_NEGATIVE))
     if quantity.nanos % NANO and is_integer(name):
-        errors.append(invalid(path, str(quantity), "must be an integer"))
+        errors.append(invalid(path, quantity.as_written(), "must be an integer"))
 
 
 def _huge_pages(name: str, quantity: Quantity, path: str, errors: Errors) -> None:
@@ -128,7 +128,7 @@ def _huge_pages(name: str, quantity: Quantity, path: str, errors: Errors) -> Non
     except QuantityError:
         fine = False
     if not fine:
-        errors.append(invalid(path, str(quantity), f"{quantity} is not positive integer multiple of {name}"))
+        errors.append(invalid(path, quantity.as_written(), f"{quantity.as_written()} is not positive integer multiple of {name}"))
 
 
 def requirements(
@@ -180,10 +180,10 @@ def _against_limit(name: str, quantity: Quantity, limit: Quantity | None, path: 
             errors.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
     elif quantity.nanos != limit.nanos:
         if not is_overcommit_allowed(name):
-            errors.append(invalid(f"{path}.requests", str(quantity), f"must be equal to {name} limit of {limit}"))
+            errors.append(invalid(f"{path}.requests", quantity.as_written(), f"must be equal to {name} limit of {limit.as_written()}"))
         elif quantity.nanos > limit.nanos:
             errors.append(
-                invalid(f"{path}.requests", str(quantity), f"must be less than or equal to {name} limit of {limit}")
+                invalid(f"{path}.requests", quantity.as_written(), f"must be less than or equal to {name} limit of {limit.as_written()}")
             )
 
 

@@ -183,6 +183,8 @@ def rolling_update(rolling: Object, path: str, errors: Errors) -> None:
 
 
 class ReplicaSetStrategy(WorkloadStrategy):
+    counters = ("replicas",)
+
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
         spec = obj.get("spec") or {}
@@ -196,6 +198,8 @@ class ReplicaSetStrategy(WorkloadStrategy):
 
 
 class ReplicationControllerStrategy(WorkloadStrategy):
+    counters = ("replicas",)
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         template = spec.get("template")
@@ -229,6 +233,8 @@ class ReplicationControllerStrategy(WorkloadStrategy):
 
 
 class DaemonSetStrategy(WorkloadStrategy):
+    counters = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+
     def default_spec(self, spec: Object) -> None:
         strategy = spec.setdefault("updateStrategy", {})
         if not strategy.get("type"):
@@ -283,6 +289,8 @@ _STATEFUL_CHANGEABLE = (
 
 
 class StatefulSetStrategy(WorkloadStrategy):
+    counters = ("replicas", "availableReplicas")
+
     def default_spec(self, spec: Object) -> None:
         super().default_spec(spec)
         set_default(spec, "podManagementPolicy", "OrderedReady")
