@@ -9,6 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from podfit.apiserver.admission.base import Attributes, Cluster, Plugin
+from podfit.apiserver.admission.certificates import (
+    CertificateApproval,
+    CertificateRequests,
+    CertificateSigning,
+    CertificateSubjectRestriction,
+)
 from podfit.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from podfit.apiserver.admission.limit_ranger import LimitRanger
 from podfit.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
@@ -21,6 +27,7 @@ from podfit.apiserver.admission.runtime_class import RuntimeClass
 from podfit.apiserver.admission.service_account import ServiceAccount
 from podfit.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
+from podfit.apiserver.auth.authorize import Authorization
 from podfit.kit.clock import Clock
 
 _Key = tuple[str, str, str, str, str]
@@ -76,26 +83,31 @@ def build(
     disable: Collection[str] = (),
     always: Sequence[Plugin] = (),
     webhooks: Webhooks | None = None,
+    authorization: Authorization | None = None,
     clock: Clock | None = None,
 ) -> Chain:
     """The default plugins plus `enable` minus `disable`, in Kubernetes' order; ValueError for an unknown name.
 
-    `always` holds checks nobody can switch off (RbacEscalation); they run right before the webhooks.
+    `always` holds checks nobody can switch off (RbacEscalation); they run right before the webhooks. Plugins that ask
+    what a user may do need `authorization`; without it they are left out.
     """
-    plugins = _all(cluster, webhooks, clock)
+    plugins = _all(cluster, webhooks, authorization, clock)
     known = {plugin.name for plugin in plugins}
     unknown = [name for name in (*enable, *disable) if name not in known]
     if unknown:
         raise ValueError(f"unknown admission plugin {unknown[0]!r}; known are {', '.join(sorted(known))}")
     on = [p for p in plugins if p.name not in disable and (p.name in enable or p.name not in DEFAULT_OFF)]
     at = next((i for i, plugin in enumerate(on) if plugin.name in _LATE), len(on))
-    return Chain([*on[:at], *always, *on[at:]])
+    return Chain([*on[:at], CertificateRequests(), *always, *on[at:]])
 
 
 _LATE = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "ResourceQuota")
 
 
-def _all(cluster: Cluster, webhooks: Webhooks | None, clock: Clock | None) -> list[Plugin]:
+def _all(
+    cluster: Cluster, webhooks: Webhooks | None, authorization: Authorization | None, clock: Clock | None
+) -> list[Plugin]:
+    asking = [CertificateApproval(authorization), CertificateSigning(authorization)] if authorization else []
     return [
         NamespaceLifecycle(cluster),
         LimitRanger(cluster),
@@ -105,6 +117,8 @@ def _all(cluster: Cluster, webhooks: Webhooks | None, clock: Clock | None) -> li
         Priority(cluster),
         DefaultTolerationSeconds(),
         RuntimeClass(cluster),
+        *asking,
+        CertificateSubjectRestriction(),
         NodeDeclaredFeatureValidator(cluster),
         PodResizeValidator(cluster),
         *((webhooks.mutating, webhooks.validating) if webhooks is not None else ()),

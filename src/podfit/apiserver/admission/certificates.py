@@ -1,0 +1,109 @@
+"""Certificate signing requests: who asked is what the server saw, and only those who may approve and sign them.
+
+Four plugins: one that nobody can switch off keeps each part of a request to its endpoint; CertificateApproval,
+CertificateSigning and CertificateSubjectRestriction are Kubernetes' own. Whoever could write a request's user name, or
+approve one for any signer, could become anybody.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from podfit.apiserver.admission.base import CREATE, UPDATE, Attributes, Plugin, spec_of
+from podfit.apiserver.auth.authorize import MASTERS, Action, Authorization
+from podfit.apiserver.auth.certificates import BadRequestPem, subject_of_request
+from podfit.apiserver.auth.reviews import user_info
+
+_RESOURCE = ("certificates.k8s.io", "certificatesigningrequests")
+_CLIENT = "kubernetes.io/kube-apiserver-client"
+_ANSWERED = ("Approved", "Denied")
+
+
+class CertificateRequests(Plugin):
+    """The asker is noted at creation; afterwards the spec is fixed, and the status belongs to its two endpoints."""
+
+    name = "CertificateRequests"
+
+    def handles(self, attrs: Attributes) -> bool:
+        return attrs.resource == _RESOURCE and attrs.operation in (CREATE, UPDATE)
+
+    async def admit(self, attrs: Attributes) -> None:
+        assert attrs.object is not None
+        if attrs.operation == CREATE:
+            asked = {k: v for k, v in spec_of(attrs.object).items() if k not in ("username", "uid", "groups", "extra")}
+            attrs.object["spec"] = {**asked, **user_info(attrs.user)}
+            attrs.object["status"] = {}
+            return
+        old = attrs.old or {}
+        attrs.object["spec"] = spec_of(old)
+        was, now = old.get("status") or {}, attrs.object.get("status") or {}
+        if attrs.subresource == "approval":
+            attrs.object["status"] = {**was, "conditions": now.get("conditions") or []}
+        elif attrs.subresource == "status":
+            kept = [row for row in was.get("conditions") or () if row.get("type") in _ANSWERED]
+            more = [row for row in now.get("conditions") or () if row.get("type") not in _ANSWERED]
+            attrs.object["status"] = {**now, "conditions": kept + more}
+        else:
+            attrs.object["status"] = was
+
+
+class _SignerPlugin(Plugin):
+    subresource, verb = "", ""
+
+    def __init__(self, authorization: Authorization) -> None:
+        self._authorization = authorization
+
+    def handles(self, attrs: Attributes) -> bool:
+        return attrs.resource == _RESOURCE and attrs.operation == UPDATE and attrs.subresource == self.subresource
+
+    def _check(self, attrs: Attributes) -> None:
+        signer = str(spec_of(attrs.old).get("signerName") or "")
+        domain = signer.partition("/")[0]
+        for name in (signer, f"{domain}/*"):
+            action = Action(self.verb, _RESOURCE[0], "signers", name=name)
+            if self._authorization.decide(attrs.user, action).allowed:
+                return
+        raise attrs.forbid(f'user not permitted to {self.verb} requests with signerName "{signer}"')
+
+
+class CertificateApproval(_SignerPlugin):
+    name = "CertificateApproval"
+    subresource, verb = "approval", "approve"
+
+    async def validate(self, attrs: Attributes) -> None:
+        self._check(attrs)
+
+
+class CertificateSigning(_SignerPlugin):
+    name = "CertificateSigning"
+    subresource, verb = "status", "sign"
+
+    async def validate(self, attrs: Attributes) -> None:
+        if _signed(attrs.old) != _signed(attrs.object):
+            self._check(attrs)
+
+
+def _signed(request: dict[str, Any] | None) -> tuple[Any, bool]:
+    status = (request or {}).get("status") or {}
+    failed = any(row.get("type") == "Failed" for row in status.get("conditions") or ())
+    return status.get("certificate"), failed
+
+
+class CertificateSubjectRestriction(Plugin):
+    name = "CertificateSubjectRestriction"
+
+    def handles(self, attrs: Attributes) -> bool:
+        return attrs.resource == _RESOURCE and attrs.operation == CREATE and not attrs.subresource
+
+    async def validate(self, attrs: Attributes) -> None:
+        spec = spec_of(attrs.object)
+        if spec.get("signerName") != _CLIENT:
+            return
+        try:
+            _, groups = subject_of_request(base64.b64decode(spec.get("request") or ""))
+        except (BadRequestPem, binascii.Error):
+            return  # validation has its own words for what is no request at all
+        if MASTERS in groups:
+            raise attrs.forbid(f"use of {_CLIENT} signer with {MASTERS} group is not allowed")
