@@ -52,6 +52,9 @@ class Cgroups(Protocol):
     def kill_all(self, group: str) -> None:
         """SIGKILL to every member, also of groups below, none of which can fork away."""
 
+    def below(self, group: str) -> list[str]:
+        """All groups below, parents first."""
+
     def remove(self, group: str) -> bool:
         """Removes the group and those below; False if a member is still dying."""
 
@@ -109,6 +112,14 @@ def subgroups(path: str) -> list[str]:
         return [entry.path for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
         return []
+
+
+def tree(point: str, group: str) -> list[str]:
+    found: list[str] = []
+    for path in sorted(subgroups(point + group)):
+        child = path.removeprefix(point)
+        found += [child, *tree(point, child)]
+    return found
 
 
 def remove_tree(path: str) -> bool:

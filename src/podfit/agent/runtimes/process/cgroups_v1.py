@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 
 from ..base import UNLIMITED, BelowUsage, Change, Limits, Usage
-from .cgroups import guarded, kill_members, now, read, read_table, refused, remove_tree, subgroups, write
+from .cgroups import guarded, kill_members, now, read, read_table, refused, remove_tree, subgroups, tree, write
 
 WANTED = ("cpu", "cpuacct", "memory", "pids", "freezer")
 SHOWN = ("cpu", "cpuacct", "memory", "pids")
@@ -153,6 +153,9 @@ class CgroupsV1:
         kill_members(f"{path}/cgroup.procs")
         for child in subgroups(path):
             self._kill(child)
+
+    def below(self, group: str) -> list[str]:
+        return tree(self._memory, group)
 
     def remove(self, group: str) -> bool:
         gone = [remove_tree(point + group) for point in self._points]

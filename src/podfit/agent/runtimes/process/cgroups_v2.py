@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 
 from ..base import MAX_SHARES, MIN_SHARES, UNLIMITED, BelowUsage, Change, Limits, Usage
-from .cgroups import guarded, kill_members, now, read, read_table, refused, remove_tree, subgroups, write
+from .cgroups import guarded, kill_members, now, read, read_table, refused, remove_tree, subgroups, tree, write
 
 SHARES_ATTRIBUTE = "trusted.podfit.cpu_shares"
 CONTROLLERS = ("cpu", "memory", "pids")
@@ -198,6 +198,9 @@ class CgroupsV2:
         kill_members(f"{path}/cgroup.procs")
         for child in subgroups(path):
             self._kill(child)
+
+    def below(self, group: str) -> list[str]:
+        return tree(self._point, group)
 
     def remove(self, group: str) -> bool:
         return remove_tree(self._point + group)

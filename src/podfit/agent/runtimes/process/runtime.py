@@ -88,9 +88,24 @@ class ProcessRuntime:
         self._pods = self._records.load()
         self._containers = {cid: item for pod in self._pods.values() for cid, item in pod.containers.items()}
         for cid, container in self._containers.items():
-            if container.running:
-                self._oom.add(cid, container.record.group)
+            if not container.exited:
                 self._ends[cid] = asyncio.get_running_loop().create_future()
+                self._oom.add(cid, container.record.group)
+        for pod in self._pods.values():
+            # After a reboot the records are there and the kernel knows nothing.
+            pod.record.stopped = pod.record.stopped or not self._cgroups.exists(pod.record.group)
+        await self._remove_strays()
+
+    async def _remove_strays(self) -> None:
+        """Groups without a record: an agent died in the middle of making or removing them."""
+        known = {pod.record.group for pod in self._pods.values()} | {
+            item.record.group for item in self._containers.values()
+        }
+        for group in self._cgroups.below(self.cgroup_root):
+            parent, _, name = group.rpartition("/")
+            if group not in known and (name.startswith("pod") or parent in known):
+                self._cgroups.kill_all(group)
+                await self._remove_group(group)
 
     async def close(self) -> None:
         await self._link.close()
@@ -123,9 +138,9 @@ class ProcessRuntime:
         if pod is None or pod.record.stopped:
             return
         self._cgroups.kill_all(pod.record.group)
-        await asyncio.gather(*(self._until_ended(cid) for cid, item in pod.containers.items() if item.running))
         with suppress(KeeperFailed):
             await self._link.ask("forget_pod", uid=uid)
+        await asyncio.gather(*(self._until_ended(cid) for cid, item in pod.containers.items() if item.running))
         pod.record.stopped = True
         self._records.save_pod(pod.record)
 
@@ -165,6 +180,8 @@ class ProcessRuntime:
         record = ContainerRecord(cid, uid, config, image.id, self._clock.now(), group)
         self._records.save_container(record, spec)
         self._containers[cid] = pod.containers[cid] = Container(record)
+        self._ends[cid] = asyncio.get_running_loop().create_future()
+        self._oom.add(cid, group)
         return cid
 
     async def start_container(self, container_id: str) -> None:
@@ -174,16 +191,13 @@ class ProcessRuntime:
                 return
             raise CannotRun(f"container {container_id} has ended", "RunContainerError")
         peers = [item.state["pid"] for item in self._pod(container.record.pod_uid).containers.values() if item.running]
-        self._ends[container_id] = asyncio.get_running_loop().create_future()
-        self._oom.add(container_id, container.record.group)
         folder = str(self._records.folder(container_id))
         try:
             answer = await self._link.ask("start", folder=folder, peers=peers)
         except KeeperFailed as error:
             await self._failed_to_start(container, str(error))
             raise CannotRun(f"failed to start container: {error}", "RunContainerError") from error
-        container.state = container.state or answer["state"]
-        self._events.put_nowait(Event("started", container.record.pod_uid, container_id))
+        self._started(container_id, answer["state"])
 
     async def _failed_to_start(self, container: Container, message: str) -> None:
         self._oom.remove(container.record.id)
@@ -221,6 +235,8 @@ class ProcessRuntime:
         await self.stop_container(container_id, 0)
         with suppress(KeeperFailed):
             await self._link.ask("forget", id=container_id)
+        self._oom.remove(container_id)
+        self._ends.pop(container_id, None)
         await self._remove_group(container.record.group)
         self._records.drop_container(container_id)
         self._containers.pop(container_id, None)
@@ -280,7 +296,7 @@ class ProcessRuntime:
 
     async def attach(self, container_id: str, stdin: bool = False) -> ExecStream:
         self._container(container_id)
-        ours, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             await self._link.ask("attach", (theirs.fileno(),), id=container_id)
         except KeeperFailed as error:
@@ -325,8 +341,16 @@ class ProcessRuntime:
             future = self._execs.pop(message["key"], None)
             if future is not None and not future.done():
                 future.set_result(message["code"])
+        elif message["event"] == "started":
+            self._started(message["id"], message["state"])
         elif message["event"] == "exited":
             self._ended(message["id"], message["state"])
+
+    def _started(self, container_id: str, state: dict[str, Any]) -> None:
+        container = self._containers.get(container_id)
+        if container is not None and not container.state:
+            container.state = state
+            self._events.put_nowait(Event("started", container.record.pod_uid, container_id))
 
     def _ended(self, container_id: str, state: dict[str, Any]) -> None:
         container = self._containers.get(container_id)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from .link import KeeperFailed, Link
 
 CHUNK = 65536
+PACKET = 16384
 
 
 class ReadEnd:
@@ -128,34 +129,26 @@ class ProcessExec:
 
 
 class ProcessAttach:
-    """What a running container writes from now on; frames of channel, length, bytes from the keeper."""
+    """What a running container writes from now on, in packets of the keeper's: a channel's number, then bytes."""
 
     def __init__(
         self, ours: socket.socket, resize: Callable[[int, int], Awaitable[None]], ended: Callable[[], Awaitable[int]]
     ) -> None:
         ours.setblocking(False)
         self._socket, self._resize, self._ended = ours, resize, ended
-        self._buffer = b""
 
     async def read(self) -> tuple[int, bytes] | None:
-        loop = asyncio.get_running_loop()
-        while True:
-            if len(self._buffer) >= 5:
-                channel, length = struct.unpack_from("!BI", self._buffer)
-                if len(self._buffer) >= 5 + length:
-                    data, self._buffer = self._buffer[5 : 5 + length], self._buffer[5 + length :]
-                    return channel, data
-            try:
-                more = await loop.sock_recv(self._socket, CHUNK)
-            except OSError:
-                return None
-            if not more:
-                return None
-            self._buffer += more
+        try:
+            packet = await asyncio.get_running_loop().sock_recv(self._socket, 2 * CHUNK)
+        except OSError:
+            return None
+        return (packet[0], packet[1:]) if packet else None
 
     async def write(self, data: bytes) -> None:
+        loop = asyncio.get_running_loop()
         with suppress(BrokenPipeError, ConnectionResetError):
-            await asyncio.get_running_loop().sock_sendall(self._socket, data)
+            for at in range(0, len(data), PACKET):
+                await loop.sock_sendall(self._socket, data[at : at + PACKET])
 
     async def close_stdin(self) -> None:
         with suppress(OSError):

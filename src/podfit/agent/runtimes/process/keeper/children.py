@@ -69,6 +69,7 @@ class Child:
         self.readers: dict[int, str] = {}
         """Descriptor → stream that it carries."""
         self.input = -1
+        self.unfed = b""
         self.terminal = -1
         self.attached: list[socket.socket] = []
 
@@ -78,7 +79,8 @@ class Child:
             self.terminal, slave = pty.openpty()
             os.set_blocking(self.terminal, False)
             self.readers[self.terminal] = "stdout"
-            self.input = self.terminal if self.spec["stdin"] else -1
+            if self.spec["stdin"]:
+                self.input = os.dup(self.terminal)
             if self.spec["uid"]:
                 os.fchown(slave, self.spec["uid"], -1)
             return slave, slave, slave
@@ -125,10 +127,10 @@ class Child:
             return False
         stream = self.readers[descriptor]
         self.log.add(stream, data)
-        frame = struct.pack("!BI", 1 if stream == "stdout" else 2, len(data)) + data
+        packet = (b"\1" if stream == "stdout" else b"\2") + data
         for listener in list(self.attached):
             try:
-                listener.send(frame)
+                listener.send(packet)
             except OSError:
                 # Too slow or gone: output is for the log first, a listener must not hold the container up.
                 self.detach(listener)
@@ -145,13 +147,33 @@ class Child:
                 if waiting <= 0 or not self.pump(descriptor):
                     break
 
+    def feed(self, data: bytes) -> bool:
+        """To the program's input; False if some of it has to wait until the program reads."""
+        self.unfed += data
+        try:
+            while self.unfed:
+                self.unfed = self.unfed[os.write(self.input, self.unfed) :]
+        except BlockingIOError:
+            return False
+        except OSError:
+            # The program closed its input: nobody will ever read it.
+            self.unfed = b""
+        return True
+
+    def signal(self, number: int) -> None:
+        """A pid stays ours until we wait for it; one we only adopted is reached by its pidfd."""
+        if self.pidfd >= 0:
+            signal.pidfd_send_signal(self.pidfd, number)
+        else:
+            os.kill(self.pid, number)
+
     def detach(self, listener: socket.socket) -> None:
         if listener in self.attached:
             self.attached.remove(listener)
         listener.close()
 
     def close_input(self) -> None:
-        if self.input >= 0 and self.input != self.terminal:
+        if self.input >= 0:
             os.close(self.input)
         self.input = -1
 

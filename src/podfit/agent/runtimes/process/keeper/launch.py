@@ -7,13 +7,14 @@ must not count against a container with a limit of a few MiB.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import stat
 from typing import Any
 
-from . import linux
+from . import linux, seccomp
 
 Spec = dict[str, Any]
 """What the agent wrote to launch.json; its fields are listed in records.py."""
@@ -117,9 +118,12 @@ def _build_root(spec: Spec) -> None:
     for name in ("root", "upper", "work"):
         os.makedirs(os.path.join(folder, name), mode=0o755, exist_ok=True)
     try:
-        options = f"lowerdir={lower},upperdir={folder}/upper,workdir={folder}/work"
-        linux.mount("overlay", root, "overlay", data=options)
-    except OSError:
+        own = folder.replace("\\", "\\\\").replace(",", "\\,")
+        below = lower.replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")
+        linux.mount("overlay", root, "overlay", data=f"lowerdir={below},upperdir={own}/upper,workdir={own}/work")
+    except OSError as error:
+        if error.errno not in (errno.ENODEV, errno.EINVAL):
+            raise
         # No overlay on this kernel or file system: the container then writes to the image's (or the host's) own files.
         linux.mount(lower, root, flags=linux.MS_BIND | linux.MS_REC)
     if lower == "/":
@@ -260,6 +264,9 @@ def _score(adjustment: int) -> None:
 def _limit_power(spec: Spec) -> None:
     if not spec["privileged"]:
         linux.drop_bounding_set(frozenset(spec["capabilities"]))
+    if spec["seccomp"] == "RuntimeDefault" and "SYS_ADMIN" not in spec["capabilities"]:
+        # Before the user changes: without no_new_privs a filter takes the powers of root.
+        seccomp.confine()
     uid, gid = spec["uid"], spec["gid"]
     if uid is not None or gid is not None or spec["groups"]:
         os.setgroups(list(spec["groups"]))

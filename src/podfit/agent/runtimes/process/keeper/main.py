@@ -20,15 +20,17 @@ import socket
 import struct
 import sys
 import termios
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from . import launch, linux
-from .children import Child, boot_id, read_json, start_ticks, write_state
+from .children import ATTACH_BACKLOG, Child, boot_id, read_json, start_ticks, write_state
 
 Message = dict[str, Any]
 SOCKET, LOCK = "keeper.sock", "keeper.lock"
+SO_SNDBUFFORCE = 32
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait $!; done")
 
 
@@ -84,17 +86,26 @@ class Keeper:
         gc.freeze()
         while True:
             for descriptor, _ in self.epoll.poll():
-                handler = self.handlers.get(descriptor)
-                if handler is not None:
-                    handler()
+                self.handle(descriptor)
             if not self.connections and not self.by_pid and not self.execs and self.accepted:
                 return
 
     accepted = False
 
-    def listen(self, descriptor: int, handler: Callable[[], None]) -> None:
+    def handle(self, descriptor: int) -> None:
+        handler = self.handlers.get(descriptor)
+        if handler is None:
+            return
+        try:
+            handler()
+        except Exception:
+            # One container's trouble must not become every container's: that stream is given up, the rest goes on.
+            traceback.print_exc()
+            self.forget(descriptor)
+
+    def listen(self, descriptor: int, handler: Callable[[], None], events: int = select.EPOLLIN) -> None:
         self.handlers[descriptor] = handler
-        self.epoll.register(descriptor, select.EPOLLIN)
+        self.epoll.register(descriptor, events)
 
     def forget(self, descriptor: int) -> None:
         if self.handlers.pop(descriptor, None) is not None:
@@ -169,12 +180,14 @@ class Keeper:
             answer({"error": child.state["failed"]})
             return
         write_state(child.folder, child.state)
+        # To all: who asked may be gone, and its successor waits for news.
+        self.tell({"event": "started", "id": child.id, "pod": child.pod, "state": child.state})
         answer({"state": child.state})
 
     def do_signal(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
         child = self.children.get(message["id"])
         if child is not None and child.pid in self.by_pid:
-            os.kill(child.pid, message["signal"])
+            child.signal(message["signal"])
         answer({})
 
     def do_exec(self, message: Message, descriptors: list[int], answer: Callable[[Message], object]) -> None:
@@ -215,6 +228,8 @@ class Keeper:
             return
         listener = socket.socket(fileno=os.dup(descriptors[0]))
         listener.setblocking(False)
+        with contextlib.suppress(OSError):
+            listener.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, ATTACH_BACKLOG)
         child.attached.append(listener)
         self.listen(listener.fileno(), lambda: self.feed(child, listener))
         answer({})
@@ -232,9 +247,16 @@ class Keeper:
             self.forget(descriptor)
             if child.spec["stdin_once"]:
                 child.close_input()
-        elif child.input >= 0:
-            with contextlib.suppress(OSError):
-                os.write(child.input, data)
+        elif child.input >= 0 and not child.feed(data):
+            # The program does not read: nor do we, until it does.
+            self.forget(descriptor)
+            self.listen(child.input, lambda: self.feed_on(child, listener), select.EPOLLOUT)
+
+    def feed_on(self, child: Child, listener: socket.socket) -> None:
+        if child.feed(b""):
+            self.forget(child.input)
+            if listener in child.attached:
+                self.listen(listener.fileno(), lambda: self.feed(child, listener))
 
     def do_winsize(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
         child = self.children.get(message["id"])
@@ -256,6 +278,9 @@ class Keeper:
         answer({})
 
     def do_forget_pod(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
+        for child in [item for item in self.by_pid.values() if item.pod == message["uid"]]:
+            # One that is on its way to exec has not joined its cgroup yet: the agent's kill did not reach it.
+            child.signal(signal.SIGKILL)
         for descriptor in self.pods.pop(message["uid"], {}).values():
             os.close(descriptor)
         pause = self.pauses.pop(message["uid"], 0)
@@ -356,7 +381,12 @@ class Keeper:
             self.starting[child.id]()
         if child.spec["host_pid"] or child.spec["share_pid"]:
             child.kill_leftovers()
-        for descriptor in [*child.readers, *(listener.fileno() for listener in child.attached), child.pidfd]:
+        for descriptor in [
+            *child.readers,
+            *(listener.fileno() for listener in child.attached),
+            child.pidfd,
+            child.input,
+        ]:
             self.forget(descriptor)
         del self.by_pid[child.pid]
         if "failed" in child.state:
@@ -396,6 +426,8 @@ def main(data_dir: str, ready: int) -> None:
     os.umask(0o022)
     os.chdir("/")
     linux.set_name("podfit-keeper")
+    # Orphans of containers in the host's pid namespace come to us and not to an init that may not wait for them.
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     folder = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     lock = os.open(os.path.join(data_dir, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -1,0 +1,245 @@
+"""Who dies and who lives on: the agent, the keeper, the containers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.agent.runtimes.base import RUNNING, Change, Limits, RuntimeFailure
+from podfit.agent.runtimes.process import support
+
+AGENT = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from podfit.agent.runtimes.base import ContainerConfig, Limits, PodConfig
+from podfit.agent.runtimes.process.runtime import ProcessRuntime
+
+async def main(data, root, log):
+    runtime = ProcessRuntime(Path(data), cgroup_root=root)
+    await runtime.open()
+    await runtime.run_pod(PodConfig("orphan", "web", "default", "Burstable", Limits(512), "web-0", Path(data)))
+    script = "while :; do echo tick; sleep 0.02; done"
+    config = ContainerConfig("c1", 0, "busybox", ("sh", "-c", script), (), {}, "", (), Limits(256), Path(log))
+    cid = await runtime.create_container("orphan", config)
+    await runtime.start_container(cid)
+    print(cid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def keeper_pid(data: Path) -> int:
+    """The holder of the keeper's lock, as the kernel knows it."""
+    inode = (data / "keeper.lock").stat().st_ino
+    for line in Path("/proc/locks").read_text().splitlines():
+        fields = line.split()
+        if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+            return int(fields[4])
+    raise AssertionError("no keeper")
+
+
+def lines(file: Path) -> int:
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+async def grows(file: Path) -> None:
+    before = lines(file)
+    async with asyncio.timeout(30):
+        while lines(file) <= before:
+            await asyncio.sleep(0.005)
+
+
+async def test_an_agent_killed_outright_leaves_its_pods_running_and_logging(machine: Any) -> None:
+    await machine.runtime.close()
+    log = machine.folder / "orphan.log"
+    arguments = ["-c", AGENT, str(machine.folder / "data"), machine.root, str(log)]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    )
+    output, _ = await process.communicate()
+    cid = output.decode().strip()
+    assert process.returncode == -signal.SIGKILL
+    await grows(log)
+    machine.runtime = machine.make()
+    await machine.runtime.open()
+    state = await machine.runtime.container(cid)
+    assert state.state == RUNNING
+    await machine.runtime.update_container(cid, Change(cpu_shares=99))
+    assert (await machine.runtime.container_limits(cid)).cpu_shares == 99
+    await machine.runtime.stop_container(cid, 0)
+    assert (await machine.runtime.container(cid)).exit_code == 137
+
+
+async def test_a_keeper_killed_outright_is_replaced_and_containers_go_on(machine: Any) -> None:
+    uid = await machine.pod()
+    cid = await machine.start(uid, "sh", "-c", "while :; do echo tick; sleep 0.02; done")
+    await machine.said(uid, "tick")
+    old = keeper_pid(machine.folder / "data")
+    lost = asyncio.Event()
+    look = machine.runtime._link._lost
+    machine.runtime._link._lost = lambda: (look(), lost.set())
+    os.kill(old, signal.SIGKILL)
+    async with asyncio.timeout(30):
+        await lost.wait()
+    assert keeper_pid(machine.folder / "data") != old
+    assert (await machine.runtime.container(cid)).state == RUNNING
+    await grows(machine.log_file(uid))
+    second = await machine.start(uid, "sh", "-c", "uname -n", name="c2")
+    await machine.ended(second)
+    assert machine.text(uid, "c2") == "web-0"
+    await machine.runtime.stop_container(cid, 0)
+    state = await machine.runtime.container(cid)
+    assert (state.exit_code, state.reason) == (137, "ContainerStatusUnknown")
+
+
+async def test_a_keeper_with_nothing_to_keep_leaves(machine: Any) -> None:
+    pid = keeper_pid(machine.folder / "data")
+    descriptor = os.pidfd_open(pid)
+    gone = asyncio.Event()
+    asyncio.get_running_loop().add_reader(descriptor, gone.set)
+    await machine.runtime.close()
+    async with asyncio.timeout(30):
+        await gone.wait()
+    asyncio.get_running_loop().remove_reader(descriptor)
+    os.close(descriptor)
+    machine.runtime = machine.make()
+    await machine.runtime.open()
+
+
+async def test_groups_that_nobody_knows_are_removed_at_the_start(machine: Any) -> None:
+    uid = await machine.pod()
+    cid = await machine.start(uid, "sleep", "1000")
+    group = machine.runtime._pods[uid].record.group
+    cgroups = machine.runtime._cgroups
+    cgroups.create(f"{machine.root}/burstable/podgone/deep", Limits())
+    cgroups.create(f"{group}/half-made", Limits())
+    await machine.runtime.close()
+    machine.runtime = machine.make()
+    await machine.runtime.open()
+    assert sorted(cgroups.below(f"{machine.root}/burstable")) == sorted([group, f"{group}/{cid}"])
+    assert (await machine.runtime.container(cid)).state == RUNNING
+
+
+async def test_a_pod_whose_cgroup_is_gone_is_not_alive(machine: Any) -> None:
+    uid = await machine.pod()
+    await machine.runtime.close()
+    machine.runtime._cgroups.remove(machine.runtime._pods[uid].record.group)
+    machine.runtime = machine.make()
+    await machine.runtime.open()
+    assert not (await machine.runtime.pod(uid)).alive
+
+
+async def test_a_damaged_record_is_as_good_as_none(machine: Any) -> None:
+    uid, kept = await machine.pod(), await machine.pod()
+    await machine.runtime.close()
+    (machine.folder / "data" / "pods" / f"{uid}.json").write_text('{"config": {"uid"')
+    machine.runtime = machine.make()
+    await machine.runtime.open()
+    assert [pod.config.uid for pod in await machine.runtime.pods()] == [kept]
+
+
+async def test_a_rotated_log_goes_on_in_a_new_file(machine: Any) -> None:
+    uid = await machine.pod()
+    cid = await machine.start(uid, "sh", "-c", "while :; do echo tick; sleep 0.01; done")
+    await machine.said(uid, "tick")
+    file = machine.log_file(uid)
+    file.rename(file.with_suffix(".old"))
+    await machine.runtime.reopen_log(cid)
+    await machine.said(uid, "tick")
+    await machine.runtime.stop_container(cid, 0)
+
+
+async def test_all_output_of_a_container_is_in_its_log(machine: Any) -> None:
+    uid = await machine.pod()
+    await machine.ended(await machine.start(uid, "sh", "-c", "seq 1 20000; printf unfinished"))
+    said = machine.text(uid).splitlines()
+    assert said == [*map(str, range(1, 20001)), "unfinished"]
+
+
+async def test_a_terminal_has_a_size_and_takes_input(machine: Any) -> None:
+    uid = await machine.pod()
+    cid = await machine.start(uid, "sleep", "1000")
+    stream = await machine.runtime.exec(cid, ["sh"], tty=True, stdin=True)
+    await stream.resize(91, 33)
+    await stream.write(b"stty size; test -t 0 && echo term''inal; exit 6\n")
+    seen = b""
+    while (piece := await stream.read()) is not None:
+        seen += piece[1]
+    assert b"33 91" in seen and b"terminal" in seen
+    assert await stream.wait() == 6
+    await stream.close()
+
+
+async def test_attach_passes_input_both_ways(machine: Any) -> None:
+    uid = await machine.pod()
+    cid = await machine.start(uid, "cat", stdin=True, stdin_once=True)
+    stream = await machine.runtime.attach(cid, stdin=True)
+    data = b"x" * 1023 + b"\n"
+    writer = asyncio.create_task(feed(stream, data * 512))
+    received = 0
+    while (piece := await stream.read()) is not None:
+        received += len(piece[1])
+    await writer
+    assert received == len(data) * 512
+    assert await stream.wait() == 0
+    await stream.close()
+
+
+async def feed(stream: Any, data: bytes) -> None:
+    await stream.write(data)
+    await stream.close_stdin()
+
+
+async def test_attach_to_a_terminal(machine: Any) -> None:
+    uid = await machine.pod()
+    cid = await machine.start(uid, "sh", tty=True, stdin=True)
+    stream = await machine.runtime.attach(cid, stdin=True)
+    await stream.resize(77, 22)
+    await stream.write(b"stty size; exit 3\n")
+    seen = b""
+    while (piece := await stream.read()) is not None:
+        seen += piece[1]
+    assert b"22 77" in seen and await stream.wait() == 3
+    await stream.close()
+
+
+async def test_port_forward_reaches_a_server_in_the_pod(machine: Any) -> None:
+    uid = await machine.pod()
+    program = (
+        "import socket\ns = socket.create_server(('127.0.0.1', 0))\nprint(s.getsockname()[1], flush=True)\n"
+        "c, _ = s.accept()\nc.sendall(c.recv(99).upper())\nc.close()\n"
+    )
+    await machine.start(uid, sys.executable, "-S", "-c", program)
+    async with asyncio.timeout(30):
+        while not machine.text(uid):
+            await asyncio.sleep(0.005)
+    stream = await machine.runtime.connect(uid, int(machine.text(uid)))
+    await stream.write(b"hello")
+    assert await stream.read() == b"HELLO"
+    assert await stream.read() == b""
+    await stream.close()
+    with pytest.raises(RuntimeFailure, match="cannot connect"):
+        await machine.runtime.connect(uid, 1)
+
+
+async def test_launch_files_hold_what_the_keeper_needs_and_state_files_how_it_ended(machine: Any) -> None:
+    uid = await machine.pod()
+    cid = await machine.start(uid, "sh", "-c", "exit 5")
+    await machine.ended(cid)
+    state = json.loads((machine.folder / "data" / "containers" / cid / "state.json").read_text())
+    assert (state["exit_code"], state["reason"]) == (5, "Error") and state["finished_at"] >= state["started_at"]
+
+
+def test_a_machine_without_cgroups_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podfit.agent.runtimes.process.cgroups.mounted", lambda: ({}, ""))
+    monkeypatch.setattr(support, "_has_capability", lambda number: False)
+    with pytest.raises(RuntimeFailure, match="CAP_SYS_ADMIN.*no cgroup hierarchy"):
+        support.require_support()
