@@ -56,7 +56,7 @@ def _script(text: str) -> Program:
     output: list[tuple[float, str, str]] = []
     trap = re.search(r"trap\s+'(?:exit\s*)?(\d*)[^']*'", text)
     if trap:
-        on_term = int(trap[1] or 0)
+        on_term = IGNORES_TERM if trap[0].endswith("''") else int(trap[1] or 0)
         text = text.replace(trap[0], "trap")
     for part in re.split(r";|&&|\n", text):
         words = _words(part)
@@ -71,7 +71,7 @@ def _script(text: str) -> Program:
         elif name in ("true", "false", ":"):
             code = 1 if name == "false" else 0
         elif name == "sleep":
-            at += math.inf if rest[:1] in ([], ["infinity"], ["inf"]) else float(rest[0].rstrip("s"))
+            at += _seconds(rest[0] if rest else "inf")
             code = 0
         elif name == "exit":
             return Program(at, int(rest[0]) if rest else code, on_term, tuple(output))
@@ -80,6 +80,14 @@ def _script(text: str) -> Program:
         if at == math.inf:
             break
     return Program(at, code, on_term, tuple(output))
+
+
+def _seconds(text: str) -> float:
+    """As sleep(1) reads it: 5, 0.5, 2m, 1d, infinity."""
+    if text in ("inf", "infinity"):
+        return math.inf
+    unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:], 0)
+    return float(text[:-1]) * unit if unit else float(text)
 
 
 def _words(text: str) -> list[str]:
