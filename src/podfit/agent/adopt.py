@@ -11,7 +11,7 @@ import logging
 from podfit.agent.decide import kernel
 from podfit.agent.decide.states import CPU, MEMORY, Allocated, Object, Resources, amount, desired_of, effective
 from podfit.agent.ledger import Ledger
-from podfit.agent.runtimes.base import RUNNING, Limits, NotFound, PodState, Runtime
+from podfit.agent.runtimes.base import MIN_QUOTA_US, RUNNING, Limits, NotFound, PodState, Runtime
 
 log = logging.getLogger(__name__)
 
@@ -53,11 +53,7 @@ def _agrees(resources: Resources, limits: Limits) -> bool:
     possible = {memory, kernel.whole_pages(memory) if memory is not None else None}
     shares = {expected.cpu_shares, kernel.shares(amount(resources, CPU).request or 0)}
     return (
-        limits.cpu_shares in shares
-        and limits.cpu_quota_us == expected.cpu_quota_us
-        and (
-            limits.memory_bytes == memory or (memory is not None and limits.memory_bytes == kernel.whole_pages(memory))
-        )
+        limits.cpu_shares in shares and limits.cpu_quota_us == expected.cpu_quota_us and limits.memory_bytes in possible
     )
 
 
@@ -103,7 +99,7 @@ def _one_promise(desired: Resources, shown: Object, limits: Limits | None) -> Ob
     for name in kept:
         kept[name] = reported.get(name, kept[name])
     if limits is not None:
-        if CPU in kept and limits.cpu_quota_us is not None and limits.cpu_quota_us > kernel.MIN_QUOTA_US:
+        if CPU in kept and limits.cpu_quota_us is not None and limits.cpu_quota_us > MIN_QUOTA_US:
             kept[CPU] = kernel.cpu_text(kernel.milli_of_quota(limits.cpu_quota_us, limits.cpu_period_us))
         if MEMORY in kept and limits.memory_bytes is not None:
             reported_bytes = amount({"limits": kept}, MEMORY).limit or 0

@@ -36,7 +36,6 @@ from podfit.api.status import ApiError
 from podfit.client.cache import Cache
 from podfit.client.events import EventRecorder
 from podfit.client.rest import Client
-from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
 from podfit.reconcile.result import DONE, Result
@@ -195,16 +194,14 @@ class Agent:
             self._workers.forget(record.uid)
             return
         meta = record.pod["metadata"]
-        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": record.uid}}
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
         try:
             await self.client.delete(
-                POD, record.namespace, meta["name"], {"kind": "DeleteOptions", "apiVersion": "v1", **options}
+                POD, record.namespace, meta["name"], {**options, "preconditions": {"uid": record.uid}}
             )
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
-        except Unreachable:
-            raise
 
     # --- what others may ask
     def story(self, uid: str) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ class AgentConfig:
     hostname: str = ""
     port: int = 10250
     """Where the agent's own server listens, published in daemonEndpoints."""
-    policy: Policy = Policy()
+    policy: Policy = field(default_factory=Policy)
     cgroup_driver: str = "cgroupfs"
     durable: bool = True
     """fsync the ledger. Off only where power loss cannot matter (simulations, tests)."""

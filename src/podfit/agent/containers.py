@@ -83,9 +83,7 @@ class ContainerMaker:
             args=tuple(expand(word, environment) for word in container.get("args") or ()),
             environment=environment,
             working_dir=container.get("workingDir") or "",
-            mounts=tuple(
-                self._mounts(record, container, environment) + self._message_mount(record, container, attempt)
-            ),
+            mounts=(*self._mounts(record, container, environment), *self._message_mount(record, container, attempt)),
             limits=limits,
             log_file=self._log_file(record, name, attempt),
             oom_score_adj=self._oom_score(pod, container, record.qos),

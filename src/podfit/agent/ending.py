@@ -35,7 +35,7 @@ class Stopper:
         self._clock, self._tasks, self._kick = clock, tasks, kick
 
     def stop(self, record: PodRecord, snapshot: Snapshot, name: str, grace_s: float, message: str) -> None:
-        """Begins to stop a running container; a stop already under way is only hurried when the grace became shorter."""
+        """Begins to stop a running container; one that is being stopped already is left to that."""
         job = f"stop:{name}"
         if record.job(job):
             return

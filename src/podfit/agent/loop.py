@@ -135,8 +135,7 @@ class PodLoop:
 
     def _restart(self, record: PodRecord, snapshot: Snapshot, name: str) -> None:
         record.restarting.add(name)
-        grace = float(record.pod["spec"].get("terminationGracePeriodSeconds") or 0)
-        self._stopper.stop(record, snapshot, name, grace, f"Container {name} resize requires restart")
+        self._stopper.stop(record, snapshot, name, record.grace_s, f"Container {name} resize requires restart")
 
     def _failed(self, record: PodRecord, snapshot: Snapshot, failure: ActuationFailed) -> float:
         """The promise stays; it is tried again when usage has fallen, or after a while."""
@@ -210,9 +209,8 @@ class PodLoop:
             record.probes = self._probes(record)
         record.probes.follow(snapshot.running)
         for name in record.probes.unhealthy(snapshot.running):
-            grace = float(record.pod["spec"].get("terminationGracePeriodSeconds") or 0)
             message = f"Container {name} failed {record.probes.failed_kind(name)} probe, will be restarted"
-            self._stopper.stop(record, snapshot, name, grace, message)
+            self._stopper.stop(record, snapshot, name, record.grace_s, message)
 
     @staticmethod
     def _initialized(record: PodRecord, snapshot: Snapshot) -> bool:
@@ -239,9 +237,7 @@ class PodLoop:
     async def _over(self, record: PodRecord, snapshot: Snapshot, following: Next) -> Result:
         """All its work is done: sidecars go, then the sandbox; the object stays until someone deletes it."""
         if following.stop or snapshot.running:
-            self._stopper.stop_all(
-                record, snapshot, float(record.pod["spec"].get("terminationGracePeriodSeconds") or 0)
-            )
+            self._stopper.stop_all(record, snapshot, record.grace_s)
             self._settle(record, snapshot)
             await self._reporter.report(record, snapshot, following.initialized)
             return DONE

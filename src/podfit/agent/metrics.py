@@ -1,4 +1,4 @@
-"""What the agent counts. Names are the seed's and, where upstream renamed one, also the name of the kubelet of today."""
+"""What the agent counts: names of the KEP and, where upstream renamed one, also the kubelet's of today."""
 
 from __future__ import annotations
 

@@ -67,9 +67,10 @@ class Probes:
     def _failed(self, name: str, container_id: str) -> str:
         for kind in ("startupProbe", "livenessProbe"):
             result = self._results.get((name, kind))
-            if result is not None and result.container_id == container_id and not result.good:
-                if result.failures >= int(self._containers[name][kind].get("failureThreshold") or 3):
-                    return kind
+            if result is None or result.container_id != container_id or result.good:
+                continue
+            if result.failures >= int(self._containers[name][kind].get("failureThreshold") or 3):
+                return kind
         return ""
 
     def failed_kind(self, name: str) -> str:

@@ -121,6 +121,10 @@ class PodRecord:
         return int(self.pod["metadata"].get("generation") or 0)
 
     @property
+    def grace_s(self) -> float:
+        return float(self.pod["spec"].get("terminationGracePeriodSeconds") or 0)
+
+    @property
     def shown(self) -> Object:
         """The object in the API that shows this pod."""
         return self.mirror if self.static and self.mirror is not None else self.pod

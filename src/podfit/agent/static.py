@@ -42,11 +42,8 @@ class StaticPods:
         """Looks at the folder; only files that changed are read."""
         folder = self._config.static_dir
         assert folder is not None
-        found = (
-            {file for file in folder.iterdir() if file.suffix in (".yaml", ".yml", ".json")}
-            if folder.is_dir()
-            else set()
-        )
+        listed = list(folder.iterdir()) if folder.is_dir() else []
+        found = {file for file in listed if file.suffix in (".yaml", ".yml", ".json")}
         for file in set(self._stamps) - found:
             self._drop(file)
         for file in sorted(found):
@@ -114,7 +111,7 @@ class StaticPods:
             self._unmirrored.discard(uid)
             return
         meta = record.pod["metadata"]
-        body = {
+        body: Object = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {

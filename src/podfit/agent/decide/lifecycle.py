@@ -143,9 +143,9 @@ def phase(pod: Mapping[str, Any], seen: Mapping[str, Seen], ending: bool) -> str
     inits = spec.get("initContainers") or []
     plain = [seen[container["name"]] for container in inits if not is_sidecar(container)]
     begun = any(one.last is not None for one in regular)
-    if not begun and any(one.exited and one.last is not None and one.last.exit_code for one in plain):
-        if policy == "Never" or ending:
-            return "Failed"
+    failed = any(one.exited and one.last is not None and one.last.exit_code for one in plain)
+    if not begun and failed and (policy == "Never" or ending):
+        return "Failed"
     if not begun:
         return "Failed" if ending and any(one.exited for one in seen.values()) else "Pending"
     if any(one.running for one in regular):

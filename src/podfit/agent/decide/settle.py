@@ -80,7 +80,7 @@ def pod_allocated(sized: Mapping[str, Any]) -> Object:
 
 
 def pod_resources(sized: Mapping[str, Any], told: Mapping[str, Any], actual: Limits | None) -> Object:
-    """`status.resources`. `told` is the pod with actuated resources; `actual` its cgroup, None while it is not running."""
+    """`status.resources`. `told` is the pod with actuated resources; `actual` its cgroup, None unless it runs."""
     shown: Object = {}
     for key, amounts in (("limits", pod_limits(sized)), ("requests", pod_requests(sized))):
         if amounts:
