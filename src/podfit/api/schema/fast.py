@@ -33,8 +33,13 @@ def reader(struct: Struct) -> Reader:
 def zero_of(kind: Type) -> Any:
     """What Go prints for the zero value."""
     if isinstance(kind, Struct):
-        return {name: zero_of(row.type) for name, row in kind.fields.items() if printed_when_unset(row)}
+        return {name: unset(row) for name, row in kind.fields.items() if printed_when_unset(row)}
     return ZERO[kind.form] if isinstance(kind, Scalar) else None
+
+
+def unset(row: Field) -> Any:
+    """What Go prints for a field nobody set: a pointer to nothing is null, whatever it would point to."""
+    return None if row.pointer else zero_of(row.type)
 
 
 def printed_when_unset(row: Field) -> bool:
@@ -59,7 +64,7 @@ def dropped_when_empty(row: Field) -> bool:
 def _struct_reader(struct: Struct) -> Reader:
     plain: dict[str, bool] = {}
     others: dict[str, tuple[Reader, bool]] = {}
-    always: list[tuple[str, Any]] = []
+    always: list[tuple[str, Field]] = []
     ready = False
 
     def prepare() -> None:
@@ -72,7 +77,7 @@ def _struct_reader(struct: Struct) -> Reader:
             else:
                 others[name] = (_reader_of(row.type), drop)
             if printed_when_unset(row):
-                always.append((name, row.type))
+                always.append((name, row))
         ready = True
 
     def read(value: Any) -> dict[str, Any]:
@@ -99,9 +104,9 @@ def _struct_reader(struct: Struct) -> Reader:
             item = other[0](item)
             if item or not other[1]:
                 out[key] = item
-        for key, kind in always:
+        for key, row in always:
             if key not in out:
-                out[key] = zero_of(kind)
+                out[key] = unset(row)
         return out
 
     return read

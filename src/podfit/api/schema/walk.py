@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.schema.fast import dropped_when_empty, printed_when_unset, zero_of
+from podfit.api.schema.fast import dropped_when_empty, printed_when_unset, unset, zero_of
 from podfit.api.schema.gojson import Literal, Pairs
 from podfit.api.schema.scalars import READERS, ZERO, Unreadable, WrongType, json_word
 from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
@@ -52,7 +52,7 @@ class Walker:
             self._field(out, key, item, row, kind.name)
         for name, row in kind.fields.items():
             if name not in out and printed_when_unset(row):
-                out[name] = zero_of(row.type)
+                out[name] = unset(row)
         return out
 
     def _field(self, out: dict[str, Any], key: str, item: Any, row: Field, owner: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
+from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, chosen, equal, label_selector, non_negative, selector_matches
 from podfit.apiserver.strategy.names import dns_subdomain
@@ -133,6 +134,11 @@ class JobStrategy(Strategy):
         if not _may_steer(job):
             errors.append(invalid("spec.template", new, IMMUTABLE))
             return
+        # Sizes that may change are looked at once more, so that a bad one is reported twice.
+        for key in ("initContainers", "containers"):
+            for at, container in enumerate((new.get("spec") or {}).get(key) or ()):
+                path = f"spec.template.spec.{key}[{at}].resources"
+                resourcelists.requirements(container.get("resources"), path, frozenset(), errors)
         mine, stored = _steered(new), _steered(old)
         if not equal(mine, stored):
             errors.append(invalid("spec.template.spec", new.get("spec"), IMMUTABLE))

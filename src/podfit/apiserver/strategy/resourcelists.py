@@ -128,7 +128,9 @@ def _huge_pages(name: str, quantity: Quantity, path: str, errors: Errors) -> Non
     except QuantityError:
         fine = False
     if not fine:
-        errors.append(invalid(path, quantity.as_written(), f"{quantity.as_written()} is not positive integer multiple of {name}"))
+        errors.append(
+            invalid(path, quantity.as_written(), f"{quantity.as_written()} is not positive integer multiple of {name}")
+        )
 
 
 def requirements(
@@ -179,12 +181,11 @@ def _against_limit(name: str, quantity: Quantity, limit: Quantity | None, path: 
         if not is_overcommit_allowed(name):
             errors.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
     elif quantity.nanos != limit.nanos:
+        bound = f"{name} limit of {limit.as_written()}"
         if not is_overcommit_allowed(name):
-            errors.append(invalid(f"{path}.requests", quantity.as_written(), f"must be equal to {name} limit of {limit.as_written()}"))
+            errors.append(invalid(f"{path}.requests", quantity.as_written(), f"must be equal to {bound}"))
         elif quantity.nanos > limit.nanos:
-            errors.append(
-                invalid(f"{path}.requests", quantity.as_written(), f"must be less than or equal to {name} limit of {limit.as_written()}")
-            )
+            errors.append(invalid(f"{path}.requests", quantity.as_written(), f"must be less than or equal to {bound}"))
 
 
 def _claims(claims: list[Mapping[str, Any]], known: frozenset[str], path: str, errors: Errors) -> None:

@@ -30,10 +30,18 @@ ELSEWHERE = {
     ("workload-scale.json", "negative"): "the scale endpoint",
     ("patch-configmap-json.json", "replace-missing"): "how patches are applied",
     ("patch-namespace.json", "finalizer-merge2"): "how patches are applied",
+    ("patch-node.json", "condition-merge"): "how patches are applied",
+    ("resize-main-endpoint.json", "toleration-remove"): "admission adds it again",
+    ("resize-multi-container.json", "unknown-container"): "how patches are applied",
+    ("resize-rename-reorder-errors.json", "add-no-image"): "how patches are applied",
+    ("resize-static-windows-skew.json", "mirror"): "admission leaves mirror pods alone",
     ("status-conditions.json", "pending"): "how patches are applied",
+    ("status-conditions.json", "bad-condition"): "how patches are applied",
+    ("status-conditions.json", "custom-condition"): "how patches are applied",
+    ("workload-deployment.json", "status-put-ignored"): "a controller wrote in between",
     ("workload-deployment.json", "template"): "a controller wrote in between",
 }
-UID = "00000000-0000-0000-0000-000000000000"
+UID = "11111111-1111-1111-1111-111111111111"
 CONCRETE = {
     "${run}": "bbbbbbbb",
     "<uid>": UID,
@@ -128,7 +136,7 @@ def admitted(kind: Kind, obj: dict[str, Any]) -> None:
 
 def perform(step: Step) -> dict[str, Any]:
     """The object or the Status that the strategy alone comes to."""
-    kind, namespace, name, subresource = kind_of(step.raw["path"]) or pytest.fail("unknown path")
+    kind, namespace, _, subresource = kind_of(step.raw["path"]) or pytest.fail("unknown path")
     strategy, struct = strategy_for(kind), type_of(kind)
     body = step.raw.get("body")
     if step.raw.get("bodyFrom"):
