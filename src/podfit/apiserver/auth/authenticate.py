@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 from podfit.api.status import ApiError, Object
 from podfit.apiserver.auth.reviews import user_info
@@ -136,5 +137,5 @@ def _user_behind_proxy(headers: Mapping[str, str]) -> User:
         raise unauthorized()
     groups = tuple(part.strip() for part in headers.get("x-remote-group", "").split(",") if part.strip())
     prefix = "x-remote-extra-"
-    extra = {key[len(prefix) :]: (value,) for key, value in headers.items() if key.startswith(prefix)}
+    extra = {unquote(key[len(prefix) :]): (value,) for key, value in headers.items() if key.startswith(prefix)}
     return with_authenticated(User(name, groups, headers.get("x-remote-uid", ""), extra))

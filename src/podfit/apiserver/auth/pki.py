@@ -35,6 +35,7 @@ CERT_TTL = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=30)
 FRONT_PROXY_CA = "podfit-front-proxy-ca"
 FRONT_PROXY_CLIENT = "front-proxy-client"
+_MASTERS = "system:masters"
 _X509_NO_CHECK_TIME = 0x200000
 SERVICE_NAMES = (
     "kubernetes",
@@ -104,8 +105,13 @@ class Pki:
         usages: Sequence[str] = ("client auth",),
         names: Sequence[str] = (),
     ) -> bytes:
-        """Signs a request; when `name` or `organizations` are given, the request must ask for exactly those."""
+        """Signs a request; when `name` or `organizations` are given, the request must ask for exactly those.
+
+        A request to become an administrator is answered only where `organizations` say so.
+        """
         asked_name, asked_organizations = subject_of_request(pem)
+        if organizations is None and _MASTERS in asked_organizations:
+            raise SubjectRefused(f"the request asks for {_MASTERS}")
         if name is not None and asked_name != name:
             raise SubjectRefused(f"the request is for {asked_name!r}, not for {name!r}")
         if organizations is not None and sorted(asked_organizations) != sorted(organizations):

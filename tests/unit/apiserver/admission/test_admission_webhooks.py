@@ -177,6 +177,15 @@ async def test_hook_with_an_untrusted_certificate_is_not_believed(cluster, webho
     assert hooks.asked == []
 
 
+@pytest.mark.parametrize("bundle", ["!", "bm9uc2Vuc2U=", "gICA"])
+async def test_unreadable_ca_bundle_fails_like_an_unreachable_hook(cluster, webhooks, hooks, write, pod, bundle):
+    hook = hooks.hook("look")
+    hook["clientConfig"]["caBundle"] = bundle
+    configured(cluster, VALIDATING, "v", hook)
+    with pytest.raises(ApiError, match="failed to call webhook: unable to load root certificates"):
+        await webhooks.validating.validate(write(pod()))
+
+
 async def test_service_is_resolved_and_its_name_is_what_the_certificate_must_carry(cluster, hooks, write, pod):
     asked = []
 

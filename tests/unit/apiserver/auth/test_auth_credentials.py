@@ -113,6 +113,8 @@ def test_signing_request_is_answered_for_its_own_subject_only(pki):
         pki.sign_csr(request, name="system:node:n1", organizations=[])
     with pytest.raises(BadRequestPem):
         pki.sign_csr(b"nonsense")
+    with pytest.raises(SubjectRefused, match="system:masters"):
+        pki.sign_csr(new_request("eve", ["system:masters"], new_key()))
 
 
 def test_kubeconfig_holds_everything_and_is_private(pki, tmp_path):

@@ -79,7 +79,10 @@ class Caller:
             self._session = None
 
     def _target(self, config: Object, timeout_s: int) -> Target:
-        ca = base64.b64decode(config.get("caBundle") or "")
+        try:
+            ca = base64.b64decode("".join(str(config.get("caBundle") or "").split()), validate=True)
+        except ValueError:
+            raise CallFailed("unable to load root certificates: unable to parse bytes as PEM block") from None
         url = config.get("url")
         if url:
             parts = urlsplit(url)
@@ -101,7 +104,10 @@ class Caller:
 
 @lru_cache(maxsize=64)
 def _tls(ca: bytes) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=ca.decode("ascii") if ca else None)
+    try:
+        context = ssl.create_default_context(cadata=ca.decode("ascii") if ca else None)
+    except (ssl.SSLError, ValueError):
+        raise CallFailed("unable to load root certificates: unable to parse bytes as PEM block") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # Python's stricter default rejects CAs without key identifiers, which tools that make hook certificates leave out.
     context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
