@@ -170,6 +170,8 @@ class Starter:
     def _no_image(self, record: PodRecord, name: str, image: str, missing: ImageMissing) -> None:
         again = self._pulls.tries((record.uid, image)) > 0
         reason = missing.reason
+        if reason == "ErrImageNeverPull":
+            missing = ImageMissing(f'Container image "{image}" is not present with pull policy of Never', reason)
         if reason == "ErrImagePull" and again:
             record.waiting[name] = ("ImagePullBackOff", f'Back-off pulling image "{image}": ErrImagePull: {missing}')
             self._notices.say(record.pod, NORMAL, "BackOff", f'Back-off pulling image "{image}"')
