@@ -153,8 +153,9 @@ def _service(service: Object, used: Amounts) -> None:
         used["services.nodeports"] = ports
     elif spec.get("type") == "LoadBalancer":
         used["services.loadbalancers"] = ONE
-        if spec.get("allocateLoadBalancerNodePorts") is not False:
-            used["services.nodeports"] = ports
+        if spec.get("allocateLoadBalancerNodePorts") is False:
+            ports = Quantity.of_units(sum(1 for port in spec.get("ports") or () if port.get("nodePort")))
+        used["services.nodeports"] = ports
 
 
 def _claim(claim: Object, used: Amounts) -> None:
@@ -164,6 +165,10 @@ def _claim(claim: Object, used: Amounts) -> None:
     if storage_class:
         used[f"{storage_class}{_STORAGE_CLASS}persistentvolumeclaims"] = ONE
     if requested is not None:
+        allocated = amounts((claim.get("status") or {}).get("allocatedResources")).get("storage")
+        # While an expansion is under way the larger size counts, in whole bytes.
+        larger = requested if allocated is None else max(requested, allocated)
+        requested = Quantity.of_units(larger.value, larger.format)
         used["requests.storage"] = requested
         if storage_class:
             used[f"{storage_class}{_STORAGE_CLASS}requests.storage"] = requested
@@ -173,9 +178,9 @@ def _in_scope(demand: Object, pod: Object) -> bool:
     spec = pod.get("spec") or {}
     match demand.get("scopeName"):
         case "Terminating":
-            return _has_deadline(spec)
+            return has_deadline(spec)
         case "NotTerminating":
-            return not _has_deadline(spec)
+            return not has_deadline(spec)
         case "BestEffort":
             return qos_class(pod) == "BestEffort"
         case "NotBestEffort":
@@ -187,7 +192,8 @@ def _in_scope(demand: Object, pod: Object) -> bool:
     return False
 
 
-def _has_deadline(spec: Mapping[str, Any]) -> bool:
+def has_deadline(spec: Mapping[str, Any]) -> bool:
+    """What scopes call Terminating: a pod that ends by itself."""
     deadline = spec.get("activeDeadlineSeconds")
     return deadline is not None and deadline >= 0
 

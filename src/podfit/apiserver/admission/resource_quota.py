@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from podfit.api.kinds import kind_named
 from podfit.api.quantity import Quantity
-from podfit.api.quotas import growth, matches, missing, relevant, usage
+from podfit.api.quotas import growth, has_deadline, matches, missing, relevant, usage
 from podfit.api.resources import Amounts, amounts
 from podfit.api.status import ApiError, Object, internal_error
-from podfit.apiserver.admission.base import CREATE, UPDATE, Attributes, Cluster, Plugin, meta_of
+from podfit.apiserver.admission.base import CREATE, UPDATE, Attributes, Cluster, Plugin, meta_of, spec_of
 
 RESOURCE_QUOTA = kind_named("ResourceQuota")
 _UNCOUNTED = frozenset(
@@ -27,7 +27,9 @@ _UNCOUNTED = frozenset(
         ("authorization.k8s.io", "localsubjectaccessreviews"),
     }
 )
-_CHARGED_ON_UPDATE = frozenset({("", "services", ""), ("", "persistentvolumeclaims", ""), ("", "pods", "resize")})
+_CHARGED_ON_UPDATE = frozenset(
+    {("", "services", ""), ("", "persistentvolumeclaims", ""), ("", "pods", ""), ("", "pods", "resize")}
+)
 _TRIES = 10
 
 
@@ -53,6 +55,10 @@ class ResourceQuota(Plugin):
         return attrs.operation == CREATE and not attrs.subresource
 
     async def validate(self, attrs: Attributes) -> None:
+        if attrs.operation == UPDATE and attrs.resource == ("", "pods") and not attrs.subresource:
+            # Of what may change on the main endpoint only a deadline matters: it moves the pod to other scopes.
+            if has_deadline(spec_of(attrs.old)) == has_deadline(spec_of(attrs.object)):
+                return
         if not self._cluster.list(RESOURCE_QUOTA, attrs.namespace):
             return
         waiter = _Waiter(attrs, asyncio.get_running_loop().create_future())

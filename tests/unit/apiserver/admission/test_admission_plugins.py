@@ -8,6 +8,7 @@ from copy import deepcopy
 import pytest
 
 from podfit.api.kinds import NAMESPACE, NODE, kind_named
+from podfit.api.quotas import usage
 from podfit.api.status import ApiError
 from podfit.apiserver.admission.chain import build
 from podfit.apiserver.admission.limit_ranger import LimitRanger
@@ -272,3 +273,39 @@ async def test_priority_scope_selects_by_class(cluster, write, pod):
     await ResourceQuota(cluster).validate(write(pod(priorityClassName="low")))
     with pytest.raises(ApiError, match="exceeded quota: q, requested: pods=1"):
         await ResourceQuota(cluster).validate(write(pod(priorityClassName="high")))
+
+
+async def test_deadline_set_later_moves_the_pod_under_another_quota(cluster, write, pod):
+    quota(cluster, cpu="100m")
+    cluster.get(RESOURCE_QUOTA, "ns", "q")["spec"]["scopes"] = ["Terminating"]
+    plugin = ResourceQuota(cluster)
+    old = pod("p", {"requests": {"cpu": "200m"}})
+    relabelled = {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}
+    await plugin.validate(write(relabelled, old=old))
+    ending = {**old, "spec": {**old["spec"], "activeDeadlineSeconds": 5}}
+    with pytest.raises(ApiError, match="exceeded quota: q, requested: cpu=200m, used: cpu=0, limited: cpu=100m"):
+        await plugin.validate(write(ending, old=old))
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"type": "ClusterIP", "ports": [{"port": 1}]}, {"services": "1"}),
+        ({"type": "NodePort", "ports": [{"port": 1}, {"port": 2}]}, {"services": "1", "services.nodeports": "2"}),
+        (
+            {"type": "LoadBalancer", "ports": [{"port": 1}], "allocateLoadBalancerNodePorts": False},
+            {"services": "1", "services.nodeports": "0", "services.loadbalancers": "1"},
+        ),
+    ],
+)
+async def test_services_are_counted_by_type(spec, expected):
+    used = usage("", "services", {"metadata": {"name": "s"}, "spec": spec})
+    assert {name: str(amount) for name, amount in used.items() if not name.startswith("count/")} == expected
+
+
+async def test_claims_are_counted_by_storage_class():
+    spec = {"storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}
+    used = usage("", "persistentvolumeclaims", {"spec": spec, "status": {"allocatedResources": {"storage": "2Gi"}}})
+    assert str(used["requests.storage"]) == "2Gi"
+    assert str(used["fast.storageclass.storage.k8s.io/requests.storage"]) == "2Gi"
+    assert str(used["fast.storageclass.storage.k8s.io/persistentvolumeclaims"]) == "1"
