@@ -59,6 +59,7 @@ class FakeClock:
 
     async def advance(self, seconds: float) -> None:
         """Moves time on, letting woken tasks run between one wake-up and the next."""
+        await self._settle()
         target = self._mono + seconds
         while self._sleepers and self._sleepers[0][0] <= target:
             due, _, done = heapq.heappop(self._sleepers)

@@ -1,0 +1,89 @@
+"""Resizing a workload's pods in place: comparing templates and deciding the next steps."""
+
+import copy
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podfit.controllers.workloads.inplace import Replace, Resize, decide, differ_in_size_only, size_patch
+
+NOW = 1_700_000_000.0
+
+
+def template(cpu: str = "100m", image: str = "web:1", **more: str) -> dict[str, Any]:
+    requests = {"cpu": cpu, **more}
+    return {
+        "metadata": {"labels": {"app": "w"}},
+        "spec": {"containers": [{"name": "c", "image": image, "resources": {"requests": requests}}]},
+    }
+
+
+def pod(name: str, cpu: str, conditions: list[dict[str, Any]] | None = None, ready: bool = True) -> dict[str, Any]:
+    status: dict[str, Any] = {"observedGeneration": 1, "conditions": [*(conditions or [])]}
+    if ready:
+        status["conditions"].append({"type": "Ready", "status": "True"})
+    return {
+        "metadata": {"name": name, "namespace": "d", "uid": name, "generation": 1},
+        "spec": {**template(cpu)["spec"], "nodeName": "n"},
+        "status": status,
+    }
+
+
+def deferred(since: str) -> dict[str, Any]:
+    return {
+        "type": "PodResizePending",
+        "status": "True",
+        "reason": "Deferred",
+        "message": "no room",
+        "lastTransitionTime": since,
+    }
+
+
+def test_templates_that_differ_in_cpu_only_can_be_resized() -> None:
+    assert differ_in_size_only(template("100m"), template("2"))
+    assert not differ_in_size_only(template("100m"), template("100m", image="web:2"))
+    assert not differ_in_size_only(template("100m"), template("100m", **{"ephemeral-storage": "1Gi"}))
+
+
+def test_the_patch_names_only_what_changes() -> None:
+    assert size_patch(pod("p", "0.1"), template("100m")) is None
+    wanted = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+    assert size_patch(pod("p", "100m"), template("1")) == wanted
+
+
+def test_only_a_batch_is_resized_at_a_time() -> None:
+    pods = [pod(f"p{number}", "100m") for number in range(5)]
+    plan = decide(pods, template("200m"), 2, 300, NOW)
+    assert [step.pod["metadata"]["name"] for step in plan.steps] == ["p0", "p1"]
+    assert all(isinstance(step, Resize) for step in plan.steps)
+
+
+def test_a_pod_on_its_way_takes_its_place_in_the_batch() -> None:
+    moving = pod("p0", "200m", [{"type": "PodResizeInProgress", "status": "True"}])
+    plan = decide([moving, pod("p1", "100m")], template("200m"), 1, 300, NOW)
+    assert plan.steps == () and plan.waiting == 2
+
+
+def test_a_deferred_resize_is_given_up_only_after_the_deadline() -> None:
+    waiting = pod("p0", "200m", [deferred("2023-11-14T22:13:00Z")])
+    early = decide([waiting], template("200m"), 1, 300, NOW)
+    assert early.steps == () and 0 < early.look_again_s <= 300
+    late = decide([waiting], template("200m"), 1, 10, NOW)
+    assert isinstance(late.steps[0], Replace) and "no room" in late.steps[0].why
+
+
+def test_pods_that_are_not_ready_are_resized_first() -> None:
+    plan = decide([pod("a", "100m"), pod("b", "100m", ready=False)], template("200m"), 1, 300, NOW)
+    assert [step.pod["metadata"]["name"] for step in plan.steps] == ["b"]
+
+
+@given(st.lists(st.sampled_from(["100m", "200m"]), max_size=8), st.integers(1, 4))
+def test_following_the_plan_ends_with_every_pod_resized_and_no_batch_too_large(sizes: list[str], batch: int) -> None:
+    pods = [pod(f"p{number}", size) for number, size in enumerate(sizes)]
+    for _ in range(len(pods) + 1):
+        plan = decide(pods, template("200m"), batch, 300, NOW)
+        assert len(plan.steps) <= batch
+        for step in plan.steps:
+            step.pod["spec"]["containers"] = copy.deepcopy(template("200m")["spec"]["containers"])
+    assert decide(pods, template("200m"), batch, 300, NOW).done == len(pods)

@@ -1,0 +1,69 @@
+"""The arithmetic of a rolling update, as properties."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podfit.controllers.workloads.rolling import Size, bounds, new_size, old_sizes, proportional
+
+
+def spec(replicas: int, surge: object, unavailable: object) -> dict[str, object]:
+    rolling = {"maxSurge": surge, "maxUnavailable": unavailable}
+    return {"replicas": replicas, "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling}}
+
+
+sizes = st.builds(
+    lambda replicas, ready: (replicas, min(replicas, ready)), st.integers(0, 20), st.integers(0, 20)
+)
+
+
+def test_percentages_round_surge_up_and_unavailability_down() -> None:
+    found = bounds(spec(10, "25%", "25%"))
+    assert (found.surge, found.unavailable) == (3, 2)
+
+
+def test_a_rollout_can_move_even_when_both_bounds_round_to_nothing() -> None:
+    found = bounds(spec(3, 0, "1%"))
+    assert (found.surge, found.unavailable) == (0, 1)
+
+
+@given(st.integers(0, 30), st.integers(0, 10), st.integers(0, 30), st.integers(0, 30))
+def test_the_new_set_never_takes_the_total_beyond_the_surge(wanted: int, surge: int, new: int, old: int) -> None:
+    size = new_size(wanted, surge, new, new + old)
+    if size > new:
+        assert size + old <= wanted + surge
+    assert size <= max(wanted, new)
+
+
+@given(st.integers(0, 20), st.integers(0, 20), sizes, st.lists(sizes, max_size=4))
+def test_old_sets_shrink_only_as_far_as_availability_allows(
+    wanted: int, unavailable: int, new: tuple[int, int], old: list[tuple[int, int]]
+) -> None:
+    unavailable = min(unavailable, wanted)
+    before = [Size(f"rs-{number}", *pair) for number, pair in enumerate(old)]
+    after = old_sizes(wanted, unavailable, Size("new", *new), before)
+    left = 0
+    for one in before:
+        size = after.get(one.name, one.replicas)
+        assert 0 <= size <= one.replicas
+        # Unhealthy pods go first, so the healthy ones left are what fits into the remaining size.
+        left += min(one.available, size)
+    start = new[1] + sum(one.available for one in before)
+    assert new[1] + left >= min(start, wanted - unavailable)
+
+
+@given(st.integers(0, 60), st.lists(st.integers(1, 20), min_size=1, max_size=5))
+def test_rescaling_shares_out_exactly_the_new_total(total: int, old: list[int]) -> None:
+    before = [Size(f"rs-{number}", size, size) for number, size in enumerate(old)]
+    after = proportional(total, before)
+    assert sum(after.get(one.name, one.replicas) for one in before) == total
+
+
+def test_a_rollout_with_instant_pods_ends_with_only_the_new_set() -> None:
+    wanted, limits = 7, bounds(spec(7, "25%", "25%"))
+    new, old = Size("new", 0, 0), Size("old", 7, 7)
+    for _ in range(50):
+        size = new_size(wanted, limits.surge, new.replicas, new.replicas + old.replicas)
+        new = Size("new", size, size)
+        shrunk = old_sizes(wanted, limits.unavailable, new, [old]).get("old", old.replicas)
+        old = Size("old", shrunk, shrunk)
+    assert (new.replicas, old.replicas) == (7, 0)
