@@ -42,6 +42,8 @@ class Strategy:
     create_on_update: ClassVar[bool] = False
     unconditional_update: ClassVar[bool] = True
     """Whether an update without resourceVersion is taken to mean the newest."""
+    changes_first: ClassVar[bool] = False
+    """Whether errors about changes come before those about the new object."""
     counters: ClassVar[tuple[str, ...]] = ()
     """Numbers in the status that are shown even while they are zero."""
     strict_finalizers: ClassVar[bool] = True
@@ -114,8 +116,9 @@ class Strategy:
         if subresource == "status":
             errors.extend(self.validate_status(new, old))
         else:
-            errors.extend(self.validate(new))
-            errors.extend(self.validate_change(new, old))
+            steps = [self.validate(new), self.validate_change(new, old)]
+            for found in reversed(steps) if self.changes_first else steps:
+                errors.extend(found)
         return errors
 
     def validate_update_meta(self, new: Object, old: Object, subresource: str = "") -> Errors:
@@ -125,6 +128,8 @@ class Strategy:
         errors = meta.validate_object(mine, self.kind.namespaced, names.path_segment, False) + changes
         if errors or mine.get("finalizers"):
             errors.extend(changes)
+            if self.strict_finalizers:
+                meta.finalizer_names(mine.get("finalizers") or (), errors)
             if subresource != "status":
                 errors.extend(
                     meta.validate_object(mine, self.kind.namespaced, self.validate_name, self.strict_finalizers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from podfit.api.status import FieldError, go_quote, invalid, required, too_long
@@ -111,8 +111,12 @@ def _finalizers(finalizers: list[str], strict: bool, errors: Errors) -> None:
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
         errors.append(invalid("metadata.finalizers", finalizers, detail))
     if strict:
-        for at, finalizer in enumerate(finalizers):
-            finalizer_name(finalizer, f"metadata.finalizers[{at}]", errors)
+        finalizer_names(finalizers, errors)
+
+
+def finalizer_names(finalizers: Iterable[str], errors: Errors) -> None:
+    for at, finalizer in enumerate(finalizers):
+        finalizer_name(finalizer, f"metadata.finalizers[{at}]", errors)
 
 
 def finalizer_name(finalizer: str, path: str, errors: Errors) -> None:

@@ -31,6 +31,7 @@ class DataStrategy(Strategy):
 
     has_generation = False
     has_status = False
+    changes_first = True
     contents: tuple[str, ...] = ("data", "binaryData")
 
     def validate_change(self, new: Object, old: Object) -> Errors:

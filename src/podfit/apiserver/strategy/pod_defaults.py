@@ -109,12 +109,12 @@ def _container(container: Object) -> None:
         if variable.get("valueFrom"):
             _source(variable["valueFrom"])
     for name in _PROBES:
-        if container.get(name):
+        if container.get(name) is not None:
             _probe(container[name])
     lifecycle = container.get("lifecycle")
     if lifecycle:
         for name in ("postStart", "preStop"):
-            if lifecycle.get(name):
+            if lifecycle.get(name) is not None:
                 _handler(lifecycle[name])
 
 

@@ -50,15 +50,15 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
     fixed_annotations(new, old, errors)
     status, before, spec = new.get("status") or {}, old.get("status") or {}, old["spec"]
     _conditions(status.get("conditions") or (), errors)
-    if (status.get("observedGeneration") or 0) < 0:
-        value = status["observedGeneration"]
-        errors.append(invalid("status.observedGeneration", value, "must be a non-negative integer"))
     nominated = status.get("nominatedNodeName")
     if nominated and nominated != before.get("nominatedNodeName"):
         names_valid(nominated, "status.nominatedNodeName", names.dns_subdomain(nominated), errors)
         if spec.get("nodeName"):
             detail = "may not be set on pods that are already bound to a node"
             errors.append(forbidden("status.nominatedNodeName", detail))
+    if (status.get("observedGeneration") or 0) < 0:
+        value = status["observedGeneration"]
+        errors.append(invalid("status.observedGeneration", value, "must be a non-negative integer"))
     if status.get("qosClass", "") != before.get("qosClass", ""):
         errors.append(invalid("status.qosClass", status.get("qosClass", ""), IMMUTABLE))
     for field, key in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):

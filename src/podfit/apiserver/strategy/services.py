@@ -24,6 +24,7 @@ _LONGEST_AFFINITY_S = 86_400
 
 class ServiceStrategy(Strategy):
     has_generation = False
+    changes_first = True
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})

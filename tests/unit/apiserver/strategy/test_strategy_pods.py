@@ -1,0 +1,210 @@
+"""Pods beyond the recordings: deletion, warnings, ephemeral containers, and errors by field."""
+
+from __future__ import annotations
+
+import copy
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import POD
+from podfit.apiserver.strategy import strategy_for
+from podfit.apiserver.strategy.pod_defaults import pull_policy
+
+PODS = strategy_for(POD)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    metadata = {"name": "p", "namespace": "default", "uid": "u", "resourceVersion": "1"}
+    spec = {"containers": [{"name": "c", "image": "busybox:1"}], **spec}
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    PODS.default(made)
+    PODS.prepare_create(made)
+    return made
+
+
+def errors(**spec: Any) -> list[str]:
+    return [str(error) for error in PODS.validate_create(pod(**spec))]
+
+
+def container(**more: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "c", "image": "busybox:1", **more}]}
+
+
+def changed(old: dict[str, Any], subresource: str, **spec: Any) -> list[str]:
+    new = copy.deepcopy(old)
+    new["spec"].update(spec)
+    PODS.prepare_update(new, old, subresource)
+    return [str(error) for error in PODS.validate_update(new, old, subresource)]
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("busybox", "Always"),
+        ("busybox:latest", "Always"),
+        ("busybox:1.36", "IfNotPresent"),
+        ("localhost:5000/a/b", "Always"),
+        ("localhost:5000/a/b:v1", "IfNotPresent"),
+        ("a@sha256:" + "0" * 64, "IfNotPresent"),
+        ("a:latest@sha256:" + "0" * 64, "Always"),
+        ("Not An Image", "IfNotPresent"),
+    ],
+)
+def test_the_pull_policy_follows_from_the_tag(image: str, policy: str) -> None:
+    assert pull_policy(image) == policy
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        (
+            container(ports=[{"containerPort": 0}]),
+            ["spec.containers[0].ports[0].containerPort: Required value"],
+        ),
+        (
+            container(ports=[{"containerPort": 70000}]),
+            ["spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive"],
+        ),
+        (
+            container(ports=[{"name": "a", "containerPort": 1}, {"name": "a", "containerPort": 2}]),
+            ['spec.containers[0].ports[1].name: Duplicate value: "a"'],
+        ),
+        (
+            container(volumeMounts=[{"name": "v", "mountPath": "/v"}]),
+            ['spec.containers[0].volumeMounts[0].name: Not found: "v"'],
+        ),
+        (
+            container(livenessProbe={"httpGet": {"port": 1}, "exec": {"command": ["x"]}}),
+            ["spec.containers[0].livenessProbe.httpGet: Forbidden: may not specify more than 1 handler type"],
+        ),
+        (
+            container(livenessProbe={}),
+            ["spec.containers[0].livenessProbe: Required value: must specify a handler type"],
+        ),
+        (
+            container(imagePullPolicy="Sometimes"),
+            [
+                'spec.containers[0].imagePullPolicy: Unsupported value: "Sometimes": supported values: "Always", '
+                '"IfNotPresent", "Never"'
+            ],
+        ),
+        (
+            container(env=[{"name": "A", "value": "x", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]),
+            ['spec.containers[0].env[0].valueFrom: Invalid value: "": may not be specified when `value` is not empty'],
+        ),
+        (
+            {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]},
+            ['spec.volumes[1].name: Duplicate value: "a"'],
+        ),
+        (
+            {"tolerations": [{"operator": "Equal", "value": "x"}]},
+            [
+                'spec.tolerations[0].operator: Invalid value: "Equal": operator must be Exists when `key` is empty, '
+                'which means "match all values and all keys"'
+            ],
+        ),
+        (
+            {"activeDeadlineSeconds": 0},
+            ["spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive"],
+        ),
+        (
+            {"ephemeralContainers": [{"name": "d", "image": "x"}]},
+            ["spec.ephemeralContainers: Forbidden: cannot be set on create"],
+        ),
+        (
+            {"nodeName": "n", "schedulingGates": [{"name": "a/b"}]},
+            ["spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"],
+        ),
+        (
+            {"dnsPolicy": "None"},
+            ["spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"],
+        ),
+        (
+            {"os": {"name": "linux"}, "securityContext": {"windowsOptions": {"hostProcess": False}}},
+            ["spec.securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod"],
+        ),
+    ],
+)
+def test_a_wrong_field_is_named_as_kubernetes_names_it(spec: dict[str, Any], wanted: list[str]) -> None:
+    assert errors(**spec) == wanted
+
+
+def test_a_pod_deleted_twice_keeps_the_shorter_grace_period() -> None:
+    made = pod(nodeName="n1")
+    first = PODS.graceful_delete(made, {}, NOW)
+    assert (first.graceful, first.grace_s, made["metadata"]["deletionTimestamp"]) == (True, 30, "2026-01-01T00:00:30Z")
+    assert made["metadata"]["generation"] == 2
+    assert PODS.graceful_delete(made, {"gracePeriodSeconds": 60}, NOW).pending
+    shorter = PODS.graceful_delete(made, {"gracePeriodSeconds": 5}, NOW)
+    assert (shorter.grace_s, made["metadata"]["deletionTimestamp"]) == (5, "2026-01-01T00:00:05Z")
+    assert made["metadata"]["generation"] == 2
+
+
+def test_a_pod_that_runs_nowhere_is_gone_at_once() -> None:
+    assert PODS.graceful_delete(pod(), {"gracePeriodSeconds": 60}, NOW).grace_s == 0
+
+
+def test_a_negative_grace_period_means_one_second() -> None:
+    assert PODS.graceful_delete(pod(nodeName="n"), {"gracePeriodSeconds": -1}, NOW).grace_s == 1
+
+
+def test_a_dotted_name_and_fractional_bytes_are_warned_about() -> None:
+    made = pod(**container(resources={"requests": {"memory": "100m"}}))
+    made["metadata"]["name"] = "a.b"
+    assert PODS.warnings_create(made) == [
+        "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
+        "a DNS label is recommended: [must not contain dots]",
+        'spec.containers[0].resources.requests[memory]: fractional byte value "100m" is invalid, must be an integer',
+    ]
+
+
+def test_ephemeral_containers_can_be_added_and_never_changed() -> None:
+    old = pod()
+    added = [{"name": "d", "image": "x", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"}]
+    assert changed(old, "ephemeralcontainers", ephemeralContainers=added) == []
+    old["spec"]["ephemeralContainers"] = added
+    assert changed(old, "ephemeralcontainers", ephemeralContainers=[]) == [
+        'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be removed\n'
+    ]
+
+
+def test_the_ephemeral_endpoint_drops_everything_else_and_counts() -> None:
+    old = pod()
+    new = copy.deepcopy(old)
+    new["spec"]["ephemeralContainers"] = [{"name": "d", "image": "x"}]
+    new["spec"]["restartPolicy"] = "Never"
+    new["metadata"]["labels"] = {"a": "b"}
+    PODS.prepare_update(new, old, "ephemeralcontainers")
+    assert new["spec"]["restartPolicy"] == "Always"
+    assert "labels" not in new["metadata"]
+    assert new["metadata"]["generation"] == 2
+
+
+def test_gates_can_only_be_taken_away() -> None:
+    old = pod(schedulingGates=[{"name": "x/a"}])
+    assert changed(old, "", schedulingGates=[]) == []
+    assert changed(old, "", schedulingGates=[{"name": "x/b"}]) == [
+        "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'x/b'"
+    ]
+
+
+def test_a_container_that_ended_for_good_cannot_run_again() -> None:
+    old = pod(restartPolicy="Never")
+    old["status"]["containerStatuses"] = [{"name": "c", "state": {"terminated": {"exitCode": 0}}}]
+    new = copy.deepcopy(old)
+    new["status"]["containerStatuses"][0]["state"] = {"running": {}}
+    PODS.prepare_update(new, old, "status")
+    assert [str(error) for error in PODS.validate_update(new, old, "status")] == [
+        "status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"
+    ]
+
+
+def test_a_bad_label_on_update_is_reported_by_every_check_that_sees_it() -> None:
+    old = pod()
+    new = copy.deepcopy(old)
+    new["metadata"]["labels"] = {"a": "b c"}
+    PODS.prepare_update(new, old)
+    assert len(PODS.validate_update(new, old)) == 4
