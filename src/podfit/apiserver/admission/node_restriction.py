@@ -21,27 +21,11 @@ from podfit.apiserver.admission.base import (
     meta_of,
     spec_of,
 )
+from podfit.apiserver.admission.node_labels import forbidden_labels
 from podfit.apiserver.auth.node import node_name_of
 from podfit.apiserver.auth.pod_references import claim_names, config_map_names, secret_names
 
 MIRROR = "kubernetes.io/config.mirror"
-_RESTRICTION = "node-restriction.kubernetes.io"
-_OWN_LABELS = frozenset(
-    {
-        "kubernetes.io/hostname",
-        "kubernetes.io/arch",
-        "kubernetes.io/os",
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-        "beta.kubernetes.io/instance-type",
-        "node.kubernetes.io/instance-type",
-        "failure-domain.beta.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-        "topology.kubernetes.io/region",
-        "topology.kubernetes.io/zone",
-    }
-)
-_OWN_LABEL_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _RESTRICTED = frozenset(
     {
         ("", "pods"),
@@ -164,6 +148,25 @@ class NodeRestriction(Plugin):
             )
         if spec_of(pod).get("nodeName") != node:
             raise attrs.forbid("node requested token bound to a pod scheduled on a different node")
+        _check_audience(attrs, spec_of(pod))
+
+
+def _check_audience(attrs: Attributes, pod_spec: dict[str, Any]) -> None:
+    """A node gets tokens for whom the pod's volumes name, so that it cannot pass for the pod elsewhere."""
+    asked = spec_of(attrs.object).get("audiences") or [""]
+    if len(asked) > 1:
+        raise attrs.forbid("node may only request 0 or 1 audiences")
+    named = {
+        (source.get("serviceAccountToken") or {}).get("audience", "")
+        for volume in pod_spec.get("volumes") or ()
+        for source in (volume.get("projected") or {}).get("sources") or ()
+        if source.get("serviceAccountToken")
+    }
+    if asked[0] not in named:
+        raise attrs.forbid(
+            f'audience "{asked[0]}" not found in pod spec volume, {attrs.user.name} is not authorized to request '
+            "tokens for this audience"
+        )
 
 
 def _pod_status(node: str, attrs: Attributes) -> None:
@@ -208,27 +211,6 @@ def _node(node: str, attrs: Attributes) -> None:
             raise attrs.forbid(f'node "{node}" is not allowed to modify taints')
         if labels:
             raise attrs.forbid(f"is not allowed to modify labels: {', '.join(labels)}")
-
-
-def forbidden_labels(new: dict[str, str], old: dict[str, str]) -> list[str]:
-    """Labels that changed and that a node may not change: they steer which pods come to it."""
-    changed = {key for key in new.keys() | old.keys() if new.get(key) != old.get(key)}
-    return sorted(key for key in changed if not _may_label(key))
-
-
-def _may_label(key: str) -> bool:
-    domain, slash, _ = key.partition("/")
-    if not slash:
-        return True
-    if _within(domain, _RESTRICTION):
-        return False
-    if not _within(domain, "kubernetes.io") and not _within(domain, "k8s.io"):
-        return True
-    return key in _OWN_LABELS or any(_within(domain, own) for own in _OWN_LABEL_DOMAINS)
-
-
-def _within(domain: str, parent: str) -> bool:
-    return domain == parent or domain.endswith("." + parent)
 
 
 def _lease(node: str, attrs: Attributes) -> None:

@@ -55,10 +55,8 @@ class ResourceQuota(Plugin):
         return attrs.operation == CREATE and not attrs.subresource
 
     async def validate(self, attrs: Attributes) -> None:
-        if attrs.operation == UPDATE and attrs.resource == ("", "pods") and not attrs.subresource:
-            # Of what may change on the main endpoint only a deadline matters: it moves the pod to other scopes.
-            if has_deadline(spec_of(attrs.old)) == has_deadline(spec_of(attrs.object)):
-                return
+        if attrs.operation == UPDATE and attrs.resource == ("", "pods") and not _may_matter(attrs):
+            return
         if not self._cluster.list(RESOURCE_QUOTA, attrs.namespace):
             return
         waiter = _Waiter(attrs, asyncio.get_running_loop().create_future())
@@ -93,6 +91,11 @@ class ResourceQuota(Plugin):
                 _settle(fitting, None)
             return
         _settle(batch, internal_error("resource quota evaluation timed out"))
+
+
+def _may_matter(attrs: Attributes) -> bool:
+    """Of what may change on a pod's main endpoint only a deadline counts: it moves the pod to other scopes."""
+    return bool(attrs.subresource) or has_deadline(spec_of(attrs.old)) != has_deadline(spec_of(attrs.object))
 
 
 def _check_all(ledger: Ledger, batch: list[_Waiter]) -> list[_Waiter]:

@@ -13,7 +13,8 @@ from podfit.api.status import ApiError
 from podfit.apiserver.admission.chain import build
 from podfit.apiserver.admission.limit_ranger import LimitRanger
 from podfit.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
-from podfit.apiserver.admission.node_restriction import NodeRestriction, forbidden_labels
+from podfit.apiserver.admission.node_labels import forbidden_labels
+from podfit.apiserver.admission.node_restriction import NodeRestriction
 from podfit.apiserver.admission.priority import PRIORITY_CLASS, Priority
 from podfit.apiserver.admission.resource_quota import RESOURCE_QUOTA, ResourceQuota
 from podfit.apiserver.admission.runtime_class import RUNTIME_CLASS, RuntimeClass
@@ -187,15 +188,22 @@ async def test_node_may_set_its_own_labels_only():
 
 
 async def test_node_gets_tokens_for_its_own_pods_only(cluster, write, pod):
-    stored = cluster.put(kind_named("Pod"), pod("mine", nodeName="n1"))
+    projected = {
+        "sources": [{"serviceAccountToken": {"path": "token"}}, {"serviceAccountToken": {"audience": "vault"}}]
+    }
+    volumes = [{"name": "v", "projected": projected}]
+    stored = cluster.put(kind_named("Pod"), pod("mine", nodeName="n1", volumes=volumes))
     uid = stored["metadata"]["uid"]
     plugin = NodeRestriction(cluster)
 
-    def request(**ref: str):
-        body = {"metadata": {}, "spec": {"boundObjectRef": ref or None}}
+    def request(*audiences: str, **ref: str):
+        body = {"metadata": {}, "spec": {"boundObjectRef": ref or None, "audiences": list(audiences)}}
         return write(body, kind=ACCOUNT, name="default", subresource="token", operation="CREATE", user=NODE_USER)
 
     await plugin.admit(request(apiVersion="v1", kind="Pod", name="mine", uid=uid))
+    await plugin.admit(request("vault", apiVersion="v1", kind="Pod", name="mine", uid=uid))
+    with pytest.raises(ApiError, match='audience "bank" not found in pod spec volume'):
+        await plugin.admit(request("bank", apiVersion="v1", kind="Pod", name="mine", uid=uid))
     with pytest.raises(ApiError, match="node requested token not bound to a pod"):
         await plugin.admit(request())
     cluster.put(kind_named("Pod"), {**stored, "spec": {**stored["spec"], "nodeName": "n2"}})
