@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from podfit.api.status import ApiError, Object
-from podfit.apiserver.auth.reviews import user_info
+from podfit.api.status import ApiError
+from podfit.apiserver.auth.pki import FRONT_PROXY_CA, FRONT_PROXY_CLIENT
 from podfit.apiserver.request import ANONYMOUS, User
 from podfit.kit.clock import Clock, RealClock
 
@@ -38,11 +38,11 @@ class Authenticator:
         tokens: Sequence[TokenAuthenticator] = (),
         *,
         anonymous: bool = True,
-        proxy_authority: str = "",
-        proxy_names: Sequence[str] = (),
+        proxy_authority: str = FRONT_PROXY_CA,
+        proxy_names: Sequence[str] = (FRONT_PROXY_CLIENT,),
         clock: Clock | None = None,
     ) -> None:
-        """`proxy_authority` is the common name of the CA whose clients (`proxy_names`; none: all) vouch for others."""
+        """`proxy_authority` is the common name of the CA whose clients, those called `proxy_names`, vouch for others."""
         self._tokens = tuple(tokens)
         self._anonymous = anonymous
         self._proxy_authority = proxy_authority
@@ -60,39 +60,13 @@ class Authenticator:
             return ANONYMOUS
         raise unauthorized()
 
-    def review_token(self, review: Object) -> Object:
-        """TokenReview: whose token is this?"""
-        spec = review.get("spec") or {}
-        status: Object
-        try:
-            audiences = spec.get("audiences") or ()
-            user = self.user_of_token(str(spec.get("token") or ""), tuple(audiences))
-            status = {"authenticated": True, "user": user_info(user)}
-            if audiences:
-                status["audiences"] = list(audiences)
-        except ApiError:
-            status = {"user": {}, "error": "[invalid bearer token, unable to authenticate]"}
-        kept = {key: value for key, value in review.items() if key != "status"}
-        return {**kept, "metadata": review.get("metadata") or {}, "status": status}
-
-    def user_of_token(self, token: str, audiences: Sequence[str] = ()) -> User:
-        for source in self._tokens:
-            for_audience = getattr(source, "authenticate_for", None)
-            if audiences and for_audience is not None:
-                user: User | None = for_audience(token, audiences)
-            else:
-                user = source.authenticate_token(token)
-            if user is not None:
-                return with_authenticated(user)
-        raise unauthorized()
-
     def _from_certificate(self, peer: PeerCertificate, headers: Mapping[str, str]) -> User:
         user, issuer, starts, ends = _identity(peer["subject"], peer["issuer"], peer["notBefore"], peer["notAfter"])
         if not starts <= self._clock.now() <= ends or not user.name:
             raise unauthorized()
-        if self._proxy_authority and issuer == self._proxy_authority:
-            # Only the server itself holds such certificates, to speak for the users of requests it passes on.
-            if self._proxy_names and user.name not in self._proxy_names:
+        if issuer == self._proxy_authority:
+            # Only API servers hold such certificates, to speak for the users of requests they pass on.
+            if user.name not in self._proxy_names:
                 raise unauthorized()
             return _user_behind_proxy(headers)
         return user
@@ -102,7 +76,11 @@ class Authenticator:
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             raise unauthorized()
-        return self.user_of_token(token)
+        for source in self._tokens:
+            user = source.authenticate_token(token)
+            if user is not None:
+                return with_authenticated(user)
+        raise unauthorized()
 
 
 @lru_cache(maxsize=4096)
