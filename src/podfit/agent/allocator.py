@@ -46,7 +46,8 @@ class Allocator:
         self._clock, self._records, self._kick, self._tasks = clock, records, kick, tasks
         self.allocatable: dict[str, Quantity] = {}
         self.labels: Mapping[str, str] = {}
-        self._pending: set[str] = set()
+        self._pending: dict[str, None] = {}
+        """Pods with a resize to decide, in the order they came."""
         self._outside: set[str] = set()
         """Critical pods that wait for others to leave before they are admitted."""
         self._triggers: list[str] = []
@@ -85,7 +86,7 @@ class Allocator:
             if uid in self._records:
                 self.admit(self._records[uid])
                 self._kick(uid)
-        if self._pending - {by}:
+        if self._pending.keys() - {by}:
             self.retry(trigger)
 
     # --- new pods
@@ -131,11 +132,11 @@ class Allocator:
         if equal(desired_of(record.pod), allocated):
             self._reverted(record)
         else:
-            self._pending.add(record.uid)
+            self._pending.setdefault(record.uid)
             self.retry("pod_updated")
 
     def _reverted(self, record: PodRecord) -> None:
-        self._pending.discard(record.uid)
+        self._pending.pop(record.uid, None)
         if record.resize.pending is not None:
             record.story.tell("reverted", "what is desired is allocated already")
             self._set_pending(record, "", "")
@@ -147,14 +148,14 @@ class Allocator:
             if allocated is None or not record.admitted or not self.holds(record):
                 continue
             if not equal(desired_of(record.pod), allocated):
-                self._pending.add(record.uid)
+                self._pending.setdefault(record.uid)
             elif record.resize.pending is not None:
                 self._set_pending(record, "", "")
         if self._pending:
             self.retry("pods_added")
 
     def drop(self, uid: str) -> None:
-        self._pending.discard(uid)
+        self._pending.pop(uid, None)
         record = self._records.get(uid)
         if record is not None and record.resize.pending is not None:
             self._set_pending(record, "", "")
@@ -219,14 +220,14 @@ class Allocator:
             case Unchanged():
                 self._reverted(record)
             case Granted():
-                self._pending.discard(record.uid)
+                self._pending.pop(record.uid, None)
                 self._ledger.allocate(record.uid, Allocated(desired.containers, desired.pod))
                 self.recount(record)
                 return True
             case Deferred():
                 self._defer(record, verdict)
             case Infeasible(detail, message):
-                self._pending.discard(record.uid)
+                self._pending.pop(record.uid, None)
                 self._metrics.infeasible.labels(detail).inc()
                 self._refuse(record, INFEASIBLE, INFEASIBLE, message)
         return False
@@ -258,6 +259,10 @@ class Allocator:
     def _tell_granted(self, record: PodRecord, before: Allocated, trigger: str) -> None:
         after = self._ledger.allocated(record.uid)
         assert after is not None
+        if record.finished:
+            # A pod that is over takes any size; nothing will ever be done about it.
+            self._notices.started(record.pod, after.containers, record.generation)
+            return
         waited = record.resize.pending is not None and record.resize.pending.reason == DEFERRED
         if waited:
             self._metrics.accepted_after_waiting(trigger)
@@ -279,7 +284,7 @@ class Allocator:
         self._failures += 1
         for record, before in granted:
             self._ledger.allocate(record.uid, before)
-            self._pending.add(record.uid)
+            self._pending.setdefault(record.uid)
             self.recount(record)
             record.story.tell("not allocated", f"the ledger could not be written: {error}")
 

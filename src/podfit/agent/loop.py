@@ -250,8 +250,10 @@ class PodLoop:
         if record.probes is not None:
             record.probes.stop()
         if not self._stopper.stop_all(record, snapshot, ending.grace_s):
-            if not ending.gone:
+            running = frozenset(snapshot.running)
+            if not ending.gone and record.shown_ending != running:
                 await self._reporter.report(record, snapshot, True)
+                record.shown_ending = running
             return DONE
         await self._runtime.stop_pod(record.uid)
         result = await self._finish(record, self._initialized(record, snapshot))

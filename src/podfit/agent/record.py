@@ -96,6 +96,8 @@ class PodRecord:
     """The promise whose actuation failed last."""
     doubtful: bool = False
     """The pod's cgroup may be half-way between two plans."""
+    shown_ending: frozenset[str] | None = None
+    """The containers still running when the end was last reported: a pod on its way out tells only of its end."""
     removed: bool = False
     """Nothing of it is left on this node."""
     messages: dict[str, str] = field(default_factory=dict)

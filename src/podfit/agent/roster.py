@@ -107,10 +107,12 @@ class Roster:
             return
         desired_before = desired_of(record.pod)
         record.pod = after
+        desired = desired_of(after)
         if record.terminal:
+            if record.admitted and not record.removed and not equal(desired, desired_before):
+                self._allocator.desire_changed(record)
             self._finish_terminal(record)
             return
-        desired = desired_of(after)
         if not equal(desired, desired_before):
             self._metrics.resize_requested(desired_before, desired)
             record.story.tell("desired", "the spec changed", generation=record.generation)
