@@ -81,11 +81,14 @@ def parse_exact(raw: bytes) -> Any:
 
 
 _KEYS = re.compile(rb'"\s*:')
+_SPACED = (b" :", b"\n:", b"\t:", b"\r:")
 
 
 def may_hold_duplicates(raw: bytes, value: Any) -> bool:
     """Whether the text has more `"key":` places than the parsed value has keys. May say yes in vain, never no."""
-    return len(_KEYS.findall(raw)) != _count_keys(value)
+    if any(space in raw for space in _SPACED):
+        return len(_KEYS.findall(raw)) != _count_keys(value)
+    return raw.count(b'":') != _count_keys(value)
 
 
 def _count_keys(value: Any) -> int:

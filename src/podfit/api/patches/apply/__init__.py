@@ -232,6 +232,8 @@ def _applied(
     if not force:
         _refuse_conflicts(live, owners, who, touched, struct)
     _take_away(owners, touched, removed, who)
+    if not claimed:
+        owners.pop(who, None)
     changed = merged != live
     if not changed and _same_owners(before, owners):
         return live

@@ -1,0 +1,79 @@
+"""OpenAPI documents: complete references, merge keys, and what kubectl asks them for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from podfit.api.kinds import BUILT_IN, VPA
+from podfit.api.schema import openapi, register, unregister
+from podfit.api.schema.structural import custom_struct
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key == "$ref" and isinstance(item, str):
+                yield item
+            else:
+                yield from references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from references(item)
+
+
+def test_every_reference_has_a_schema() -> None:
+    for where in openapi.index(BUILT_IN)["paths"]:
+        found = openapi.at(BUILT_IN, where)
+        assert found is not None
+        known = {f"#/components/schemas/{name}" for name in found["components"].get("schemas", {})}
+        assert set(references(found)) <= known, where
+    everything = openapi.swagger(BUILT_IN)
+    assert set(references(everything)) <= {f"#/definitions/{name}" for name in everything["definitions"]}
+
+
+def test_the_index_names_every_group_and_its_hash_follows_the_content() -> None:
+    paths = openapi.index(BUILT_IN)["paths"]
+    assert {"api", "api/v1", "apis", "apis/apps", "apis/apps/v1", "version"} <= paths.keys()
+    assert paths["apis/apps/v1"]["serverRelativeURL"].startswith("/openapi/v3/apis/apps/v1?hash=")
+    fewer = [kind for kind in BUILT_IN if kind.kind != "Deployment"]
+    assert openapi.index(fewer)["paths"]["apis/apps/v1"] != paths["apis/apps/v1"]
+    assert openapi.at(BUILT_IN, "apis/nope/v1") is None
+
+
+def test_merge_rules_are_published() -> None:
+    core = openapi.at(BUILT_IN, "api/v1")
+    assert core is not None
+    spec = core["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]
+    containers = spec["properties"]["containers"]
+    assert containers["x-kubernetes-patch-merge-key"] == "name"
+    assert containers["x-kubernetes-list-map-keys"] == ["name"]
+    assert spec["properties"]["volumes"]["x-kubernetes-patch-strategy"] == "merge,retainKeys"
+    assert spec["required"] == ["containers"]
+
+
+def test_patches_take_field_validation_and_say_their_kind() -> None:
+    core = openapi.at(BUILT_IN, "api/v1")
+    assert core is not None
+    patch = core["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
+    assert patch["x-kubernetes-group-version-kind"] == {"group": "", "kind": "Pod", "version": "v1"}
+    assert "fieldValidation" in {parameter["name"] for parameter in patch["parameters"]}
+    assert "application/strategic-merge-patch+json" in patch["requestBody"]["content"]
+    assert "patch" in core["paths"]["/api/v1/namespaces/{namespace}/pods/{name}/resize"]
+
+
+def test_custom_resources_are_published_with_their_own_schema() -> None:
+    spec = {"type": "object", "properties": {"updatePolicy": {"type": "object"}}}
+    register(VPA, custom_struct(VPA, {"type": "object", "properties": {"spec": spec}}))
+    try:
+        found = openapi.at([*BUILT_IN, VPA], "apis/autoscaling.k8s.io/v1")
+    finally:
+        unregister(VPA)
+    assert found is not None
+    schema = found["components"]["schemas"]["io.k8s.autoscaling.v1.VerticalPodAutoscaler"]
+    assert schema["properties"]["spec"]["properties"].keys() == {"updatePolicy"}
+    assert schema["x-kubernetes-group-version-kind"] == [
+        {"group": "autoscaling.k8s.io", "kind": "VerticalPodAutoscaler", "version": "v1"}
+    ]
+    content = found["paths"]["/apis/autoscaling.k8s.io/v1/namespaces/{namespace}/verticalpodautoscalers/{name}"]
+    assert "application/strategic-merge-patch+json" not in content["patch"]["requestBody"]["content"]

@@ -1,0 +1,220 @@
+"""Custom resources: pruning, defaults, validation in apiextensions' words, and their type for apply."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import VPA, Kind
+from podfit.api.patches.apply import apply_patch
+from podfit.api.schema import register, unregister
+from podfit.api.schema.decode import decode
+from podfit.api.schema.structural import CustomSchema, custom_struct
+from podfit.api.status import ApiError, unprocessable
+
+VECTORS = Path(os.environ.get("PODFIT_VECTORS", Path(__file__).parents[3] / ".." / "shared" / "vectors")) / "api"
+THING = Kind("example.com", "v1", "Thing", "things", True, custom=True)
+
+
+def schema(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
+
+
+def complaints(value: Any, **properties: Any) -> list[str]:
+    return [str(error) for error in CustomSchema(schema(**properties)).validate({"spec": value})]
+
+
+def test_unknown_fields_are_pruned_and_named() -> None:
+    custom = CustomSchema(
+        schema(a={"type": "string"}, free={"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+    )
+    made, unknown = custom.prune(
+        {
+            "apiVersion": "example.com/v1",
+            "kind": "Thing",
+            "metadata": {"name": "x", "bogus": 1},
+            "spec": {"a": "1", "b": 2, "free": {"any": {"thing": 1}}},
+        }
+    )
+    assert made["spec"] == {"a": "1", "free": {"any": {"thing": 1}}}
+    assert made["metadata"] == {"name": "x"}
+    assert unknown == ["spec.b", "metadata.bogus"]
+
+
+def test_maps_and_lists_are_pruned_inside() -> None:
+    item = {"type": "object", "properties": {"a": {"type": "string"}}}
+    custom = CustomSchema(
+        schema(l={"type": "array", "items": item}, m={"type": "object", "additionalProperties": item})
+    )
+    made, unknown = custom.prune({"spec": {"l": [{"a": "1", "b": 1}], "m": {"k": {"c": 1}}}})
+    assert made["spec"] == {"l": [{"a": "1"}], "m": {"k": {}}}
+    assert unknown == ["spec.l[0].b", "spec.m.k.c"]
+
+
+def test_embedded_resources_keep_their_meta() -> None:
+    custom = CustomSchema(schema(t={"type": "object", "x-kubernetes-embedded-resource": True}))
+    obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "other": 1}
+    made, unknown = custom.prune({"spec": {"t": obj}})
+    assert made["spec"]["t"] == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}
+    assert unknown == ["spec.t.other"]
+
+
+def test_defaults_fill_missing_and_forbidden_null_values() -> None:
+    custom = CustomSchema(
+        schema(
+            a={"type": "string", "default": "x"},
+            b={"type": "object", "default": {}, "properties": {"c": {"type": "integer", "default": 3}}},
+            n={"type": "string", "nullable": True, "default": "y"},
+            o={"type": "string"},
+        )
+    )
+    obj: dict[str, Any] = {"spec": {"a": None, "n": None, "o": None}}
+    custom.default(obj)
+    assert obj == {"spec": {"a": "x", "b": {"c": 3}, "n": None}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "why"),
+    [
+        ({"type": "string"}, 1, 'Invalid value: "integer": spec.f in body must be of type string: "integer"'),
+        ({"type": "integer"}, 1.5, 'Invalid value: "number": spec.f in body must be of type integer: "number"'),
+        ({"type": "string"}, None, 'Invalid value: "null": spec.f in body must be of type string: "null"'),
+        ({"type": "string", "enum": ["a", "b"]}, "c", 'Unsupported value: "c": supported values: "a", "b"'),
+        ({"type": "integer", "minimum": 1}, 0, "Invalid value: 0: spec.f in body should be greater than or equal to 1"),
+        (
+            {"type": "number", "maximum": 2, "exclusiveMaximum": True},
+            2,
+            "Invalid value: 2: spec.f in body should be less than 2",
+        ),
+        ({"type": "integer", "multipleOf": 3}, 4, "Invalid value: 4: spec.f in body should be a multiple of 3"),
+        ({"type": "string", "maxLength": 2}, "abc", "Too long: may not be more than 2 characters"),
+        ({"type": "string", "minLength": 2}, "a", 'Invalid value: "a": spec.f in body should be at least 2 chars long'),
+        ({"type": "string", "pattern": "^b"}, "a", "Invalid value: \"a\": spec.f in body should match '^b'"),
+        (
+            {"type": "string", "format": "date-time"},
+            "a",
+            'Invalid value: "a": spec.f in body must be of type date-time: "a"',
+        ),
+        (
+            {"type": "array", "maxItems": 1, "items": {"type": "integer"}},
+            [1, 2],
+            "Too many: 2: must have at most 1 items",
+        ),
+        ({"type": "array", "minItems": 1}, [], "Invalid value: 0: spec.f in body should have at least 1 items"),
+    ],
+)
+def test_values_are_checked(rule: dict[str, Any], value: Any, why: str) -> None:
+    assert complaints({"f": value}, f=rule) == [f"spec.f: {why}"]
+
+
+def test_required_fields_and_duplicates_are_checked() -> None:
+    rule = {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+        "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}},
+    }
+    assert complaints({"f": [{}]}, f=rule) == ["spec.f[0].name: Required value"]
+    assert complaints({"f": [{"name": "a"}, {"name": "a"}]}, f=rule) == ['spec.f[1]: Duplicate value: {"name":"a"}']
+    assert complaints({"f": ["a", "a"]}, f={"type": "array", "x-kubernetes-list-type": "set"}) == [
+        'spec.f[1]: Duplicate value: "a"'
+    ]
+
+
+def test_combinations_are_checked() -> None:
+    rule = {"oneOf": [{"minimum": 5}, {"maximum": 3}], "type": "integer"}
+    assert complaints({"f": 6}, f=rule) == []
+    assert complaints({"f": 4}, f=rule)[0].endswith(
+        '"spec.f" must validate one and only one schema (oneOf). Found none valid'
+    )
+    assert complaints({"f": 4}, f={"not": {"minimum": 3}})[0].endswith('"spec.f" must not validate the schema (not)')
+
+
+def test_rules_are_evaluated_and_wait_for_the_rest_to_be_right() -> None:
+    rule = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "x-kubernetes-validations": [{"rule": "self.a < self.b", "message": "a must be less"}],
+    }
+    assert complaints({"f": {"a": 1, "b": 2}}, f=rule) == []
+    assert complaints({"f": {"a": 2, "b": 1}}, f=rule) == ["spec.f: Invalid value: a must be less"]
+    assert "some validation rules were not checked" in complaints({"f": {"a": "x", "b": 1}}, f=rule)[-1]
+
+
+def test_transition_rules_apply_to_updates_only() -> None:
+    rule = {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf", "message": "no shrinking"}]}
+    custom = CustomSchema(schema(f=rule))
+    assert custom.validate({"spec": {"f": 1}}) == []
+    assert [str(e) for e in custom.validate({"spec": {"f": 1}}, {"spec": {"f": 2}})] == [
+        "spec.f: Invalid value: no shrinking"
+    ]
+
+
+def test_unchanged_parts_are_not_held_against_an_update() -> None:
+    custom = CustomSchema(schema(f={"type": "string", "maxLength": 1}, g={"type": "string"}))
+    old = {"spec": {"f": "long", "g": "a"}}
+    assert custom.validate({"spec": {"f": "long", "g": "b"}}, old) == []
+    assert custom.validate({"spec": {"f": "longer", "g": "a"}}, old) != []
+
+
+def test_custom_resources_can_be_applied() -> None:
+    struct = custom_struct(THING, schema(a={"type": "string"}, l={"type": "array", "items": {"type": "string"}}))
+    wanted = {
+        "apiVersion": "example.com/v1",
+        "kind": "Thing",
+        "metadata": {"name": "x"},
+        "spec": {"a": "1", "l": ["x"]},
+    }
+    live = apply_patch(None, wanted, struct, "m", False, "2026-01-01T00:00:00Z")
+    assert live["metadata"]["managedFields"][0]["fieldsV1"] == {"f:spec": {"f:a": {}, "f:l": {}}}
+    with pytest.raises(ApiError, match="field not declared in schema"):
+        apply_patch(live, {**wanted, "spec": {"z": 1}}, struct, "m", False, "2026-01-01T00:00:00Z")
+
+
+@pytest.mark.skipif(not VECTORS.is_dir(), reason="the recorded vectors are not here")
+def test_recorded_refusals_of_vertical_pod_autoscalers() -> None:
+    definition = json.loads((VECTORS / "fixtures" / "verticalpodautoscalers.crd.json").read_text())
+    [version] = [item for item in definition["spec"]["versions"] if item["name"] == "v1"]
+    struct = custom_struct(VPA, version["schema"]["openAPIV3Schema"])
+    register(VPA, struct)
+    try:
+        count = sum(_replayed(step) for step in json.loads((VECTORS / "vpa-invalid.json").read_text())["steps"])
+    finally:
+        unregister(VPA)
+    assert count > 10
+
+
+def _replayed(step: dict[str, Any]) -> bool:
+    """Whether the step is a refusal for the body alone; then it must come out the same."""
+    want = step["response"].get("body") or {}
+    if (
+        step["method"] != "POST"
+        or VPA.group not in step["path"]
+        or "metadata.name" in want.get("message", "metadata.name")
+    ):
+        return False
+    with pytest.raises(ApiError) as caught:
+        _created(json.dumps(step["body"]).encode(), (step.get("query") or {}).get("fieldValidation", "Warn"))
+    assert caught.value.to_status() == want
+    return True
+
+
+def _created(raw: bytes, mode: str) -> None:
+    struct = decode(raw, VPA, field_validation=mode)
+    custom: CustomSchema = _schema_of(VPA)
+    custom.default(struct.obj)
+    errors = custom.validate(struct.obj)
+    if errors:
+        raise unprocessable(VPA.kind, struct.obj["metadata"]["name"], errors, VPA.group)
+
+
+def _schema_of(kind: Kind) -> CustomSchema:
+    from podfit.api.schema import type_of
+
+    struct = type_of(kind)
+    assert struct is not None
+    return struct.cache["custom"]
