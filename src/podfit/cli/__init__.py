@@ -1,0 +1,1 @@
+"""The command line: `podfit …`, also `kubectl podfit …`."""

@@ -6,7 +6,7 @@ Caches are shared: whoever asks for a kind gets the one copy, however many contr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -93,8 +93,8 @@ class World:
     clock: Clock
     cluster_ca: bytes = b""
     """PEM of the CA that signed the API server's certificate; published as kube-root-ca.crt."""
-    sign_request: Callable[[bytes], bytes] | None = None
-    """Signs a PEM certificate request with the cluster's CA; None where this process does not hold the key."""
+    sign_request: Callable[[bytes, Sequence[str]], bytes] | None = None
+    """Signs a PEM certificate request for the given usages with the cluster's CA; None where this process does not hold the key."""
 
     def cache(self, kind: Kind) -> Cache:
         return self.informers.of(kind)

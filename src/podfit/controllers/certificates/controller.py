@@ -68,7 +68,7 @@ class CertificatesController:
         assert self._world.sign_request is not None
         pem = base64.b64decode(request["spec"]["request"])
         try:
-            certificate = self._world.sign_request(pem)
+            certificate = self._world.sign_request(pem, request["spec"].get("usages") or ())
         except ValueError as error:
             self._world.recorder.record(request, "Warning", "SigningFailed", str(error))
             return

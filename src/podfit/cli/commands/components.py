@@ -1,0 +1,202 @@
+"""The commands that run podfit's parts: all of them in one process, or one against any API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from podfit.cli.run import run, serve, until_stopped
+
+if TYPE_CHECKING:
+    from podfit.compose import UpOptions
+
+DataDir = Annotated[Path, typer.Option("--data-dir", help="Where certificates, the store and the nodes' files live.")]
+Listen = Annotated[
+    str, typer.Option("--listen", metavar="HOST:PORT", help="Where the API server listens; port 0 picks one.")
+]
+StoreName = Annotated[str, typer.Option("--store", help="sqlite, memory or etcd=URL[,URL…].")]
+RuntimeName = Annotated[str, typer.Option("--runtime", help="process (real cgroups) or fake (in memory).")]
+Kubeconfig = Annotated[
+    str, typer.Option("--kubeconfig", help="The kubeconfig to use; default $KUBECONFIG, ~/.kube/config.")
+]
+Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log more; twice for everything.")]
+LeaderElect = Annotated[bool, typer.Option("--leader-elect", help="Work only while holding the component's Lease.")]
+EnableAdmission = Annotated[
+    str, typer.Option("--enable-admission-plugins", metavar="A,B", help="Admission plugins on top of the default ones.")
+]
+DisableAdmission = Annotated[
+    str, typer.Option("--disable-admission-plugins", metavar="A,B", help="Default admission plugins to leave out.")
+]
+NodeCpu = Annotated[str, typer.Option("--node-cpu", help="The node's CPU capacity, instead of the machine's.")]
+NodeMemory = Annotated[str, typer.Option("--node-memory", help="The node's memory capacity, instead of the machine's.")]
+DEFAULT_DATA = Path("podfit-data")
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("up", help="Run everything in one process.")(up)
+    app.command("apiserver", help="Run the API server alone.")(apiserver)
+    app.command("controllers", help="Run the controllers against any API server.")(controllers)
+    app.command("agent", help="Run a node agent against any API server.")(agent)
+
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def host_port(text: str) -> tuple[str, int]:
+    from podfit.compose import BadSetting
+
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise BadSetting(f"--listen {text!r}: it is HOST:PORT, for example 127.0.0.1:6443")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def capacity(cpu: str, memory: str) -> dict[str, str]:
+    from podfit.api.quantity import Quantity, QuantityError
+    from podfit.compose import BadSetting
+
+    found = {name: value for name, value in (("cpu", cpu), ("memory", memory)) if value}
+    for name, value in found.items():
+        try:
+            Quantity.parse(value)
+        except QuantityError as error:
+            raise BadSetting(f"--node-{name} {value!r}: {error}") from error
+    return found
+
+
+def up(
+    data_dir: DataDir = DEFAULT_DATA,
+    listen: Listen = "127.0.0.1:6443",
+    store: StoreName = "sqlite",
+    runtime: RuntimeName = "process",
+    nodes: Annotated[int, typer.Option("--nodes", min=0, max=5000, help="How many nodes to run.")] = 1,
+    node_name: Annotated[str, typer.Option("--node-name", help="The node's name; default this machine's.")] = "",
+    node_cpu: NodeCpu = "",
+    node_memory: NodeMemory = "",
+    enable_admission_plugins: EnableAdmission = "",
+    disable_admission_plugins: DisableAdmission = "",
+    kubeconfig: Annotated[
+        Path | None, typer.Option("--kubeconfig", help="Write the administrator's kubeconfig here as well.")
+    ] = None,
+    stop_pods: Annotated[
+        bool, typer.Option("--stop-pods", help="Stop the pods at the end instead of leaving them running.")
+    ] = False,
+    verbose: Verbose = 0,
+) -> None:
+    from podfit.compose import UpOptions
+
+    host, port = host_port(listen)
+    options = UpOptions(
+        data_dir,
+        host,
+        port,
+        store,
+        runtime,
+        nodes,
+        node_name,
+        capacity(node_cpu, node_memory),
+        words(enable_admission_plugins),
+        words(disable_admission_plugins),
+        kubeconfig,
+        stop_pods,
+    )
+
+    run(_up(options), verbose)
+
+
+def apiserver(
+    data_dir: DataDir = DEFAULT_DATA,
+    listen: Listen = "127.0.0.1:6443",
+    store: StoreName = "sqlite",
+    enable_admission_plugins: EnableAdmission = "",
+    disable_admission_plugins: DisableAdmission = "",
+    token_auth_file: Annotated[Path | None, typer.Option("--token-auth-file", help="CSV of static tokens.")] = None,
+    tls_san: Annotated[
+        list[str] | None, typer.Option("--tls-san", help="Another name of the server in its certificate.")
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option("--kubeconfig", help="Write the administrator's kubeconfig here as well.")
+    ] = None,
+    verbose: Verbose = 0,
+) -> None:
+    from podfit.compose import UpOptions
+
+    host, port = host_port(listen)
+    options = UpOptions(
+        data_dir,
+        host,
+        port,
+        store,
+        nodes=0,
+        enable_admission=words(enable_admission_plugins),
+        disable_admission=words(disable_admission_plugins),
+        kubeconfig=kubeconfig,
+        token_file=token_auth_file,
+        extra_sans=tuple(tls_san or ()),
+        controllers=False,
+        scheduler=False,
+        vpa=False,
+    )
+    run(_up(options), verbose)
+
+
+async def _up(options: UpOptions) -> None:
+    from podfit.compose import Up
+
+    everything = Up(options)
+
+    async def start() -> str:
+        await everything.start()
+        return f"ready {everything.server.url} kubeconfig {everything.kubeconfig.absolute()}"
+
+    await serve(start, everything.stop)
+
+
+def controllers(kubeconfig: Kubeconfig = "", leader_elect: LeaderElect = False, verbose: Verbose = 0) -> None:
+    from podfit.client.kubeconfig import load
+    from podfit.compose import controllers_alone
+
+    access = load(kubeconfig)
+
+    async def main() -> None:
+        await until_stopped(controllers_alone(access, leader_elect))
+
+    run(main(), verbose)
+
+
+def agent(
+    kubeconfig: Kubeconfig = "",
+    node_name: Annotated[str, typer.Option("--node-name", help="The node's name; default this machine's.")] = "",
+    data_dir: DataDir = DEFAULT_DATA,
+    runtime: RuntimeName = "process",
+    node_cpu: NodeCpu = "",
+    node_memory: NodeMemory = "",
+    pod_manifests: Annotated[Path | None, typer.Option("--pod-manifest-path", help="A folder of static pods.")] = None,
+    stop_pods: Annotated[
+        bool, typer.Option("--stop-pods", help="Stop the pods at the end instead of leaving them running.")
+    ] = False,
+    verbose: Verbose = 0,
+) -> None:
+    import socket
+
+    from podfit.agent.config import AgentConfig
+    from podfit.client.kubeconfig import load
+    from podfit.compose import agent_alone
+
+    access = load(kubeconfig)
+    name = node_name or socket.gethostname().lower()
+    config = AgentConfig(name, data_dir, capacity=capacity(node_cpu, node_memory), static_dir=pod_manifests)
+
+    async def main() -> None:
+        started = await agent_alone(access, runtime, config)
+
+        async def start() -> str:
+            await started.synced.wait()
+            return f"ready node {name}"
+
+        await serve(start, lambda: started.stop(stop_pods=stop_pods))
+
+    run(main(), verbose)

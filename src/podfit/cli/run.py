@@ -1,0 +1,46 @@
+"""Runs a component until it is told to stop: the loop, the signals, the logs."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from podfit.kit.logs import setup_logs
+
+
+def run(main: Coroutine[Any, Any, None], verbosity: int = 0) -> None:
+    """Runs `main` on uvloop."""
+    import uvloop
+
+    setup_logs(verbosity)
+    uvloop.run(main)
+
+
+async def until_stopped(work: Awaitable[None] | None = None) -> None:
+    """Returns at SIGINT or SIGTERM, or raises what ended `work`."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    waiting = asyncio.ensure_future(stopped.wait())
+    running = asyncio.ensure_future(work) if work is not None else None
+    try:
+        await asyncio.wait({waiting, running} if running else {waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if running is not None and running.done():
+            running.result()
+    finally:
+        waiting.cancel()
+        if running is not None:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def serve(start: Callable[[], Awaitable[str]], stop: Callable[[], Awaitable[None]]) -> None:
+    """Starts, prints the ready line that `start` returns, waits for a signal, stops."""
+    try:
+        print(await start(), flush=True)
+        await until_stopped()
+    finally:
+        await stop()

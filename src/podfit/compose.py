@@ -1,0 +1,245 @@
+"""Builds every object: the only file that names a concrete store or runtime, and the one place where parts meet.
+
+`Up` is everything in one process. The components that run alone (`podfit scheduler`, `podfit agent` …) are built by
+the small functions at the end, from a kubeconfig.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from podfit.agent.agent import Agent
+from podfit.agent.config import AgentConfig
+from podfit.agent.runtimes.base import Runtime
+from podfit.apiserver.app import ApiServer
+from podfit.apiserver.auth.pki import write_kubeconfig
+from podfit.apiserver.config import Config
+from podfit.apiserver.request import Request, User
+from podfit.client import Client, EventRecorder, LocalTransport
+from podfit.client.kubeconfig import Access
+from podfit.client.transport import LocalReply
+from podfit.controllers.all import run_controllers
+from podfit.controllers.world import Informers, World
+from podfit.kit.clock import Clock, RealClock
+from podfit.kit.tasks import Tasks
+from podfit.reconcile.lease import Leadership
+from podfit.store.backend import Store
+from podfit.store.compact import Compactor
+from podfit.store.memory import MemoryStore
+
+log = logging.getLogger(__name__)
+
+CONTROLLERS = User("system:kube-controller-manager", ("system:masters", "system:authenticated"))
+Signer = Callable[[bytes, Sequence[str]], bytes]
+SCHEDULER = User("system:kube-scheduler", ("system:masters", "system:authenticated"))
+
+
+class BadSetting(ValueError):
+    """A setting that cannot work; the message tells the user what would."""
+
+
+# --- parts --------------------------------------------------------------------------------------------------------
+
+
+def open_store(setting: str, data_dir: Path) -> Store:
+    """`memory`, `sqlite` (a file in the data directory) or `etcd=URL[,URL…]`."""
+    if setting == "memory":
+        return MemoryStore()
+    if setting == "sqlite":
+        from podfit.store.sqlite import SqliteStore
+
+        return SqliteStore(data_dir / "podfit.db")
+    if setting.startswith("etcd="):
+        from podfit.store.etcd import EtcdStore
+
+        return EtcdStore([url for url in setting.removeprefix("etcd=").split(",") if url])
+    raise BadSetting(f"--store {setting!r}: it is sqlite, memory or etcd=URL")
+
+
+def make_runtime(setting: str, node: str, folder: Path, clock: Clock) -> Runtime:
+    if setting == "fake":
+        from podfit.agent.runtimes.fake import FakeRuntime
+
+        return FakeRuntime(clock)
+    if setting == "process":
+        from podfit.agent.runtimes.process.runtime import ProcessRuntime
+
+        # The root's name is bound to the data directory: another podfit on the machine has other cgroups, and a
+        # restart finds its own again.
+        mark = hashlib.sha256(f"{folder.absolute()}".encode()).hexdigest()[:8]
+        return ProcessRuntime(folder / "runtime", cgroup_root=f"/podfit-{mark}")
+    if setting == "cri":
+        raise BadSetting("--runtime cri: this version runs containers as processes or not at all (process, fake)")
+    raise BadSetting(f"--runtime {setting!r}: it is process or fake")
+
+
+def local_client(server: ApiServer, user: User, name: str) -> Client:
+    """A client of a server in this process, acting as `user`."""
+
+    async def call(
+        method: str, path: str, query: dict[str, list[str]], headers: dict[str, str], body: bytes
+    ) -> LocalReply:
+        answer = await server.handle(Request(method, path, query, headers, body, user))
+        return LocalReply(answer.status, answer.body, dict(answer.headers), answer.stream)
+
+    return Client(LocalTransport(call, f"podfit-{name}"))
+
+
+def make_world(client: Client, clock: Clock, cluster_ca: bytes = b"") -> World:
+    recorder = EventRecorder(client, "podfit-controllers", clock=clock)
+    return World(client, Informers(client, clock), recorder, clock, cluster_ca)
+
+
+def node_user(name: str) -> User:
+    return User(f"system:node:{name}", ("system:nodes", "system:authenticated"))
+
+
+# --- everything in one process ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 0
+    store: str = "sqlite"
+    runtime: str = "process"
+    nodes: int = 1
+    node_name: str = ""
+    node_capacity: Mapping[str, str] = field(default_factory=dict)
+    enable_admission: tuple[str, ...] = ()
+    disable_admission: tuple[str, ...] = ()
+    kubeconfig: Path | None = None
+    stop_pods: bool = False
+    extra_sans: tuple[str, ...] = ()
+    token_file: Path | None = None
+    controllers: bool = True
+    scheduler: bool = True
+    vpa: bool = True
+
+    def node_names(self) -> list[str]:
+        first = self.node_name or socket.gethostname().lower()
+        if self.nodes == 1:
+            return [first]
+        return [f"{first}-{number}" for number in range(1, self.nodes + 1)]
+
+
+class Up:
+    """API server, controllers, scheduler, agents, meter and autoscaler, all in this process."""
+
+    def __init__(self, options: UpOptions, clock: Clock | None = None) -> None:
+        self.options = options
+        self.clock: Clock = clock or RealClock()
+        self.tasks = Tasks("up")
+        self.agents: list[Agent] = []
+        options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.server = ApiServer(self._server_config())
+
+    def _server_config(self) -> Config:
+        options = self.options
+        return Config(
+            open_store(options.store, options.data_dir),
+            options.data_dir,
+            options.host,
+            options.port,
+            extra_sans=options.extra_sans,
+            enable_admission=options.enable_admission,
+            disable_admission=options.disable_admission,
+            token_file=options.token_file,
+            clock=self.clock,
+        )
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.options.kubeconfig or self.options.data_dir / "admin.kubeconfig"
+
+    async def start(self) -> None:
+        await self.server.start()
+        self._write_kubeconfigs()
+        self.tasks.start(Compactor(self.server.config.store, clock=self.clock).run(), "compaction")
+        if self.options.controllers:
+            self.tasks.start(self._controllers(), "controllers")
+        for name in self.options.node_names():
+            await self._start_agent(name)
+        await asyncio.gather(*(agent.synced.wait() for agent in self.agents))
+
+    def _write_kubeconfigs(self) -> None:
+        server, pki = self.server, self.server.pki
+        folder = self.options.data_dir
+        write_kubeconfig(folder / "admin.kubeconfig", server.url, pki.ca, pair=pki.admin)
+        if self.options.kubeconfig is not None:
+            write_kubeconfig(self.options.kubeconfig, server.url, pki.ca, pair=pki.admin)
+        for name in self.options.node_names():
+            user = f"system:node:{name}"
+            write_kubeconfig(folder / f"node-{name}.kubeconfig", server.url, pki.ca, pair=pki.node(name), user=user)
+
+    async def _controllers(self) -> None:
+        world = make_world(local_client(self.server, CONTROLLERS, "controllers"), self.clock, self.server.pki.ca)
+        world.sign_request = lambda pem, usages: self.server.pki.sign_csr(pem, usages=usages)
+        await run_controllers(world)
+
+    async def _start_agent(self, name: str) -> None:
+        folder = self.options.data_dir / "nodes" / name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        config = AgentConfig(name, folder, capacity=self.options.node_capacity, address=self.options.host)
+        client = local_client(self.server, node_user(name), f"agent-{name}")
+        agent = Agent(client, make_runtime(self.options.runtime, name, folder, self.clock), config, self.clock)
+        await agent.start()
+        self.agents.append(agent)
+
+    async def stop(self) -> None:
+        for agent in self.agents:
+            await agent.stop(stop_pods=self.options.stop_pods)
+        await self.tasks.stop()
+        await self.server.stop()
+
+
+# --- one component alone ------------------------------------------------------------------------------------------
+
+
+def identity() -> str:
+    return f"{socket.gethostname()}_{os.getpid()}"
+
+
+async def as_leader(client: Client, name: str, work: Callable[[], Awaitable[None]], elect: bool, clock: Clock) -> None:
+    """Runs `work` for ever; with `elect` only while this process holds the Lease `name`."""
+    if not elect:
+        await work()
+        return
+    leadership = Leadership(client, name, identity(), clock=clock)
+    try:
+        await leadership.lead(work)
+    finally:
+        await leadership.release()
+
+
+async def controllers_alone(access: Access, elect: bool, signer: Signer | None = None) -> None:
+    clock, client = RealClock(), Client(access.transport("podfit-controllers"))
+
+    async def work() -> None:
+        world = make_world(client, clock, access.ca or b"")
+        world.sign_request = signer
+        await run_controllers(world)
+
+    await as_leader(client, "kube-controller-manager", work, elect, clock)
+
+
+async def agent_alone(access: Access, runtime: str, config: AgentConfig) -> Agent:
+    """A started agent; the caller stops it."""
+    clock = RealClock()
+    client = Client(access.transport(f"podfit-agent-{config.node_name}"))
+    agent = Agent(client, make_runtime(runtime, config.node_name, config.data_dir, clock), config, clock)
+    await agent.start()
+    return agent
+
+
+def server_alone(options: UpOptions) -> ApiServer:
+    """Only the API server of `options`."""
+    return Up(replace(options, controllers=False, scheduler=False, vpa=False)).server
