@@ -17,6 +17,8 @@ _SIDE_EFFECTS = ("None", "NoneOnDryRun")
 
 
 class CustomResourceDefinitionStrategy(Strategy):
+    strict_finalizers = False
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         listed = spec.setdefault("names", {})

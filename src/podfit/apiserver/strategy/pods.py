@@ -85,7 +85,7 @@ class PodStrategy(Strategy):
         return errors
 
     def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
-        return [] if subresource == "status" else pod_warnings(new, old)
+        return [] if subresource else pod_warnings(new, old)
 
     def grace_period_s(self, obj: Object, asked: int | None) -> int:
         spec = obj.get("spec") or {}

@@ -55,7 +55,7 @@ def is_nothing(value: int | str | None) -> bool:
     return value in (None, 0) or (isinstance(value, str) and bool(_percent.fullmatch(value)) and int(value[:-1]) == 0)
 
 
-def selected_template(spec: Object, owner: str, errors: Errors) -> None:
+def selected_template(spec: Object, owner: str, noun: str, errors: Errors) -> None:
     """The selector, and a template that it selects and that runs for ever."""
     selector, template = spec.get("selector"), spec.get("template") or {}
     if selector is None:
@@ -63,13 +63,17 @@ def selected_template(spec: Object, owner: str, errors: Errors) -> None:
     else:
         label_selector(selector, "spec.selector", errors)
         if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-            errors.append(invalid("spec.selector", selector, f"empty selector is invalid for {owner.lower()}"))
+            errors.append(invalid("spec.selector", selector, f"empty selector is invalid for {noun}"))
+    template_selected(selector, template, errors)
+    running_template(template, owner, errors)
+
+
+def template_selected(selector: Object | None, template: Object, errors: Errors) -> None:
     labels = (template.get("metadata") or {}).get("labels")
     if not selector_matches(selector, labels):
         shown = dict(sorted(labels.items())) if labels else None
         detail = "`selector` does not match template `labels`"
         errors.append(invalid("spec.template.metadata.labels", shown, detail))
-    running_template(template, owner, errors)
 
 
 def running_template(template: Object, owner: str, errors: Errors) -> None:
@@ -142,7 +146,7 @@ class DeploymentStrategy(WorkloadStrategy):
         errors: Errors = []
         spec = obj.get("spec") or {}
         non_negative(spec, "replicas", "spec", errors)
-        selected_template(spec, "Deployment", errors)
+        selected_template(spec, "ReplicaSet", "deployment", errors)
         self._strategy(spec.get("strategy") or {}, errors)
         for field in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
             non_negative(spec, field, "spec", errors)
@@ -190,7 +194,7 @@ class ReplicaSetStrategy(WorkloadStrategy):
         spec = obj.get("spec") or {}
         non_negative(spec, "replicas", "spec", errors)
         non_negative(spec, "minReadySeconds", "spec", errors)
-        selected_template(spec, "ReplicaSet", errors)
+        selected_template(spec, "ReplicaSet", "deployment", errors)
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:
@@ -250,7 +254,8 @@ class DaemonSetStrategy(WorkloadStrategy):
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
         spec = obj.get("spec") or {}
-        selected_template(spec, "DaemonSet", errors)
+        self._selector(spec, errors)
+        running_template(spec.get("template") or {}, "DaemonSet", errors)
         non_negative(spec, "minReadySeconds", "spec", errors)
         strategy = spec.get("updateStrategy") or {}
         if strategy.get("type") == "RollingUpdate":
@@ -264,6 +269,14 @@ class DaemonSetStrategy(WorkloadStrategy):
             errors.append(not_supported("spec.updateStrategy.type", strategy.get("type", ""), allowed))
         non_negative(spec, "revisionHistoryLimit", "spec", errors)
         return errors
+
+    def _selector(self, spec: Object, errors: Errors) -> None:
+        """Like the others, except that a missing selector is only noticed by what it does not select."""
+        selector = spec.get("selector")
+        label_selector(selector, "spec.selector", errors)
+        template_selected(selector, spec.get("template") or {}, errors)
+        if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            errors.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
 
     def validate_change(self, new: Object, old: Object) -> Errors:
         return self.selector_fixed(new, old)
@@ -328,7 +341,7 @@ class StatefulSetStrategy(WorkloadStrategy):
         non_negative(spec, "minReadySeconds", "spec", errors)
         if spec.get("ordinals"):
             non_negative(spec["ordinals"], "start", "spec.ordinals.start", errors)
-        selected_template(spec, "StatefulSet", errors)
+        selected_template(spec, "StatefulSet", "statefulset", errors)
         return errors
 
     def _update_strategy(self, strategy: Object, errors: Errors) -> None:

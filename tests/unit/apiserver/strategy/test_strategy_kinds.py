@@ -1,0 +1,177 @@
+"""Kinds other than pods: defaults and refusals that the recordings do not show."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import VPA, kind_named
+from podfit.apiserver.strategy import Strategy, strategy_for
+
+TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x:1"}]}}
+SELECTOR = {"matchLabels": {"a": "b"}}
+NO_SPACE = {"name": "n", "resourceVersion": "1", "uid": "u"}
+
+
+def strategy(kind: str, group: str | None = None) -> Strategy:
+    return strategy_for(kind_named(kind, group))
+
+
+def made(kind: str, group: str | None = None, **fields: Any) -> dict[str, Any]:
+    owner = strategy(kind, group)
+    metadata = {**NO_SPACE, **({"namespace": "d"} if owner.kind.namespaced else {}), **fields.pop("metadata", {})}
+    obj = {"metadata": metadata, **copy.deepcopy(fields)}
+    owner.default(obj)
+    owner.prepare_create(obj)
+    return obj
+
+
+def errors(kind: str, group: str | None = None, **fields: Any) -> list[str]:
+    return [str(error) for error in strategy(kind, group).validate_create(made(kind, group, **fields))]
+
+
+def changes(kind: str, old: dict[str, Any], subresource: str = "", **fields: Any) -> list[str]:
+    new = {**copy.deepcopy(old), **fields}
+    strategy(kind).prepare_update(new, old, subresource)
+    return [str(error) for error in strategy(kind).validate_update(new, old, subresource)]
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"])
+def test_a_workload_with_the_least_that_is_needed_is_valid(kind: str) -> None:
+    assert errors(kind, spec={"selector": SELECTOR, "template": TEMPLATE}) == []
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "DaemonSet"])
+def test_a_selector_is_for_ever(kind: str) -> None:
+    old = made(kind, spec={"selector": SELECTOR, "template": TEMPLATE})
+    new = {**old["spec"], "selector": {"matchLabels": {"a": "b", "c": "d"}}}
+    assert 'spec.selector: Invalid value: {"matchLabels":{"a":"b","c":"d"}}: field is immutable' in changes(
+        kind, old, spec=new
+    )
+
+
+@pytest.mark.parametrize(
+    ("rolling", "wanted"),
+    [
+        (
+            {"maxUnavailable": 0, "maxSurge": 0},
+            ["spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0"],
+        ),
+        (
+            {"maxUnavailable": "150%"},
+            ['spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "150%": must not be greater than 100%'],
+        ),
+        (
+            {"maxSurge": "x"},
+            [
+                'spec.strategy.rollingUpdate.maxSurge: Invalid value: "x": a valid percent string must be a numeric '
+                "string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+            ],
+        ),
+    ],
+)
+def test_a_rollout_must_be_able_to_move(rolling: dict[str, Any], wanted: list[str]) -> None:
+    spec = {"selector": SELECTOR, "template": TEMPLATE, "strategy": {"rollingUpdate": rolling}}
+    assert errors("Deployment", spec=spec) == wanted
+
+
+def test_a_suspended_job_may_be_resized_and_a_running_one_not() -> None:
+    template = {"spec": {"restartPolicy": "Never", **TEMPLATE["spec"]}}
+    for suspend in (True, False):
+        old = made("Job", spec={"suspend": suspend, "template": template})
+        spec = copy.deepcopy(old["spec"])
+        spec["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+        found = changes("Job", old, spec=spec)
+        assert [error.split(":")[0] for error in found] == ([] if suspend else ["spec.template"])
+
+
+def test_an_indexed_job_may_grow_together_with_its_parallelism() -> None:
+    template = {"spec": {"restartPolicy": "Never", **TEMPLATE["spec"]}}
+    old = made("Job", spec={"completionMode": "Indexed", "completions": 2, "parallelism": 2, "template": template})
+    assert changes("Job", old, spec={**old["spec"], "completions": 3, "parallelism": 3}) == []
+    assert changes("Job", old, spec={**old["spec"], "completions": 3}) == [
+        "spec.completions: Invalid value: 3: can only be modified in tandem with spec.parallelism"
+    ]
+
+
+def test_secrets_take_plain_text_and_keep_their_type() -> None:
+    old = made("Secret", stringData={"a": "b"})
+    assert (old["data"], old["type"], "stringData" in old) == ({"a": "Yg=="}, "Opaque", False)
+    assert changes("Secret", old, type="x") == ['type: Invalid value: "x": field is immutable']
+
+
+def test_a_namespace_carries_its_name_and_its_finalizer() -> None:
+    made_ns = made("Namespace")
+    assert made_ns["metadata"]["labels"] == {"kubernetes.io/metadata.name": "n"}
+    assert made_ns["spec"]["finalizers"] == ["kubernetes"]
+    assert made_ns["status"] == {"phase": "Active"}
+
+
+def test_a_node_registers_with_its_status_and_its_cidrs_stay() -> None:
+    old = made("Node", spec={"podCIDRs": ["10.0.0.0/24"]}, status={"capacity": {"cpu": "4000m"}})
+    assert old["status"]["allocatable"] == {"cpu": "4"}
+    assert changes("Node", old, spec={"podCIDRs": ["10.0.1.0/24"]}) == [
+        'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid'
+    ]
+
+
+def test_a_role_needs_verbs_and_a_binding_keeps_its_role() -> None:
+    assert errors("Role", rules=[{"apiGroups": [""], "resources": ["pods"]}]) == [
+        "rules[0].verbs: Required value: verbs must contain at least one value"
+    ]
+    reference = {"kind": "Role", "name": "r"}
+    old = made("RoleBinding", roleRef=reference)
+    new = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "s"}}
+    assert changes("RoleBinding", old, **new) == [
+        'roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"Role","Name":"s"}: '
+        "cannot change roleRef"
+    ]
+
+
+def test_a_service_gets_its_ports_filled_in_and_keeps_its_address() -> None:
+    old = made("Service", spec={"ports": [{"port": 80}], "clusterIP": "10.0.0.1"})
+    assert old["spec"]["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
+    assert old["spec"]["clusterIPs"] == ["10.0.0.1"]
+    kept = {"spec": {**old["spec"], "clusterIP": "", "clusterIPs": []}}
+    assert changes("Service", old, **kept) == []
+    moved = {"spec": {**old["spec"], "clusterIP": "10.0.0.2", "clusterIPs": ["10.0.0.2"]}}
+    assert changes("Service", old, **moved) == [
+        'spec.clusterIPs[0]: Invalid value: ["10.0.0.2"]: may not change once set'
+    ]
+
+
+def test_custom_resources_count_changes_outside_metadata_and_status() -> None:
+    custom = strategy_for(VPA)
+    old = {"metadata": {**NO_SPACE, "namespace": "d"}, "spec": {"a": 1}, "status": {"x": 1}}
+    custom.prepare_create(old)
+    assert old["metadata"]["generation"] == 1 and "status" not in old
+    for subresource, change, generation in (
+        ("", {"spec": {"a": 2}}, 2),
+        ("", {"status": {"x": 2}}, 1),
+        ("status", {"status": {"x": 2}, "spec": {"a": 9}}, 1),
+    ):
+        new = {**copy.deepcopy(old), **change}
+        custom.prepare_update(new, old, subresource)
+        assert new["metadata"]["generation"] == generation
+        assert new.get("status") == ({"x": 2} if subresource else None)
+
+
+@pytest.mark.parametrize("name", ["a", "a-b.c", "1"])
+def test_generated_names_keep_their_base_and_fit(name: str) -> None:
+    long = strategy("Pod").generate_name("x" * 100)
+    assert len(long) == 63 and strategy("Pod").generate_name(f"{name}-").startswith(f"{name}-")
+
+
+def test_every_built_in_kind_has_a_strategy_that_takes_an_empty_object() -> None:
+    from podfit.api.kinds import BUILT_IN
+
+    for kind in BUILT_IN:
+        if kind.verbs == ("create",):
+            continue
+        obj: dict[str, Any] = {"metadata": {}}
+        owner = strategy_for(kind)
+        owner.default(obj)
+        owner.prepare_create(obj)
+        assert any(error.path == "metadata.name" for error in owner.validate_create(obj))
