@@ -5,8 +5,11 @@ Components in the same process call `ApiServer.handle`; everybody else connects 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
+import tempfile
+from pathlib import Path
 
 from podfit.api.kinds import Kind, Registry
 from podfit.apiserver import bootstrap
@@ -14,32 +17,40 @@ from podfit.apiserver.addresses import ServiceAddresses
 from podfit.apiserver.admission.chain import build
 from podfit.apiserver.admission.rbac_escalation import RbacEscalation
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
-from podfit.apiserver.auth.authenticate import Authenticator
+from podfit.apiserver.auth.authenticate import Authenticator, TokenAuthenticator
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.apiserver.auth.node import NodeAuthorizer, NodeGraph
+from podfit.apiserver.auth.other_tokens import BootstrapTokens, StaticTokens
+from podfit.apiserver.auth.pki import Pki
 from podfit.apiserver.auth.rbac import GROUP as RBAC_GROUP
 from podfit.apiserver.auth.rbac import Rbac
 from podfit.apiserver.auth.reviews import Reviews
+from podfit.apiserver.auth.tokens import ServiceAccountTokens
 from podfit.apiserver.config import Config
+from podfit.apiserver.custom import CustomResources
 from podfit.apiserver.events import PODS, Happening, Hub
 from podfit.apiserver.http import HttpFront
+from podfit.apiserver.nodes import NodeProxy
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.request import Request, Response
-from podfit.apiserver.server import Core
+from podfit.apiserver.server import Core, LocalGroup
+from podfit.apiserver.subresources import binding, eviction
+from podfit.apiserver.subresources.reviews import ReviewHandlers
+from podfit.apiserver.subresources.scale import ScaleHandlers
+from podfit.apiserver.subresources.tokens import TokenHandlers
 
 log = logging.getLogger(__name__)
 
-_RBAC_KINDS = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
-
 
 class ApiServer:
-    def __init__(
-        self, config: Config, context: ssl.SSLContext | None = None, authenticator: Authenticator | None = None
-    ) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
         self.registry = Registry()
         self.hub = Hub(config.store)
         self.objects = Objects(config.store, self.registry, self.hub, config.clock)
+        self.pki = Pki(config.data_dir / "pki", [*config.extra_sans, *_names(config)])
+        self.tokens = ServiceAccountTokens(self.pki.signing_key, self.objects, clock=config.clock)
+        self.authenticator = Authenticator(self._token_sources(), anonymous=config.anonymous)
         self.rbac, self.graph = Rbac(self._forget), NodeGraph()
         self.authorization = Authorization([NodeAuthorizer(self.graph), self.rbac])
         self.webhooks = Webhooks(self.objects)
@@ -51,11 +62,32 @@ class ApiServer:
             webhooks=self.webhooks,
         )
         self.core = Core(self.objects, chain, self.authorization)
-        self.reviews = Reviews(self.authorization, self.rbac)
         self.addresses = ServiceAddresses(config.service_cidr)
         self.core.writer.before_create["", "services"] = self.addresses.allot
-        self.front = HttpFront(self.core.handle, authenticator or Authenticator(), context)
+        self.nodes = NodeProxy(_node_context(self.pki))
+        self.custom = self._handlers()
+        context = self.pki.server_tls() if config.tls else None
+        self.front = HttpFront(self.core.handle, self.authenticator, context)
         self._rbac_prefixes = {kind.storage_prefix: kind.kind for kind in self.registry if kind.group == RBAC_GROUP}
+
+    def _handlers(self) -> CustomResources:
+        handlers, scales = self.core.handlers, ScaleHandlers()
+        ReviewHandlers(Reviews(self.authorization, self.rbac)).add_to(handlers)
+        tokens = TokenHandlers(self.tokens, self.authenticator)
+        handlers.kinds["authentication.k8s.io", "tokenreviews"] = tokens.review
+        handlers.kinds["", "bindings"] = binding.bind_named
+        handlers.add("", "pods", "binding", binding.bind)
+        handlers.add("", "pods", "eviction", eviction.evict)
+        handlers.add("", "serviceaccounts", "token", tokens.request)
+        handlers.add_anywhere("scale", scales.handle)
+        self.nodes.add_to(handlers)
+        return CustomResources(self.objects, self.core.tables, self.core.discovery, scales)
+
+    def _token_sources(self) -> list[TokenAuthenticator]:
+        sources: list[TokenAuthenticator] = [self.tokens, BootstrapTokens(self.objects, self.config.clock)]
+        if self.config.token_file is not None:
+            sources.insert(0, StaticTokens.load(self.config.token_file))
+        return sources
 
     def _forget(self) -> None:
         self.authorization.forget()
@@ -69,11 +101,17 @@ class ApiServer:
         """Answers a request of a client in this process; `request.user` is taken as it is."""
         return await self.core.handle(request)
 
+    def register_local_group(self, group: str, version: str, handler: LocalGroup) -> None:
+        """Lets a component of this process answer for an aggregated group (metrics.k8s.io)."""
+        self.core.local_groups[group, version] = handler
+
     async def start(self) -> None:
         await self.config.store.open()
         self._load()
         self.hub.listen(self._changed)
+        self.hub.listen(self.custom.changed)
         self.hub.start()
+        await self.custom.start()
         await self.front.start(self.config.host, self.config.port)
         self.core.address = f"{self.config.advertise_host or self.config.host}:{self.front.port}"
         await self._bootstrap()
@@ -81,8 +119,10 @@ class ApiServer:
 
     async def stop(self) -> None:
         self.core.paths.ready = False
+        await self.custom.stop()
         await self.hub.stop()
         await self.front.stop()
+        await self.nodes.stop()
         await self.config.store.close()
 
     def _load(self) -> None:
@@ -108,16 +148,40 @@ class ApiServer:
             self.addresses.changed(happening)
 
     async def _bootstrap(self) -> None:
-        writer, registry = self.core.writer, self.registry
+        writer, registry, store = self.core.writer, self.registry, self.config.store
+        first = store.revision
         await bootstrap.create_missing(writer, registry, bootstrap.namespaces())
         host = self.config.advertise_host or self.config.host
-        await bootstrap.create_missing(
-            writer,
-            registry,
-            [
-                *bootstrap.priority_classes(),
-                *bootstrap.roles(),
-                *bootstrap.kubernetes_service(self.addresses.first, host, self.front.port),
-            ],
-        )
-        await self.config.store.compact(self.config.store.revision)
+        missing = [
+            *bootstrap.priority_classes(),
+            *bootstrap.roles(),
+            *bootstrap.kubernetes_service(self.addresses.first, host, self.front.port),
+        ]
+        if self.config.install_vpa:
+            missing += bootstrap.vpa_definitions()
+        await bootstrap.create_missing(writer, registry, missing)
+        await self.custom.start()
+        if store.revision > first:
+            # Nobody has seen these revisions; history begins with a cluster that is complete.
+            await store.compact(store.revision)
+        while self.hub.seen < store.revision:
+            await asyncio.sleep(0)
+
+
+def _node_context(pki: Pki) -> ssl.SSLContext:
+    """For connections to nodes. Their certificates are taken as they are, as Kubernetes does unless told otherwise."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    pair = pki.issue_client_cert("kube-apiserver-kubelet-client", ("system:masters",))
+    with tempfile.TemporaryDirectory() as folder:
+        cert, key = Path(folder, "client.crt"), Path(folder, "client.key")
+        cert.write_bytes(pair.cert)
+        key.touch(0o600)
+        key.write_bytes(pair.key)
+        context.load_cert_chain(cert, key)
+    return context
+
+
+def _names(config: Config) -> list[str]:
+    return [name for name in (config.host, config.advertise_host) if name and name not in ("0.0.0.0", "::")]

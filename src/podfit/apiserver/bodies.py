@@ -6,9 +6,9 @@ from podfit.api.kinds import Kind
 from podfit.api.schema.decode import decode
 from podfit.api.schema.types import Struct
 from podfit.api.status import ApiError, Object, bad_request
+from podfit.apiserver import shapes
 from podfit.apiserver.calls import Call
 from podfit.apiserver.options import media_type
-from podfit.apiserver.strategy import strategy_for
 
 _ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 
@@ -16,7 +16,7 @@ _ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes
 def read_object(call: Call, kind: Kind, validation: str) -> Object:
     """The body as an object of `kind`, defaulted."""
     obj = read_body(call, kind, validation)
-    strategy_for(kind).default(obj)
+    shapes.default(kind, obj)
     return obj
 
 
@@ -41,7 +41,6 @@ def _content_type(header: str) -> str:
         415,
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: " + ", ".join(_ACCEPTED),
-        {},
     )
 
 

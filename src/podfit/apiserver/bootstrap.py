@@ -18,7 +18,11 @@ from podfit.apiserver.writes import Writer
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _PRIORITIES = (
-    ("system-node-critical", 2000001000, "Used for system critical pods that must not be moved from their current node."),
+    (
+        "system-node-critical",
+        2000001000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
     (
         "system-cluster-critical",
         2000000000,
@@ -82,9 +86,7 @@ def kubernetes_service(address: str, host: str, port: int) -> Iterator[Object]:
         "apiVersion": "v1",
         "kind": "Endpoints",
         "metadata": dict(meta),
-        "subsets": [
-            {"addresses": [{"ip": host}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}
-        ],
+        "subsets": [{"addresses": [{"ip": host}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
     }
 
 

@@ -62,9 +62,7 @@ class Call:
         return MetadataOnly(accepted.version)
 
     def write(self, options: WriteOptions, subresource: str = "") -> Write:
-        return Write(
-            self.kind, self.namespace, self.route.name, self.request.user, options, subresource, self.warnings
-        )
+        return Write(self.kind, self.namespace, self.route.name, self.request.user, options, subresource, self.warnings)
 
     def answer(self, accepted: Accepted, form: Form, row: Row, status: int = 200) -> Response:
         return self.reply(accepted, form.object(row), status)

@@ -88,7 +88,7 @@ class Discovery:
     def _resources(self, group: str, version: str) -> Object | None:
         kinds = [kind for kind in self._registry if (kind.group, kind.version) == (group, version)]
         foreign = self.foreign.get(group, {}).get("resources", {}).get(version)
-        if not kinds and foreign is None and not (group, version) == ("", "v1"):
+        if not kinds and foreign is None and (group, version) != ("", "v1"):
             return None
         resources: list[Object] = []
         for kind in sorted(kinds, key=lambda kind: kind.plural):

@@ -31,7 +31,7 @@ class Representation(Protocol):
 
 
 class Selection(Protocol):
-    def matches(self, obj: Object) -> bool: ...
+    def takes(self, record: Record) -> bool: ...
 
 
 class Happening:
@@ -115,9 +115,11 @@ class Watcher:
         """ADDED, MODIFIED or DELETED as this watcher sees it; None when it does not concern it."""
         change = happening.change
         was, stays = change.previous is not None, change.record is not None
-        if self.selection is not None:
-            was = was and self.selection.matches(happening.old or {})
-            stays = stays and self.selection.matches(happening.new or {})
+        selection = self.selection
+        if selection is not None:
+            # The old state first: its view is still remembered, and asking for the new one replaces it.
+            was = change.previous is not None and selection.takes(change.previous)
+            stays = change.record is not None and selection.takes(change.record)
         if stays:
             return "MODIFIED" if was else "ADDED"
         return "DELETED" if was else None

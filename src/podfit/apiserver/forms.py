@@ -31,7 +31,9 @@ def bookmark_of(api_version: str, kind: str, revision: int, annotations: Object 
     meta: Object = {"resourceVersion": str(revision)}
     if annotations:
         meta["annotations"] = annotations
-    return wire.encode({"type": "BOOKMARK", "object": {"kind": kind, "apiVersion": api_version, "metadata": meta}}) + b"\n"
+    return (
+        wire.encode({"type": "BOOKMARK", "object": {"kind": kind, "apiVersion": api_version, "metadata": meta}}) + b"\n"
+    )
 
 
 def event_of(word: str, data: bytes) -> bytes:

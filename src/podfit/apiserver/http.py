@@ -15,14 +15,15 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from aiohttp import WSMsgType, web
+from aiohttp.http_exceptions import BadHttpMethod
 from aiohttp.web_protocol import RequestHandler
 
 from podfit.api.status import ApiError
-from podfit.apiserver import wire
 from podfit.apiserver.auth.authenticate import Authenticator
 from podfit.apiserver.config import BODY_LIMIT
+from podfit.apiserver.relay import Upgraded
 from podfit.apiserver.request import ANONYMOUS, Request, Response
-from podfit.apiserver.server import error_response
+from podfit.apiserver.server import error_response, method_not_allowed
 
 log = logging.getLogger(__name__)
 Handle = Callable[[Request], Awaitable[Response]]
@@ -38,7 +39,7 @@ class HttpFront:
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
-        self._server = web.Server(
+        self._server = _Server(
             self._serve,  # type: ignore[arg-type]
             request_factory=_request,
             access_log=None,
@@ -113,10 +114,24 @@ class HttpFront:
         return answer
 
 
-class Upgraded(Response):
-    """The connection was taken over by a subresource (exec and the like) and has been served."""
+class _Protocol(RequestHandler):
+    """Methods HTTP parsers do not know get Kubernetes' answer, too."""
 
-    made: web.StreamResponse
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if isinstance(exc, BadHttpMethod):
+            return _whole(request, error_response(method_not_allowed()))
+        return super().handle_error(request, status, exc, message)
+
+
+class _Server(web.Server):
+    def __call__(self) -> RequestHandler:
+        return _Protocol(self, loop=self._loop, **self._kwargs)
 
 
 async def _end(stream: Any) -> None:
@@ -200,6 +215,3 @@ def _whole(http: web.BaseRequest, response: Response) -> web.Response:
         headers["Vary"] = "Accept-Encoding"
     answer.body = body
     return answer
-
-
-__all__ = ["HttpFront", "Upgraded", "wire"]

@@ -17,9 +17,7 @@ _CONNECTS = frozenset(("exec", "attach", "portforward", "proxy"))
 class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "apiserver_request", "Requests answered.", (*_LABELS, "code"), registry=self.registry
-        )
+        self._requests = Counter("apiserver_request", "Requests answered.", (*_LABELS, "code"), registry=self.registry)
         self._seconds = Histogram(
             "apiserver_request_duration_seconds",
             "Time to answer a request.",
@@ -47,7 +45,11 @@ class Metrics:
         self.mutating = self._inflight.labels("mutating")
 
     def answered(self, route: Route | None, code: int, seconds: float, dry_run: bool) -> None:
-        key = (route.verb, route.group, route.version, route.resource, route.subresource, bool(route.name)) if route else None
+        key = (
+            (route.verb, route.group, route.version, route.resource, route.subresource, bool(route.name))
+            if route
+            else None
+        )
         full = (key, code, dry_run)
         found = self._children.get(full)
         if found is None:

@@ -9,6 +9,7 @@ from podfit.api.status import ApiError
 
 JSON, YAML = "application/json", "application/yaml"
 TABLE, PARTIAL, PARTIAL_LIST = "Table", "PartialObjectMetadata", "PartialObjectMetadataList"
+_AVAILABLE = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _OBJECT_FORMS = frozenset((TABLE, PARTIAL, PARTIAL_LIST))
 _META_VERSIONS = frozenset(("v1", "v1beta1"))
 
@@ -50,16 +51,20 @@ def negotiate(accept: str, watch: bool = False) -> Accepted:
     """Raises 406 when nothing of what is accepted can be made."""
     if not accept or accept == JSON:
         return PLAIN
+    known = False
     for clause in clauses(accept):
         media = _media(clause.media)
         if media is None or clause.params.get("stream") not in (None, "watch"):
             continue
+        known = True
         shape = clause.params.get("as", "")
         if not shape:
             return Accepted(media)
         group, version = clause.params.get("g", ""), clause.params.get("v", "")
         if shape in _OBJECT_FORMS and group == "meta.k8s.io" and version in _META_VERSIONS:
             return Accepted(media, shape, version)
+    if known:
+        raise ApiError(406, "NotAcceptable", f"only the following media types are accepted: {_AVAILABLE}")
     raise not_acceptable()
 
 
@@ -89,7 +94,6 @@ def not_acceptable() -> ApiError:
     return ApiError(
         406,
         "NotAcceptable",
-        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "
-        "application/vnd.kubernetes.protobuf",
+        f"406: Not Acceptable\n\nAvailable representations: {_AVAILABLE}",
         {},
     )

@@ -13,6 +13,7 @@ from podfit.api.kinds import Kind, Registry
 from podfit.api.status import MODIFIED, ApiError, Object, conflict, not_found
 from podfit.apiserver import conversion, wire
 from podfit.apiserver.events import Hub
+from podfit.apiserver.views import Views
 from podfit.kit.clock import Clock
 from podfit.store.backend import Mismatch, Record, Store
 
@@ -25,6 +26,7 @@ class Objects:
         self.store, self.registry, self.hub, self.clock = store, registry, hub, clock
         self._decoded: OrderedDict[str, tuple[int, Object]] = OrderedDict()
         self._splicers: dict[Kind, wire.Splicer] = {}
+        self._views: dict[tuple[str, str, str], Views] = {}
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -94,6 +96,18 @@ class Objects:
     @staticmethod
     def modified(kind: Kind, name: str) -> ApiError:
         return conflict(kind.plural, name, MODIFIED, kind.group)
+
+    def views(self, kind: Kind) -> Views:
+        key = (kind.group, kind.version, kind.plural)
+        found = self._views.get(key)
+        if found is None:
+            found = self._views[key] = Views(kind)
+        return found
+
+    def forget(self, kind: Kind) -> None:
+        """The kind changed or is gone (custom resources)."""
+        self._views.pop((kind.group, kind.version, kind.plural), None)
+        self._splicers.pop(kind, None)
 
     # --- bytes ----------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from podfit.api.schema.gojson import syntax_error
+from podfit.api.schema.scalars import json_word
 from podfit.api.status import (
-    ApiError,
     FieldError,
     Object,
     bad_request,
@@ -91,9 +92,7 @@ def _watch_errors(options: ListOptions) -> list[FieldError]:
             field_forbidden(field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
         )
     if options.send_initial is not None and options.match != "NotOlderThan":
-        errors.append(
-            field_forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-        )
+        errors.append(field_forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
     if options.match and options.match != "NotOlderThan":
         errors.append(not_supported(field, options.match, ["NotOlderThan"]))
     if options.token:
@@ -105,15 +104,15 @@ def _list_errors(options: ListOptions) -> list[FieldError]:
     field, errors = "resourceVersionMatch", []
     if options.match:
         if not options.revision:
-            errors.append(field_forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+            errors.append(
+                field_forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+            )
         if options.token:
             errors.append(field_forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
         if options.match not in ("Exact", "NotOlderThan"):
             errors.append(not_supported(field, options.match, ["Exact", "NotOlderThan", ""]))
         if options.match == "Exact" and options.revision == "0":
-            errors.append(
-                field_forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
-            )
+            errors.append(field_forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
     if options.send_initial is not None:
         errors.append(field_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     return errors
@@ -171,9 +170,7 @@ def _manager_errors(manager: str) -> list[FieldError]:
         errors.append(too_long("fieldManager", _MANAGER_LIMIT))
     for at, letter in enumerate(manager):
         if not letter.isprintable():
-            errors.append(
-                invalid("fieldManager", manager, f"invalid character {go_quote(letter)} (at position {at})")
-            )
+            errors.append(invalid("fieldManager", manager, f"invalid character {go_quote(letter)} (at position {at})"))
     return errors
 
 
@@ -191,7 +188,11 @@ _DELETE_OPTIONS = "DeleteOptions"
 
 def delete_options(query: Query, body: bytes) -> Object:
     """DeleteOptions as JSON, from the body or else from the query."""
-    options = _decode_delete_options(body) if body else _delete_options_from_query(query)
+    return checked_delete_options(_decode_delete_options(body) if body else _delete_options_from_query(query))
+
+
+def checked_delete_options(options: Object) -> Object:
+    """Refuses what does not make sense; a negative grace period means one second."""
     errors: list[FieldError] = []
     policy = options.get("propagationPolicy")
     if policy is not None and options.get("orphanDependents") is not None:
@@ -225,17 +226,19 @@ def _delete_options_from_query(query: Query) -> Object:
 def _decode_delete_options(body: bytes) -> Object:
     try:
         options: Any = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        raise bad_request(f"couldn't get version/kind; json parse error: {_go_syntax(str(error))}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        why = syntax_error(body) or "unexpected end of JSON input"
+        raise bad_request(f"couldn't get version/kind; json parse error: {why}") from None
     if options is None:
         return {}
     if not isinstance(options, dict):
         raise bad_request(
-            f"couldn't get version/kind; json parse error: json: cannot unmarshal {_go_kind(options)} into Go value of "
-            'type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_word(options)} into Go value of "
+            'type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
+            '"json:\\"kind,omitempty\\"" }'
         )
     kind, version = options.pop("kind", "") or "", options.pop("apiVersion", "") or ""
-    if kind not in ("", _DELETE_OPTIONS) or version and not kind:
+    if kind not in ("", _DELETE_OPTIONS) or (version and not kind):
         raise bad_request(
             f"no kind {go_quote(kind)} is registered for version {go_quote(version)} in scheme "
             '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"'
@@ -250,7 +253,7 @@ def _checked_types(options: Object) -> Object:
             options.pop(name, None)
         elif not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
             raise bad_request(
-                f"json: cannot unmarshal {_go_kind(value)} into Go struct field DeleteOptions.{name} of type {word}"
+                f"json: cannot unmarshal {json_word(value)} into Go struct field DeleteOptions.{name} of type {word}"
             )
     if any(not isinstance(word, str) for word in options.get("dryRun", ())):
         raise bad_request("json: cannot unmarshal number into Go struct field DeleteOptions.dryRun of type string")
@@ -266,28 +269,5 @@ _TYPES: tuple[tuple[str, type, str], ...] = (
 )
 
 
-def _go_kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, (int, float)):
-        return "number"
-    return {str: "string", list: "array", dict: "object"}.get(type(value), "null")
-
-
-def _go_syntax(text: str) -> str:
-    if "truncated" in text:
-        return "unexpected end of JSON input"
-    return "invalid character"
-
-
 def media_type(headers_value: str) -> str:
     return headers_value.split(";", 1)[0].strip().lower()
-
-
-def unsupported_media(accepted: Sequence[str]) -> ApiError:
-    return ApiError(
-        415,
-        "UnsupportedMediaType",
-        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted),
-        {},
-    )

@@ -129,7 +129,9 @@ class Paths:
         healthy = all(results.values())
         if healthy and "verbose" not in request.query:
             return Response(200, b"ok", _TEXT)
-        lines = [f"[{'+' if passed else '-'}]{check} {'ok' if passed else 'failed'}" for check, passed in results.items()]
+        lines = [
+            f"[{'+' if passed else '-'}]{check} {'ok' if passed else 'failed'}" for check, passed in results.items()
+        ]
         lines.append(f"{kind} check {'passed' if healthy else 'failed'}")
         return Response(200 if healthy else 500, ("\n".join(lines) + "\n").encode(), _TEXT)
 

@@ -54,7 +54,7 @@ def parse(method: str, path: str, query: dict[str, list[str]]) -> Route | None:
         if len(parts) > 2 and parts[2] not in _NAMESPACE_SUBRESOURCES:
             parts = parts[2:]
     resource, name, subresource, rest = _split(parts)
-    if not name or watching and not subresource:
+    if not name or (watching and not subresource):
         verb = _collection_verb(verb, watching)
     if resource == "namespaces":
         namespace = name

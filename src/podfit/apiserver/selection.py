@@ -3,25 +3,67 @@
 from __future__ import annotations
 
 from podfit.api.kinds import Kind
-from podfit.api.status import Object
+from podfit.api.selectors import FieldSelector, LabelSelector, SelectorError
+from podfit.api.status import bad_request, go_quote
+from podfit.apiserver.objects import Objects
+from podfit.apiserver.views import SELECTABLE, Views
 from podfit.store.backend import Record
+
+_INDEXED = ("metadata.name", "spec.nodeName")
+_ALWAYS = frozenset(("metadata.name", "metadata.namespace"))
 
 
 class Chosen:
-    name: str | None = None
-
-    def matches(self, obj: Object) -> bool:
-        return True
+    def __init__(self, views: Views, labels: LabelSelector, fields: FieldSelector) -> None:
+        self._views, self._labels, self._fields = views, labels, fields
+        self.name = fields.exact("metadata.name")
 
     def takes(self, record: Record) -> bool:
-        return True
+        view = self._views.of(record)
+        return self._labels.matches(view.labels) and self._fields.matches(view.fields)
 
     def filter(self, records: list[Record], limit: int = 0) -> list[Record]:
-        return records
+        if not limit:
+            return [record for record in records if self.takes(record)]
+        found = []
+        for record in records:
+            if self.takes(record):
+                found.append(record)
+                if len(found) == limit:
+                    break
+        return found
 
     def index(self, kind: Kind) -> tuple[str, str] | None:
+        """(field, value) the hub can file a watcher under."""
+        for field in _INDEXED:
+            value = self._fields.exact(field)
+            if value is not None and (field == "metadata.name" or (kind.group, kind.plural) == ("", "pods")):
+                return field, value
         return None
 
 
-def chosen(kind: Kind, labels: str, fields: str) -> Chosen | None:
-    return None
+def chosen(objects: Objects, kind: Kind, labels: str, fields: str) -> Chosen | None:
+    """None when everything is selected. Raises 400 in Kubernetes' words."""
+    if not labels and not fields:
+        return None
+    try:
+        by_labels, by_fields = LabelSelector.parse(labels), FieldSelector.parse(fields)
+    except SelectorError as error:
+        raise bad_request(str(error)) from None
+    views = objects.views(kind)
+    for term in by_fields.terms:
+        _check_field(kind, views, term.field)
+    if by_labels.everything and not by_fields.terms:
+        return None
+    return Chosen(views, by_labels, by_fields)
+
+
+def _check_field(kind: Kind, views: Views, field: str) -> None:
+    if field in views.fields or (field == "metadata.name") or (field == "metadata.namespace" and kind.namespaced):
+        return
+    if (kind.group, kind.plural) in SELECTABLE or kind.custom:
+        raise bad_request(f"field label not supported: {field}")
+    if field in _ALWAYS:
+        return
+    known = ", ".join(go_quote(name) for name in sorted(_ALWAYS))
+    raise bad_request(f"{go_quote(field)} is not a known field selector: only {known}")

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from podfit.api.kinds import Kind
-from podfit.api.status import ApiError, Object
+from podfit.api.status import ApiError, Object, not_found
 from podfit.apiserver import paths, wire
 from podfit.apiserver.admission.chain import Chain
 from podfit.apiserver.auth.authorize import Action, Authorization
@@ -108,6 +108,8 @@ class Core:
         kind = self.registry.resource(route.group, route.version, route.resource)
         if kind is None:
             raise self._nothing_there(route.group)
+        if request.method == "HEAD":
+            raise method_not_allowed()
         return await self._verb(kind, route)(Call(request, route, kind, self.parts))
 
     @staticmethod
@@ -144,6 +146,8 @@ class Core:
 
     def _subresource_verb(self, kind: Kind, route: Route) -> Verb:
         found = kind.subresource(route.subresource)
+        if found is None and kind.custom:
+            raise not_found(kind.plural, route.name, kind.group)
         if found is None or (kind.namespaced and not route.namespace):
             raise self._nothing_there(kind.group)
         if route.verb not in found.verbs:

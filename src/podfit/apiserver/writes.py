@@ -21,7 +21,7 @@ from podfit.api.status import (
     not_found,
     unprocessable,
 )
-from podfit.apiserver import conversion, deletes, wire
+from podfit.apiserver import conversion, deletes, shapes
 from podfit.apiserver.admission.base import CREATE, UPDATE, Attributes
 from podfit.apiserver.admission.chain import Chain
 from podfit.apiserver.objects import Objects
@@ -53,6 +53,8 @@ class Write:
     subresource: str = ""
     warnings: list[str] = field(default_factory=list)
     track: Track | None = None
+    replaces: bool = False
+    """A PUT: a uid in the body is a precondition. In a patch it is a change of an immutable field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Writer:
         meta = obj.setdefault("metadata", {})
         match_namespace(meta, write.namespace)
         if meta.get("resourceVersion"):
-            raise bad_request("resourceVersion should not be set on objects to be created")
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         attrs = self._attributes(CREATE, write, obj, None)
         await self.chain.admit(attrs)
         obj = attrs.object or obj
@@ -87,7 +89,7 @@ class Writer:
             allot(obj)
         if write.track is not None:
             write.track(obj, None)
-        check(kind, obj, strategy.validate_create(obj))
+        check(kind, obj, strategy.validate_create(obj) + shapes.errors(kind, obj))
         write.warnings += strategy.warnings_create(obj)
         await self.chain.validate(attrs)
         write.warnings += attrs.warnings
@@ -96,7 +98,7 @@ class Writer:
     async def install(self, kind: Kind, namespace: str, obj: Object) -> None:
         """Stores an object of our own making, if it is not there: no admission, no validation."""
         strategy = strategy_for(kind)
-        strategy.default(obj)
+        shapes.default(kind, obj)
         self._fill_system_fields(obj["metadata"], strategy)
         strategy.prepare_create(obj)
         if (allot := self.before_create.get((kind.group, kind.plural))) is not None:
@@ -163,12 +165,12 @@ class Writer:
         attrs = self._attributes(UPDATE, write, new, old)
         await self.chain.admit(attrs)
         new = attrs.object or new
-        self._match_revision(kind, strategy, new, old, record)
+        self._match_revision(write, strategy, new, old, record)
         _fill_from(new["metadata"], old["metadata"])
         strategy.prepare_update(new, old, write.subresource)
         if write.track is not None:
             write.track(new, old)
-        check(kind, new, strategy.validate_update(new, old, write.subresource))
+        check(kind, new, strategy.validate_update(new, old, write.subresource) + shapes.errors(kind, new, old))
         write.warnings += strategy.warnings_update(new, old, write.subresource)
         await self.chain.validate(attrs)
         write.warnings += attrs.warnings
@@ -192,26 +194,19 @@ class Writer:
             return self.objects.served(kind, record)
         return self.objects.decoded(record)
 
-    def _match_revision(self, kind: Kind, strategy: Strategy, new: Object, old: Object, record: Record) -> None:
-        meta = new.setdefault("metadata", {})
+    def _match_revision(self, write: Write, strategy: Strategy, new: Object, old: Object, record: Record) -> None:
+        kind, meta = write.kind, new.setdefault("metadata", {})
         revision = meta.get("resourceVersion")
         if not revision or revision == "0":
             if not strategy.unconditional_update:
                 error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-                raise unprocessable(kind.kind, meta.get("name", ""), [error], kind.group)
+                raise unprocessable(kind.plural, meta.get("name", ""), [error], kind.group)
             meta["resourceVersion"] = str(record.modified)
         elif revision != str(record.modified):
             raise self.objects.modified(kind, old["metadata"]["name"])
         uid = meta.get("uid")
-        if uid and uid != old["metadata"].get("uid"):
-            raise conflict(
-                kind.plural,
-                old["metadata"]["name"],
-                f"StorageError: invalid object, Code: 4, Key: /{_upstream_key(kind, old)}, ResourceVersion: 0, "
-                f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
-                f"UID in object meta: {old['metadata'].get('uid')}",
-                kind.group,
-            )
+        if write.replaces and uid and uid != old["metadata"].get("uid"):
+            raise precondition_failed(kind, old, uid)
 
     def _attributes(self, operation: str, write: Write, obj: Object, old: Object | None) -> Attributes:
         name = write.name or (obj.get("metadata") or {}).get("name", "")
@@ -227,6 +222,16 @@ class Writer:
             write.options.dry_run,
             write.options.to_json(),
         )
+
+
+def precondition_failed(kind: Kind, stored: Object, uid: str) -> ApiError:
+    """409: the object has another uid than the writer thinks."""
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: /{_upstream_key(kind, stored)}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
+        f"UID in object meta: {stored['metadata'].get('uid')}"
+    )
+    return conflict(kind.plural, stored["metadata"]["name"], why, kind.group)
 
 
 def _upstream_key(kind: Kind, obj: Object) -> str:
@@ -245,9 +250,7 @@ def match_namespace(meta: Object, namespace: str) -> None:
     elif not namespace:
         meta.pop("namespace")
     else:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
 def check(kind: Kind, obj: Object, errors: list) -> None:  # type: ignore[type-arg]
@@ -284,6 +287,3 @@ def unchanged(new: Object, old: Object) -> bool:
 
 def _timeless(entries: list[Object] | None) -> list[Object]:
     return [{key: value for key, value in entry.items() if key != "time"} for entry in entries or []]
-
-
-__all__ = ["ApiError", "Write", "Writer", "Written", "check", "match_namespace", "unchanged", "wire"]

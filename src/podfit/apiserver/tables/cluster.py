@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.status import Object
-from podfit.apiserver.tables.columns import AGE, NAME, NONE, Column, Layout, age, human_duration, name, spec, status, wide
+from podfit.apiserver.tables.columns import (
+    AGE,
+    NAME,
+    NONE,
+    Column,
+    Layout,
+    age,
+    human_duration,
+    name,
+    spec,
+    status,
+    wide,
+)
 
 
 def _lease(obj: Object, now_s: float) -> list[Any]:
@@ -30,7 +42,14 @@ def _binding(obj: Object, now_s: float) -> list[Any]:
     accounts = ", ".join(
         f"{row.get('namespace', '')}/{row.get('name', '')}" for row in subjects if row.get("kind") == "ServiceAccount"
     )
-    return [name(obj), f"{role.get('kind', '')}/{role.get('name', '')}", age(obj, now_s), of("User"), of("Group"), accounts]
+    return [
+        name(obj),
+        f"{role.get('kind', '')}/{role.get('name', '')}",
+        age(obj, now_s),
+        of("User"),
+        of("Group"),
+        accounts,
+    ]
 
 
 def _webhooks(obj: Object, now_s: float) -> list[Any]:
@@ -56,7 +75,7 @@ def _certificate(obj: Object, now_s: float) -> list[Any]:
 def _api_service(obj: Object, now_s: float) -> list[Any]:
     service = spec(obj).get("service")
     target = f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
-    row = next((row for row in status(obj).get("conditions") or [] if row.get("type") == "Available"), {})
+    row: Object = next((row for row in status(obj).get("conditions") or [] if row.get("type") == "Available"), {})
     word = row.get("status", "Unknown")
     if row and word != "True" and row.get("reason"):
         word = f"{word} ({row['reason']})"
@@ -76,7 +95,9 @@ _BINDINGS = Layout(
 )
 _WEBHOOKS = Layout((NAME, Column("Webhooks", "integer", "How many webhooks it has."), AGE), _webhooks)
 LAYOUTS: dict[tuple[str, str], Layout] = {
-    ("coordination.k8s.io", "leases"): Layout((NAME, Column("Holder", description="Who holds the lease."), AGE), _lease),
+    ("coordination.k8s.io", "leases"): Layout(
+        (NAME, Column("Holder", description="Who holds the lease."), AGE), _lease
+    ),
     ("scheduling.k8s.io", "priorityclasses"): Layout(
         (
             NAME,

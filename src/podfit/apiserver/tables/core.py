@@ -104,7 +104,9 @@ def _is_limit(key: str) -> bool:
 _QUOTAS = Layout(
     (
         NAME,
-        Column("Request", description="Request represents a minimum amount of cpu/memory that a container may consume."),
+        Column(
+            "Request", description="Request represents a minimum amount of cpu/memory that a container may consume."
+        ),
         Column(
             "Limit",
             description="Limits control the maximum amount of cpu/memory that a container may use independent of "
@@ -279,7 +281,9 @@ LAYOUTS: dict[tuple[str, str], Layout] = {
     ("", "services"): _SERVICES,
     ("", "events"): _EVENTS,
     ("events.k8s.io", "events"): _EVENTS,
-    ("", "endpoints"): Layout((NAME, Column("Endpoints", description="Addresses and ports behind it."), AGE), _endpoints),
+    ("", "endpoints"): Layout(
+        (NAME, Column("Endpoints", description="Addresses and ports behind it."), AGE), _endpoints
+    ),
     ("", "namespaces"): Layout((NAME, Column("Status", description="The status of the namespace"), AGE), _namespace),
     ("", "configmaps"): Layout(
         (
@@ -287,8 +291,8 @@ LAYOUTS: dict[tuple[str, str], Layout] = {
             Column(
                 "Data",
                 description="Data contains the configuration data. Each key must consist of alphanumeric characters, "
-                "'-', '_' or '.'. Values with non-UTF-8 byte sequences must use the BinaryData field. The keys stored in "
-                "Data must not overlap with the keys in the BinaryData field, this is enforced during validation "
+                "'-', '_' or '.'. Values with non-UTF-8 byte sequences must use the BinaryData field. The keys "
+                "stored in Data must not overlap with the keys in the BinaryData field, this is enforced during validation "
                 "process.",
             ),
             AGE,

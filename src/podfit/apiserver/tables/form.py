@@ -40,7 +40,9 @@ class TableForm:
 
     def object(self, row: Record | Object) -> bytes:
         obj = self._obj(row)
-        return wire.encode(self._table([self._row(obj)], {"resourceVersion": obj["metadata"].get("resourceVersion", "")}))
+        return wire.encode(
+            self._table([self._row(obj)], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
+        )
 
     def list(self, rows: Sequence[Record], revision: int, more: Object | None = None) -> bytes:
         made = [self._row(self._obj(row)) for row in rows]

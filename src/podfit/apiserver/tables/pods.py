@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.status import Object
-from podfit.apiserver.tables.columns import AGE, NAME, NONE, Column, Layout, age, human_duration, name, spec, status, wide
+from podfit.apiserver.tables.columns import (
+    AGE,
+    NAME,
+    NONE,
+    Column,
+    Layout,
+    age,
+    human_duration,
+    name,
+    spec,
+    status,
+    wide,
+)
 from podfit.kit.clock import parse_rfc3339
 
 _COLUMNS = (
@@ -18,9 +30,7 @@ _COLUMNS = (
         "this pod has restarted.",
     ),
     AGE,
-    wide(
-        "IP", "podIP address allocated to the pod. Routable at least within the cluster. Empty if not yet allocated."
-    ),
+    wide("IP", "podIP address allocated to the pod. Routable at least within the cluster. Empty if not yet allocated."),
     wide(
         "Node",
         "NodeName indicates in which node this pod is scheduled. If empty, this pod is a candidate for scheduling by "
@@ -40,7 +50,7 @@ _COLUMNS = (
     wide(
         "Readiness Gates",
         "If specified, all readiness gates will be evaluated for pod readiness. A pod is ready when all its containers "
-        "are ready AND all conditions specified in the readiness gates have status equal to \"True\" More info: "
+        'are ready AND all conditions specified in the readiness gates have status equal to "True" More info: '
         "https://git.k8s.io/enhancements/keps/sig-network/580-pod-readiness-gates",
     ),
 )
@@ -61,7 +71,10 @@ class _Tally:
         inits = spec(pod).get("initContainers") or []
         self.sidecars = {row["name"] for row in inits if row.get("restartPolicy") == "Always"}
         self.total = len(spec(pod).get("containers") or []) + len(self.sidecars)
-        if self.status.get("phase") == "Pending" and _condition(self.status, "PodScheduled", "reason") == "SchedulingGated":
+        if (
+            self.status.get("phase") == "Pending"
+            and _condition(self.status, "PodScheduled", "reason") == "SchedulingGated"
+        ):
             self.word = "SchedulingGated"
 
     def count(self) -> None:

@@ -172,7 +172,9 @@ def _autoscaler_targets(obj: Object) -> str:
         is_now = (current[at].get("resource") or {}).get("current") or {} if at < len(current) else {}
         if "averageUtilization" in target:
             now = is_now.get("averageUtilization")
-            shown.append(f"{resource.get('name')}: {UNKNOWN if now is None else f'{now}%'}/{target['averageUtilization']}%")
+            shown.append(
+                f"{resource.get('name')}: {UNKNOWN if now is None else f'{now}%'}/{target['averageUtilization']}%"
+            )
         else:
             shown.append(f"{is_now.get('averageValue', UNKNOWN)}/{target.get('averageValue', UNKNOWN)}")
     return ", ".join(shown[:2]) + (f" + {len(shown) - 2} more..." if len(shown) > 2 else "") or NONE
@@ -226,8 +228,8 @@ LAYOUTS: dict[tuple[str, str], Layout] = {
             _IMAGES,
             wide(
                 "Selector",
-                "Label selector for pods. Existing ReplicaSets whose pods are selected by this will be the ones affected "
-                "by this deployment. It must match the pod template's labels.",
+                "Label selector for pods. Existing ReplicaSets whose pods are selected by this will be the ones "
+                "affected by this deployment. It must match the pod template's labels.",
             ),
         ),
         _deployment,

@@ -1,13 +1,100 @@
-"""Server-side apply: PATCH with the fields one manager wants; it owns them from then on."""
+"""Server-side apply: PATCH with the fields one manager wants; it owns them from then on.
+
+An object that is not there is created, through the main endpoint only.
+"""
 
 from __future__ import annotations
 
+from podfit.api.patches.apply import apply_patch, read_applied
+from podfit.api.schema import type_of
+from podfit.api.schema.decode import DecodeError, convert
+from podfit.api.schema.types import Struct
+from podfit.api.schema.walk import UNSTRUCTURED
+from podfit.api.schema.yamls import YamlError, parse_yaml
+from podfit.api.status import ApiError, Object, bad_request, conflict, go_quote, not_found
+from podfit.apiserver import managed, shapes
+from podfit.apiserver.bodies import check_name
 from podfit.apiserver.calls import Call
 from podfit.apiserver.forms import Form
 from podfit.apiserver.negotiate import Accepted
 from podfit.apiserver.options import WriteOptions
 from podfit.apiserver.request import Response
+from podfit.kit.clock import rfc3339
+from podfit.store.backend import Record
 
 
 async def apply(call: Call, accepted: Accepted, form: Form, options: WriteOptions) -> Response:
-    raise NotImplementedError
+    struct = type_of(call.kind)
+    assert struct is not None
+    applied = _read(call)
+    warned = _strict(call, applied, struct, options)
+    write = call.write(options, call.route.subresource)
+    applier = _Applier(call, applied, struct, options)
+    if call.objects.record(call.kind, call.namespace, call.route.name) is None:
+        if call.route.subresource:
+            raise not_found(call.kind.plural, call.route.name, call.kind.group)
+        uid = (applied.get("metadata") or {}).get("uid")
+        if uid:
+            why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            raise conflict(call.kind.plural, call.route.name, why, call.kind.group)
+        call.warnings += warned
+        written = await call.parts.writer.create(write, applier.merged(None))
+        return call.answer(accepted, form, written.record or written.obj, 201)
+
+    def change(stored: Object, record: Record) -> Object:
+        return applier.merged(stored)
+
+    call.warnings += warned
+    written = await call.parts.writer.update(write, change)
+    return call.answer(accepted, form, written.record or written.obj)
+
+
+class _Applier:
+    def __init__(self, call: Call, applied: Object, struct: Struct, options: WriteOptions) -> None:
+        self._call, self._applied, self._struct, self._options = call, applied, struct, options
+
+    def merged(self, live: Object | None) -> Object:
+        call = self._call
+        made = apply_patch(
+            live,
+            self._applied,
+            self._struct,
+            managed.manager_of(call, self._options),
+            self._options.force,
+            rfc3339(call.objects.clock.now()),
+            call.route.subresource,
+            managed.reset_fields(call.kind, call.route.subresource),
+        )
+        if made is live:
+            return made
+        try:
+            obj = convert(made, self._struct, field_validation="Ignore", dialect=UNSTRUCTURED).obj
+        except DecodeError as error:
+            raise bad_request(str(error)) from None
+        obj["kind"], obj["apiVersion"] = call.kind.kind, call.kind.api_version
+        check_name(obj, call.route.name, call.namespace)
+        shapes.default(call.kind, obj)
+        return obj
+
+
+def _read(call: Call) -> Object:
+    try:
+        value, _ = parse_yaml(call.request.body)
+    except YamlError as error:
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
+    return read_applied(value, call.kind.api_version, call.kind.kind)
+
+
+def _strict(call: Call, applied: Object, struct: Struct, options: WriteOptions) -> list[str]:
+    """Warnings about unknown fields; an error when they are not to be."""
+    if options.validation == "Ignore":
+        return []
+    try:
+        found = convert(applied, struct, field_validation=options.validation, dialect=UNSTRUCTURED)
+    except DecodeError as error:
+        if options.validation != "Strict":
+            return []
+        body = f"Invalid value: {go_quote(call.request.body.decode(errors='replace'))}: {error}"
+        causes = [{"reason": "FieldValueInvalid", "message": body, "field": "patch"}]
+        raise ApiError(422, "Invalid", f' "" is invalid: patch: {body}', {"causes": causes}) from None
+    return found.warnings

@@ -74,7 +74,7 @@ async def delete_collection(call: Call) -> Response:
     form = call.form(accepted)
     options = delete_options(call.request.query, call.request.body)
     wanted = list_options(call.request.query, False)
-    selection = chosen(call.kind, wanted.label_selector, wanted.field_selector)
+    selection = chosen(call.objects, call.kind, wanted.label_selector, wanted.field_selector)
     revision = call.objects.store.revision
     records = call.objects.store.scan(prefix_of(call.kind, call.namespace))
     if selection is not None:

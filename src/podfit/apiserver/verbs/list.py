@@ -33,7 +33,7 @@ async def list_objects(call: Call) -> Response:
     accepted = call.accepted()
     form = call.form(accepted)
     options = list_options(call.request.query, False)
-    selection = chosen(call.kind, options.label_selector, options.field_selector)
+    selection = chosen(call.objects, call.kind, options.label_selector, options.field_selector)
     if options.token and options.revision not in ("", "0"):
         raise bad_request("specifying resource version is not allowed when using continue")
     store, prefix = call.objects.store, prefix_of(call.kind, call.namespace)
@@ -51,7 +51,7 @@ def prefix_of(kind: Kind, namespace: str) -> str:
 
 
 def _newest(options: ListOptions) -> bool:
-    return options.revision in ("", "0") or options.match != "Exact" and not options.limit
+    return options.revision in ("", "0") or (options.match != "Exact" and not options.limit)
 
 
 async def _by_name(call: Call, selection: Chosen, options: ListOptions) -> Page:
@@ -60,7 +60,9 @@ async def _by_name(call: Call, selection: Chosen, options: ListOptions) -> Page:
     await _reach(store, options.revision)
     revision = store.revision
     if call.kind.namespaced and not call.namespace:
-        records = [record for record in store.scan(call.kind.storage_prefix) if record.key.endswith("/" + selection.name)]
+        records = [
+            record for record in store.scan(call.kind.storage_prefix) if record.key.endswith(f"/{selection.name}")
+        ]
     else:
         found = store.get(call.kind.key(call.namespace, selection.name or ""))
         records = [] if found is None else [found]
@@ -118,11 +120,11 @@ def _take(
     """Up to `limit` selected records and whether there are more."""
     wanted = limit + 1 if limit > 0 and selection is None else 0
     records = store.scan_at(at, prefix, after, wanted) if at > 0 else store.scan(prefix, after, wanted)
-    if selection is not None:
-        records = selection.filter(records, limit + 1 if limit > 0 else 0)
-    if 0 < limit < len(records):
-        return records[:limit], True
-    return records, False
+    if selection is None:
+        return (records[:limit], True) if 0 < limit < len(records) else (records, False)
+    found = selection.filter(records, max(limit, 0))
+    # Kubernetes looks no further than the last one it takes: more keys mean more pages, selected or not.
+    return found, 0 < limit <= len(found) and found[-1] is not records[-1]
 
 
 def _token(revision: int, start: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from podfit.api.patches import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, patch_object
 from podfit.api.schema import type_of
 from podfit.api.schema.types import Struct
-from podfit.api.status import ApiError, Object, bad_request
-from podfit.apiserver import managed
+from podfit.api.status import ApiError, Object
+from podfit.apiserver import managed, shapes
+from podfit.apiserver.bodies import check_name
 from podfit.apiserver.calls import Call
 from podfit.apiserver.options import WriteOptions, media_type, write_options
 from podfit.apiserver.request import Response
-from podfit.apiserver.strategy import strategy_for
 from podfit.apiserver.verbs import apply
 from podfit.store.backend import Record
 
@@ -19,8 +19,12 @@ _TYPES = frozenset((JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY))
 
 def patch_type(call: Call) -> str:
     media = media_type(call.request.headers.get("content-type", ""))
-    if media not in _TYPES or (call.kind.custom and media == STRATEGIC):
+    if media not in _TYPES:
         raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    if media == STRATEGIC and call.kind.custom and call.route.subresource != "scale":
+        known = ", ".join((JSON_PATCH, MERGE_PATCH, APPLY))
+        why = f"the body of the request was in an unknown format - accepted media types include: {known}"
+        raise ApiError(415, "UnsupportedMediaType", why)
     return media
 
 
@@ -53,9 +57,6 @@ def patched(call: Call, stored: Object, kind: str, struct: Struct, options: Writ
     revision = meta.get("resourceVersion")
     if revision and not revision.isdecimal():
         raise ApiError(500, "", f'strconv.ParseUint: parsing "{revision}": invalid syntax')
-    if meta.get("name") != stored["metadata"]["name"]:
-        raise bad_request(
-            f"the name of the object ({meta.get('name', '')}) does not match the name on the URL ({call.route.name})"
-        )
-    strategy_for(call.kind).default(obj)
+    check_name(obj, call.route.name, call.namespace)
+    shapes.default(call.kind, obj)
     return obj

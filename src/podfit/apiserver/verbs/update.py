@@ -19,7 +19,7 @@ async def update(call: Call) -> Response:
     obj = read_object(call, call.kind, options.validation)
     check_name(obj, call.route.name, call.namespace)
     write = call.write(options, call.route.subresource)
-    write.track = managed.updates(call, options)
+    write.track, write.replaces = managed.updates(call, options), True
     if call.objects.record(call.kind, call.namespace, call.route.name) is None:
         if call.route.subresource or not strategy_for(call.kind).create_on_update:
             raise not_found(call.kind.plural, call.route.name, call.kind.group)

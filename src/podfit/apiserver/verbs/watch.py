@@ -37,7 +37,7 @@ async def watch(call: Call) -> Response:
     if call.route.name:
         named = f"metadata.name={call.route.name}"
         fields = f"{fields},{named}" if fields else named
-    selection = chosen(call.kind, options.label_selector, fields)
+    selection = chosen(call.objects, call.kind, options.label_selector, fields)
     if options.revision and not options.revision.isdecimal():
         quoted = go_quote(options.revision)
         why = f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"

@@ -1,0 +1,216 @@
+"""Custom resources: definitions become rows of the registry while they stand.
+
+A definition is accepted (its names are free), established, and from then on served; when it is deleted its objects go
+first. The rows follow the stored definitions, whoever wrote them.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from podfit.api import schema
+from podfit.api.kinds import Kind, Registry, Subresource, kind_named
+from podfit.api.schema.structural import custom_struct
+from podfit.api.status import ApiError, Object
+from podfit.apiserver import deletes, wire
+from podfit.apiserver.discovery import Discovery
+from podfit.apiserver.events import Happening
+from podfit.apiserver.objects import Objects
+from podfit.apiserver.subresources.scale import ScaleHandlers, Where
+from podfit.apiserver.tables.custom import custom_layout
+from podfit.apiserver.tables.form import Tables
+from podfit.kit.clock import rfc3339
+from podfit.kit.tasks import Tasks
+from podfit.store.backend import Mismatch, Record
+
+log = logging.getLogger(__name__)
+DEFINITION = kind_named("CustomResourceDefinition")
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+_GPU = ("get", "patch", "update")
+
+
+class CustomResources:
+    def __init__(self, objects: Objects, tables: Tables, discovery: Discovery, scales: ScaleHandlers) -> None:
+        self._objects, self._tables, self._discovery, self._scales = objects, tables, discovery, scales
+        self._registry: Registry = objects.registry
+        self._served: dict[str, list[Kind]] = {}
+        self._ending: dict[str, str] = {}
+        self._tasks = Tasks("custom resources")
+
+    async def start(self) -> None:
+        """Serves what is stored already, establishing what is not yet."""
+        for record in self._objects.store.scan(DEFINITION.storage_prefix):
+            await self._settle(record.key)
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    def changed(self, happening: Happening) -> None:
+        """A listener of the hub."""
+        if happening.resource == DEFINITION.storage_prefix:
+            self.refresh(happening.name, happening.new)
+            if happening.new is not None and not _is_settled(happening.new):
+                self._tasks.start(self._settle(happening.change.key), f"settle {happening.name}")
+        elif happening.change.record is None and happening.resource in self._ending:
+            self._tasks.start(self._settle(self._ending[happening.resource]), "clean up")
+
+    # --- rows -----------------------------------------------------------------------------------------------------
+
+    def refresh(self, name: str, definition: Object | None) -> None:
+        """Makes the registry show the definition as it stands; None: it is gone."""
+        for kind in self._served.pop(name, ()):
+            self._registry.remove(kind)
+            self._objects.forget(kind)
+            schema.unregister(kind)
+        if definition is not None and condition(definition, "Established") == "True":
+            self._served[name] = [self._serve(definition, version) for version in _served_versions(definition)]
+        self._discovery.forget()
+
+    def _serve(self, definition: Object, version: Object) -> Kind:
+        kind = row_of(definition, version)
+        self._registry.add(kind)
+        schema.register(kind, custom_struct(kind, (version.get("schema") or {}).get("openAPIV3Schema")))
+        self._tables.set(kind, custom_layout(version.get("additionalPrinterColumns")))
+        scale = (version.get("subresources") or {}).get("scale")
+        if scale is not None:
+            self._scales.custom[kind.group, kind.version, kind.plural] = Where(
+                _path(scale.get("specReplicasPath")),
+                _path(scale.get("statusReplicasPath")),
+                _path(scale.get("labelSelectorPath")),
+            )
+        return kind
+
+    # --- the definition's own state -------------------------------------------------------------------------------
+
+    async def _settle(self, key: str) -> None:
+        """Brings a definition to where it belongs: established, or cleaned up."""
+        while (record := self._objects.store.get(key)) is not None:
+            definition = wire.object_of(record)
+            name = definition["metadata"]["name"]
+            if definition["metadata"].get("deletionTimestamp"):
+                if not await self._clean_up(definition, record):
+                    return
+            elif _is_settled(definition):
+                self.refresh(name, definition)
+                return
+            else:
+                self._establish(definition)
+            if await self._write(definition, record):
+                self.refresh(name, self._objects.get(DEFINITION, "", name))
+                return
+
+    async def _write(self, definition: Object, record: Record) -> bool:
+        try:
+            if deletes.ends_with(DEFINITION, definition, wire.object_of(record)):
+                await self._objects.store.delete(record.key, record.modified)
+            else:
+                await self._objects.put(DEFINITION, record.key, definition, record.modified)
+        except Mismatch:
+            return False
+        return True
+
+    def _establish(self, definition: Object) -> None:
+        now, status = rfc3339(self._objects.clock.now()), definition.setdefault("status", {})
+        taken = self._conflict(definition)
+        if taken:
+            rows = [
+                ("NamesAccepted", "False", *taken),
+                ("Established", "False", "NotAccepted", "not all names are accepted"),
+            ]
+        else:
+            rows = [
+                ("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
+                ("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"),
+            ]
+            status["acceptedNames"] = definition["spec"]["names"]
+        status["conditions"] = [
+            {"type": kind, "status": word, "lastTransitionTime": now, "reason": reason, "message": message}
+            for kind, word, reason, message in rows
+        ]
+        stored = next(row["name"] for row in definition["spec"]["versions"] if row.get("storage"))
+        if stored not in (status.get("storedVersions") or []):
+            status["storedVersions"] = [*(status.get("storedVersions") or []), stored]
+        finalizers = definition["metadata"].setdefault("finalizers", [])
+        if CLEANUP not in finalizers:
+            finalizers.append(CLEANUP)
+
+    def _conflict(self, definition: Object) -> tuple[str, str] | None:
+        """(reason, message) when another kind of the group has the names already."""
+        spec, name = definition["spec"], definition["metadata"]["name"]
+        mine = {(kind.group, kind.plural) for kind in self._served.get(name, ())}
+        for kind in self._registry:
+            if kind.group != spec["group"] or (kind.group, kind.plural) in mine:
+                continue
+            if kind.plural == spec["names"]["plural"]:
+                return "PluralConflict", f'"{kind.plural}" is already in use'
+            if kind.kind == spec["names"]["kind"]:
+                return "KindConflict", f'"{kind.kind}" is already in use'
+        return None
+
+    async def _clean_up(self, definition: Object, record: Record) -> bool:
+        """Deletes the objects of a definition that is going; True when it may go itself."""
+        spec, name = definition["spec"], definition["metadata"]["name"]
+        prefix = f"/registry/{spec['group']}/{spec['names']['plural']}/"
+        kinds = self._served.get(name) or [row_of(definition, version) for version in _served_versions(definition)]
+        self._ending[prefix] = record.key
+        for found in self._objects.store.scan(prefix):
+            try:
+                await self._remove(kinds[0], found)
+            except (Mismatch, ApiError):
+                continue
+        if self._objects.store.count(prefix):
+            return False
+        self._ending.pop(prefix, None)
+        finalizers = definition["metadata"].get("finalizers") or []
+        if CLEANUP not in finalizers:
+            return False
+        definition["metadata"]["finalizers"] = [word for word in finalizers if word != CLEANUP]
+        return True
+
+    async def _remove(self, kind: Kind, record: Record) -> None:
+        obj = self._objects.served(kind, record)
+        verdict = deletes.decide(kind, obj, {}, self._objects.clock.now())
+        if verdict.write:
+            await self._objects.put(kind, record.key, obj, record.modified)
+        elif verdict.remove:
+            await self._objects.store.delete(record.key, record.modified)
+
+
+def row_of(definition: Object, version: Object) -> Kind:
+    spec, names = definition["spec"], definition["spec"]["names"]
+    wanted = version.get("subresources") or {}
+    subs: tuple[Subresource, ...] = ()
+    if "status" in wanted:
+        subs += (Subresource("status", names["kind"], _GPU),)
+    if "scale" in wanted:
+        subs += (Subresource("scale", "Scale", _GPU, "autoscaling", "v1"),)
+    return Kind(
+        spec["group"],
+        version["name"],
+        names["kind"],
+        names["plural"],
+        spec.get("scope") == "Namespaced",
+        tuple(names.get("shortNames") or ()),
+        tuple(names.get("categories") or ()),
+        subs,
+        custom=True,
+        singular=names.get("singular") or names["kind"].lower(),
+    )
+
+
+def condition(definition: Object, kind: str) -> str:
+    rows = (definition.get("status") or {}).get("conditions") or []
+    return next((row.get("status", "") for row in rows if row.get("type") == kind), "")
+
+
+def _is_settled(definition: Object) -> bool:
+    return bool(condition(definition, "Established")) and not definition["metadata"].get("deletionTimestamp")
+
+
+def _served_versions(definition: Object) -> list[Object]:
+    return [version for version in definition["spec"]["versions"] if version.get("served")]
+
+
+def _path(text: Any) -> tuple[str, ...]:
+    return tuple(part for part in (text or "").split(".") if part)

@@ -1,0 +1,207 @@
+"""What only a node can answer: logs, exec, attach, port-forward, and its own HTTP paths.
+
+Plain requests are passed on and their answers streamed back; WebSockets are connected end to end and relayed message
+by message. The paths on the node are the kubelet's.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import aiohttp
+
+from podfit.api.kinds import NODE
+from podfit.api.status import REASON_OF_CODE, ApiError, Object, bad_request
+from podfit.apiserver.calls import Call
+from podfit.apiserver.relay import relay
+from podfit.apiserver.request import Response
+from podfit.apiserver.subresources.table import Handlers
+
+_DEFAULT_PORT = 10250
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+_LOG_OPTIONS = ("follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes", "stream")
+_HOP_BY_HOP = frozenset(
+    ("connection", "keep-alive", "transfer-encoding", "upgrade", "content-length", "content-encoding", "host", "te")
+)
+_PRIVATE = frozenset(("authorization", "accept-encoding"))
+
+
+class NodeProxy:
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        """`context` holds the client certificate nodes know us by."""
+        self._context = context
+        self._session: aiohttp.ClientSession | None = None
+
+    def add_to(self, handlers: Handlers) -> None:
+        handlers.add("", "pods", "log", self.log)
+        for word in ("exec", "attach"):
+            handlers.add("", "pods", word, self.in_container)
+        handlers.add("", "pods", "portforward", self.port_forward)
+        handlers.add("", "pods", "proxy", self.pod_proxy)
+        handlers.add("", "nodes", "proxy", self.node_proxy)
+
+    async def stop(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=None, connect=10)
+            self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
+        return self._session
+
+    # --- handlers -------------------------------------------------------------------------------------------------
+
+    async def log(self, call: Call) -> Response:
+        pod = _pod(call)
+        container = _container(call, pod)
+        query = [(name, call.request.query[name][0]) for name in _LOG_OPTIONS if call.request.query.get(name)]
+        _check_numbers(query)
+        base = self._node_url(call, pod)
+        meta = pod["metadata"]
+        path = f"/containerLogs/{_quoted(meta['namespace'], meta['name'], container)}"
+        return await self._pass_on(call, f"{base}{path}?{urlencode(query)}", "GET", {}, b"")
+
+    async def in_container(self, call: Call) -> Response:
+        pod = _pod(call)
+        container = _container(call, pod)
+        wanted = call.request.query
+        query = [("command", word) for word in wanted.get("command", ())]
+        for ours, theirs in (("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty")):
+            if wanted.get(ours, ["false"])[0] in ("true", "1"):
+                query.append((theirs, "1"))
+        meta = pod["metadata"]
+        path = f"/{call.route.subresource}/{_quoted(meta['namespace'], meta['name'], meta['uid'], container)}"
+        return await self._connect(call, f"{self._node_url(call, pod)}{path}?{urlencode(query)}")
+
+    async def port_forward(self, call: Call) -> Response:
+        pod = _pod(call)
+        meta = pod["metadata"]
+        query = [("port", port) for value in call.request.query.get("ports", ()) for port in value.split(",")]
+        path = f"/portForward/{_quoted(meta['namespace'], meta['name'], meta['uid'])}"
+        return await self._connect(call, f"{self._node_url(call, pod)}{path}?{urlencode(query)}")
+
+    async def node_proxy(self, call: Call) -> Response:
+        name = call.route.name.partition(":")[0]
+        node = call.objects.decoded(call.objects.required(NODE, "", name))
+        return await self._forward(call, f"{_url_of(node)}{quote(call.route.rest)}")
+
+    async def pod_proxy(self, call: Call) -> Response:
+        scheme, name, port = _split_target(call.route.name)
+        pod = call.objects.decoded(call.objects.required(call.kind, call.namespace, name))
+        address = (pod.get("status") or {}).get("podIP")
+        if not address:
+            raise bad_request(f"address not allowed: pod {name} has no address")
+        return await self._forward(call, f"{scheme}://{address}:{port or 80}{quote(call.route.rest)}")
+
+    # --- the way there --------------------------------------------------------------------------------------------
+
+    def _node_url(self, call: Call, pod: Object) -> str:
+        name = (pod.get("spec") or {}).get("nodeName")
+        if not name:
+            raise bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
+        node = call.objects.get(NODE, "", name)
+        if node is None:
+            raise ApiError(404, "NotFound", f'nodes "{name}" not found', {"name": name, "kind": "nodes"})
+        return _url_of(node)
+
+    async def _forward(self, call: Call, url: str) -> Response:
+        request = call.request
+        query = urlencode([(key, value) for key, values in request.query.items() for value in values])
+        headers = {k: v for k, v in request.headers.items() if k not in _HOP_BY_HOP and k not in _PRIVATE}
+        return await self._pass_on(call, f"{url}?{query}" if query else url, request.method, headers, request.body)
+
+    async def _pass_on(self, call: Call, url: str, method: str, headers: dict[str, str], body: bytes) -> Response:
+        try:
+            answer = await self._client().request(
+                method, url, headers=headers, data=body or None, ssl=self._context or False, allow_redirects=False
+            )
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise _unreachable(call, error) from None
+        if call.route.subresource == "log" and answer.status >= 400:
+            text = (await answer.read()).decode(errors="replace").strip()
+            raise ApiError(answer.status, REASON_OF_CODE.get(answer.status, "InternalError"), text)
+        kept = [(k, v) for k, v in answer.headers.items() if k.lower() not in (*_HOP_BY_HOP, "content-type")]
+        media = answer.headers.get("Content-Type", "text/plain")
+        return Response(answer.status, content_type=media, headers=kept, stream=_pieces(answer))
+
+    async def _connect(self, call: Call, url: str) -> Response:
+        http = call.request.upgrade
+        if http is None or "websocket" not in call.request.headers.get("upgrade", "").lower():
+            raise bad_request("Upgrade request required")
+        offered = [word.strip() for word in call.request.headers.get("sec-websocket-protocol", "").split(",")]
+        try:
+            there = await self._client().ws_connect(
+                url, protocols=[word for word in offered if word], ssl=self._context or False, max_msg_size=0
+            )
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise _unreachable(call, error) from None
+        return await relay(http, there)
+
+
+async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    try:
+        async for piece in answer.content.iter_any():
+            yield piece
+    except (TimeoutError, aiohttp.ClientError):
+        return
+    finally:
+        answer.close()
+
+
+def _pod(call: Call) -> Object:
+    return call.objects.decoded(call.objects.required(call.kind, call.namespace, call.route.name))
+
+
+def _container(call: Call, pod: Object) -> str:
+    spec, meta = pod.get("spec") or {}, pod["metadata"]
+    groups = ("containers", "initContainers", "ephemeralContainers")
+    names = [row["name"] for group in groups for row in spec.get(group) or []]
+    wanted = (call.request.query.get("container") or [""])[0]
+    if wanted:
+        if wanted not in names:
+            raise bad_request(f"container {wanted} is not valid for pod {meta['name']}")
+        return wanted
+    preferred = (meta.get("annotations") or {}).get(_DEFAULT_CONTAINER)
+    if preferred in names:
+        return str(preferred)
+    own = [row["name"] for row in spec.get("containers") or []]
+    if len(own) == 1:
+        return str(own[0])
+    more = [row["name"] for row in spec.get("initContainers") or []]
+    text = f"a container name must be specified for pod {meta['name']}, choose one of: [{' '.join(own)}]"
+    raise bad_request(text + (f" or one of the init containers: [{' '.join(more)}]" if more else ""))
+
+
+def _check_numbers(query: list[tuple[str, str]]) -> None:
+    for name, value in query:
+        if name in ("sinceSeconds", "tailLines", "limitBytes") and not value.lstrip("+-").isdecimal():
+            raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+
+
+def _quoted(*parts: str) -> str:
+    return "/".join(quote(part, safe="") for part in parts)
+
+
+def _split_target(text: str) -> tuple[str, str, str]:
+    """`name`, `name:port` or `scheme:name:port`."""
+    parts = text.split(":")
+    if len(parts) == 3:
+        return parts[0] or "http", parts[1], parts[2]
+    return "http", parts[0], parts[1] if len(parts) > 1 else ""
+
+
+def _url_of(node: Object) -> str:
+    status: Any = node.get("status") or {}
+    addresses = {row.get("type"): row.get("address") for row in reversed(status.get("addresses") or [])}
+    host = addresses.get("InternalIP") or addresses.get("Hostname") or node["metadata"]["name"]
+    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or _DEFAULT_PORT
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _unreachable(call: Call, error: Exception) -> ApiError:
+    return ApiError(502, "ServiceUnavailable", f"error dialing backend: {error}")

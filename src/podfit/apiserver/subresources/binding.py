@@ -1,0 +1,98 @@
+"""pods/binding and the older bindings: a scheduler gives a pod its node, once."""
+
+from __future__ import annotations
+
+from podfit.api.kinds import POD, kind_named
+from podfit.api.status import ApiError, Object, aggregate, bad_request, conflict, not_supported, required
+from podfit.apiserver.admission.base import CREATE, Attributes
+from podfit.apiserver.bodies import read_body
+from podfit.apiserver.calls import Call, success
+from podfit.apiserver.options import write_options
+from podfit.apiserver.request import Response
+from podfit.apiserver.writes import RETRIES, precondition_failed
+from podfit.kit.clock import rfc3339
+from podfit.store.backend import Mismatch
+
+_BINDING = kind_named("Binding")
+
+
+async def bind(call: Call) -> Response:
+    """POST pods/{name}/binding."""
+    options = write_options(call.request.query, "CreateOptions")
+    binding = read_body(call, _BINDING, options.validation)
+    meta = binding.setdefault("metadata", {})
+    if meta.get("name", "") != call.route.name:
+        raise bad_request("name in URL does not match name in Binding object")
+    return await _assign(call, binding, call.route.name, options.dry_run)
+
+
+async def bind_named(call: Call) -> Response:
+    """POST bindings: the pod is the one the body names."""
+    options = write_options(call.request.query, "CreateOptions")
+    binding = read_body(call, _BINDING, options.validation)
+    return await _assign(call, binding, binding.setdefault("metadata", {}).get("name", ""), options.dry_run)
+
+
+async def _assign(call: Call, binding: Object, name: str, dry_run: bool) -> Response:
+    namespace, chain = call.namespace, call.parts.writer.chain
+    attrs = Attributes(CREATE, POD, "binding", namespace, name, binding, None, call.request.user, dry_run)
+    await chain.admit(attrs)
+    _check_target(binding)
+    await chain.validate(attrs)
+    for _ in range(RETRIES):
+        record = call.objects.required(POD, namespace, name)
+        pod = call.objects.served(POD, record)
+        _set_node(pod, binding, rfc3339(call.objects.clock.now()))
+        if dry_run:
+            break
+        try:
+            await call.objects.put(POD, record.key, pod, record.modified)
+            break
+        except Mismatch:
+            continue
+    else:
+        raise call.objects.modified(POD, name)
+    return call.answer_value(success(201), 201)
+
+
+def _check_target(binding: Object) -> None:
+    target = binding.get("target") or {}
+    errors = []
+    if target.get("kind") not in (None, "", "Node"):
+        errors.append(not_supported("target.kind", target["kind"], ["Node", "<empty>"]))
+    if not target.get("name"):
+        errors.append(required("target.name"))
+    if errors:
+        raise ApiError(500, "", aggregate(errors))
+
+
+def _set_node(pod: Object, binding: Object, now: str) -> None:
+    meta, given = pod["metadata"], binding["metadata"]
+    name, spec = meta["name"], pod.setdefault("spec", {})
+    if given.get("uid") and given["uid"] != meta.get("uid"):
+        raise precondition_failed(POD, pod, given["uid"])
+
+    def refuse(why: str) -> ApiError:
+        return conflict("pods/binding", name, why)
+
+    if meta.get("deletionTimestamp"):
+        raise refuse(f"pod {name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        raise refuse(f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+    if spec.get("schedulingGates"):
+        raise refuse(f"pod {name} has non-empty .spec.schedulingGates")
+    spec["nodeName"] = binding["target"]["name"]
+    for field in ("annotations", "labels"):
+        if given.get(field):
+            meta[field] = {**(meta.get(field) or {}), **given[field]}
+    _set_scheduled(pod, now)
+
+
+def _set_scheduled(pod: Object, now: str) -> None:
+    status = pod.setdefault("status", {})
+    conditions = [row for row in status.get("conditions") or [] if row.get("type") != "PodScheduled"]
+    before = next((row for row in status.get("conditions") or [] if row.get("type") == "PodScheduled"), None)
+    if before is not None and before.get("status") == "True":
+        return
+    row = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    status["conditions"] = [*conditions, row]

@@ -1,0 +1,190 @@
+"""pods/eviction: a deletion that asks the disruption budgets first."""
+
+from __future__ import annotations
+
+import msgspec
+
+from podfit.api.kinds import POD, Kind, kind_named
+from podfit.api.selectors import LabelSelector, SelectorError
+from podfit.api.status import ApiError, Object, bad_request, forbidden, too_many_requests
+from podfit.apiserver import deletes
+from podfit.apiserver.admission.base import CREATE, Attributes
+from podfit.apiserver.bodies import read_body
+from podfit.apiserver.calls import Call, success
+from podfit.apiserver.options import checked_delete_options, write_options
+from podfit.apiserver.request import Response
+from podfit.apiserver.verbs.delete import remove
+from podfit.apiserver.writes import RETRIES
+from podfit.kit.clock import rfc3339
+from podfit.store.backend import Mismatch
+
+EVICTION = Kind("policy", "v1", "Eviction", "evictions", True)
+_BUDGET = kind_named("PodDisruptionBudget")
+_MOST_DISRUPTED = 2000
+_VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+async def evict(call: Call) -> Response:
+    options = write_options(call.request.query, "CreateOptions")
+    call.request.body = _in_one_version(call.request.body)
+    eviction = read_body(call, EVICTION, options.validation)
+    meta, name, namespace = eviction.setdefault("metadata", {}), call.route.name, call.namespace
+    if meta.get("name", "") != name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    wanted = checked_delete_options(dict(eviction.get("deleteOptions") or {}))
+    if options.dry_run:
+        wanted["dryRun"] = ["All"]
+    dry_run = bool(wanted.get("dryRun"))
+    chain = call.parts.writer.chain
+    attrs = Attributes(CREATE, POD, "eviction", namespace, name, eviction, None, call.request.user, dry_run)
+    await chain.admit(attrs)
+    await chain.validate(attrs)
+    pod = call.objects.decoded(call.objects.required(POD, namespace, name))
+    if not _needs_no_budget(pod):
+        await _ask_budget(call, pod, dry_run)
+    if not dry_run and not pod["metadata"].get("deletionTimestamp"):
+        deletes.check_preconditions(POD, pod, wanted)
+        await _mark_disrupted(call, namespace, name)
+        if wanted.get("preconditions"):
+            # The mark itself made a new revision.
+            wanted["preconditions"] = {key: value for key, value in wanted["preconditions"].items() if key == "uid"}
+    await remove(call, POD, namespace, name, wanted)
+    return call.answer_value(success(201), 201)
+
+
+async def _mark_disrupted(call: Call, namespace: str, name: str) -> None:
+    """Says in the pod why it goes."""
+    for _ in range(RETRIES):
+        record = call.objects.required(POD, namespace, name)
+        pod = call.objects.served(POD, record)
+        status = pod.setdefault("status", {})
+        row = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": rfc3339(call.objects.clock.now()),
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+        }
+        others = [other for other in status.get("conditions") or [] if other.get("type") != row["type"]]
+        status["conditions"] = [*others, row]
+        try:
+            await call.objects.put(POD, record.key, pod, record.modified)
+            return
+        except Mismatch:
+            continue
+    raise call.objects.modified(POD, name)
+
+
+def _in_one_version(body: bytes) -> bytes:
+    """policy/v1beta1 says the same thing in other words."""
+    if b"policy/v1beta1" not in body:
+        return body
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return body
+    if isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) == ("policy/v1beta1", "Eviction"):
+        value["apiVersion"] = "policy/v1"
+        return msgspec.json.encode(value)
+    return body
+
+
+def _needs_no_budget(pod: Object) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+async def _ask_budget(call: Call, pod: Object, dry_run: bool) -> None:
+    budgets = _budgets_of(call, pod)
+    if len(budgets) > 1:
+        why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        raise ApiError(500, "", why)
+    if not budgets or _spares(budgets[0], pod):
+        return
+    name, namespace = budgets[0]["metadata"]["name"], pod["metadata"]["namespace"]
+    for _ in range(RETRIES):
+        record = call.objects.required(_BUDGET, namespace, name)
+        budget = call.objects.served(_BUDGET, record)
+        _charge(budget, pod["metadata"]["name"], rfc3339(call.objects.clock.now()))
+        if dry_run:
+            return
+        try:
+            await call.objects.put(_BUDGET, record.key, budget, record.modified)
+            return
+        except Mismatch:
+            continue
+    raise too_many_requests(_VIOLATES, 10)
+
+
+def _budgets_of(call: Call, pod: Object) -> list[Object]:
+    labels, found = pod["metadata"].get("labels") or {}, []
+    for budget in call.objects.list(_BUDGET, pod["metadata"]["namespace"]):
+        try:
+            selector = LabelSelector.from_object((budget.get("spec") or {}).get("selector"))
+        except SelectorError:
+            continue
+        if selector.matches(labels):
+            found.append(budget)
+    return found
+
+
+def _spares(budget: Object, pod: Object) -> bool:
+    """Whether an unhealthy pod may go without being counted."""
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    if any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions):
+        return False
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    return bool(status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0)
+
+
+def _charge(budget: Object, pod: str, now: str) -> None:
+    """Takes one disruption off the budget, in place; raises when there is none to take."""
+    status, name = budget.setdefault("status", {}), budget["metadata"]["name"]
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        raise _refusal(f"The disruption budget {name} is still being processed by the server.", 10)
+    allowed = status.get("disruptionsAllowed", 0)
+    if allowed < 0:
+        raise forbidden("poddisruptionbudgets", name, "pdb disruptions allowed is negative", "policy")
+    disrupted = status.setdefault("disruptedPods", {})
+    if len(disrupted) > _MOST_DISRUPTED:
+        why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise forbidden("poddisruptionbudgets", name, why, "policy")
+    if allowed == 0:
+        needed, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+        raise _refusal(_sync_failure(status, name) or _shortage(name, needed, has))
+    status["disruptionsAllowed"] = allowed - 1
+    disrupted[pod] = now
+    if allowed == 1:
+        _set_insufficient(status, budget["metadata"].get("generation", 0), now)
+
+
+def _shortage(name: str, needed: int, has: int) -> str:
+    return f"The disruption budget {name} needs {needed} healthy pods and has {has} currently"
+
+
+def _sync_failure(status: Object, name: str) -> str:
+    for row in status.get("conditions") or []:
+        if row.get("type") == "DisruptionAllowed" and row.get("reason") == "SyncFailed":
+            why = row.get("message", "")
+            return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {why}"
+    return ""
+
+
+def _set_insufficient(status: Object, generation: int, now: str) -> None:
+    row = {
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "reason": "InsufficientPods",
+        "message": "",
+        "observedGeneration": generation,
+        "lastTransitionTime": now,
+    }
+    others = [other for other in status.get("conditions") or [] if other.get("type") != "DisruptionAllowed"]
+    status["conditions"] = [*others, row]
+
+
+def _refusal(why: str, retry_after_s: int = 0) -> ApiError:
+    return too_many_requests(_VIOLATES, retry_after_s, [{"reason": "DisruptionBudget", "message": why}])

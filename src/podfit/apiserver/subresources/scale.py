@@ -1,0 +1,133 @@
+"""The scale subresource: how many replicas, of any kind that has a number of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.api.kinds import Kind
+from podfit.api.patches import APPLY, patch_object
+from podfit.api.schema import type_of
+from podfit.api.status import ApiError, Object, invalid, unprocessable
+from podfit.apiserver import managed
+from podfit.apiserver.bodies import check_name, read_body
+from podfit.apiserver.calls import Call
+from podfit.apiserver.options import write_options
+from podfit.apiserver.request import Response
+from podfit.apiserver.tables.columns import selector_text
+from podfit.apiserver.verbs.patch import patch_type
+from podfit.store.backend import Record
+
+SCALE = Kind("autoscaling", "v1", "Scale", "scales", True)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Paths of the numbers inside the object; a custom resource names its own."""
+
+    replicas: tuple[str, ...] = ("spec", "replicas")
+    status_replicas: tuple[str, ...] = ("status", "replicas")
+    selector: tuple[str, ...] = ("spec", "selector")
+
+
+class ScaleHandlers:
+    def __init__(self) -> None:
+        self.custom: dict[tuple[str, str, str], Where] = {}
+
+    def where(self, kind: Kind) -> Where:
+        return self.custom.get((kind.group, kind.version, kind.plural)) or _BUILT_IN
+
+    async def handle(self, call: Call) -> Response:
+        verb = call.route.verb
+        if verb == "get":
+            record = call.objects.required(call.kind, call.namespace, call.route.name)
+            return call.answer_value(self._scale(call.kind, call.objects.served(call.kind, record)))
+        return await (self._put(call) if verb == "update" else self._patch(call))
+
+    async def _put(self, call: Call) -> Response:
+        options = write_options(call.request.query, "UpdateOptions")
+        scale = read_body(call, SCALE, options.validation)
+        check_name(scale, call.route.name, call.namespace)
+
+        def change(stored: Object, record: Record) -> Object:
+            return self._scaled(call, stored, scale)
+
+        return await self._write(call, options, change)
+
+    async def _patch(self, call: Call) -> Response:
+        media = patch_type(call)
+        options = write_options(call.request.query, "PatchOptions", media)
+        struct = type_of(SCALE)
+        assert struct is not None
+        if media == APPLY:
+            raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+
+        def change(stored: Object, record: Record) -> Object:
+            now = self._scale(call.kind, stored)
+            made = patch_object(now, call.request.body, media, struct, field_validation=options.validation)
+            call.warnings[:] = made.warnings
+            check_name(made.obj, call.route.name, call.namespace)
+            return self._scaled(call, stored, made.obj)
+
+        return await self._write(call, options, change)
+
+    async def _write(self, call: Call, options: Any, change: Any) -> Response:
+        write = call.write(options, "scale")
+        write.subresource = ""
+        write.track = managed.updates(call, options)
+        written = await call.parts.writer.update(write, change)
+        return call.answer_value(self._scale(call.kind, written.obj))
+
+    def _scaled(self, call: Call, stored: Object, scale: Object) -> Object:
+        replicas = (scale.get("spec") or {}).get("replicas", 0)
+        if replicas < 0:
+            error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+            raise unprocessable("Scale", call.route.name, [error], "autoscaling")
+        revision = (scale.get("metadata") or {}).get("resourceVersion")
+        if revision and revision != stored["metadata"]["resourceVersion"]:
+            raise call.objects.modified(call.kind, call.route.name)
+        at = stored
+        *path, last = self.where(call.kind).replicas
+        for part in path:
+            at = at.setdefault(part, {})
+        at[last] = replicas
+        return stored
+
+    def _scale(self, kind: Kind, obj: Object) -> Object:
+        where, meta = self.where(kind), obj["metadata"]
+        shown = {
+            name: meta[name]
+            for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+            if name in meta
+        }
+        replicas = _lookup(obj, where.replicas) or 0
+        status: Object = {"replicas": _lookup(obj, where.status_replicas) or 0}
+        selector = _selector(_lookup(obj, where.selector))
+        if selector:
+            status["selector"] = selector
+        return {
+            "kind": "Scale",
+            "apiVersion": "autoscaling/v1",
+            "metadata": shown,
+            "spec": {"replicas": replicas} if replicas else {},
+            "status": status,
+        }
+
+
+_BUILT_IN = Where()
+
+
+def _lookup(obj: Any, path: tuple[str, ...]) -> Any:
+    for part in path:
+        obj = obj.get(part) if isinstance(obj, dict) else None
+    return obj
+
+
+def _selector(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, dict) or not value:
+        return ""
+    if {"matchLabels", "matchExpressions"} & value.keys():
+        return selector_text(value)
+    return selector_text({"matchLabels": value})

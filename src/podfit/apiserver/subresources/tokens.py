@@ -1,0 +1,57 @@
+"""serviceaccounts/token and token reviews."""
+
+from __future__ import annotations
+
+from podfit.api.kinds import Kind
+from podfit.api.status import ApiError, Object
+from podfit.apiserver.admission.base import CREATE, Attributes
+from podfit.apiserver.auth.authenticate import Authenticator
+from podfit.apiserver.auth.reviews import user_info
+from podfit.apiserver.auth.tokens import ServiceAccountTokens
+from podfit.apiserver.bodies import read_body
+from podfit.apiserver.calls import Call
+from podfit.apiserver.options import write_options
+from podfit.apiserver.request import Response
+from podfit.kit.clock import rfc3339
+
+TOKEN_REQUEST = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests", True)
+
+
+class TokenHandlers:
+    def __init__(self, tokens: ServiceAccountTokens, authenticator: Authenticator) -> None:
+        self._tokens, self._authenticator = tokens, authenticator
+
+    async def request(self, call: Call) -> Response:
+        options = write_options(call.request.query, "CreateOptions")
+        asked = read_body(call, TOKEN_REQUEST, options.validation)
+        asked.setdefault("metadata", {})
+        name = call.route.name
+        attrs = Attributes(CREATE, call.kind, "token", call.namespace, name, asked, None, call.request.user)
+        await call.parts.writer.chain.admit(attrs)
+        await call.parts.writer.chain.validate(attrs)
+        call.objects.required(call.kind, call.namespace, name)
+        made = self._tokens.token_request(call.namespace, name, asked)
+        made.setdefault("metadata", {}).setdefault("creationTimestamp", rfc3339(call.objects.clock.now()))
+        return call.answer_value(made, 201)
+
+    async def review(self, call: Call) -> Response:
+        options = write_options(call.request.query, "CreateOptions")
+        review = read_body(call, call.kind, options.validation)
+        review.setdefault("metadata", {})
+        spec = review.get("spec") or {}
+        review["status"] = self._status(spec.get("token", ""), spec.get("audiences") or [])
+        return call.answer_value(review, 201)
+
+    def _status(self, token: str, audiences: list[str]) -> Object:
+        if not token:
+            return {"user": {}, "error": "no token provided"}
+        try:
+            if audiences:
+                found = self._tokens.authenticate_for(token, audiences)
+                if found is None:
+                    return {"user": {}, "error": "invalid bearer token"}
+                return {"authenticated": True, "user": user_info(found), "audiences": audiences}
+            user = self._authenticator.authenticate({"authorization": f"Bearer {token}"})
+        except ApiError as error:
+            return {"user": {}, "error": error.message}
+        return {"authenticated": True, "user": user_info(user)}

@@ -1,0 +1,136 @@
+"""The few fields selectors look at, decoded once a change and remembered: the rest of an object stays bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from podfit.api.kinds import Kind
+from podfit.store.backend import Record
+
+_REMEMBERED = 65536
+_NAMES = ("metadata.name", "metadata.namespace")
+_EVENT = {
+    f"involvedObject.{word}"
+    for word in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+}
+SELECTABLE: dict[tuple[str, str], frozenset[str]] = {
+    ("", "pods"): frozenset(
+        (
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        )
+    ),
+    ("", "nodes"): frozenset(("spec.unschedulable",)),
+    ("", "events"): frozenset((*_EVENT, "reason", "reportingComponent", "source", "type")),
+    ("events.k8s.io", "events"): frozenset(
+        (*(name.replace("involvedObject", "regarding") for name in _EVENT), "reason", "reportingController", "type")
+    ),
+    ("", "namespaces"): frozenset(("status.phase",)),
+    ("", "secrets"): frozenset(("type",)),
+    ("", "services"): frozenset(("spec.clusterIP", "spec.type")),
+    ("", "replicationcontrollers"): frozenset(("status.replicas",)),
+    ("apps", "replicasets"): frozenset(("status.replicas",)),
+    ("batch", "jobs"): frozenset(("status.successful",)),
+    ("certificates.k8s.io", "certificatesigningrequests"): frozenset(("spec.signerName",)),
+}
+"""Fields a kind can be selected by, besides its name and namespace."""
+_WHERE = {
+    "source": ("source", "component"),
+    "status.successful": ("status", "succeeded"),
+    "reportingController": ("reportingComponent",),
+}
+_NUMBERS = frozenset(("status.replicas", "status.successful"))
+_FLAGS = frozenset(("spec.hostNetwork", "spec.unschedulable"))
+
+
+class View(NamedTuple):
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]
+
+
+class Views:
+    """The views of one stored resource, as one served kind names its fields."""
+
+    def __init__(self, kind: Kind, more: frozenset[str] = frozenset()) -> None:
+        self.fields = SELECTABLE.get((kind.group, kind.plural), frozenset()) | more
+        self._paths = {name: self._path(name) for name in self.fields}
+        self._decode = msgspec.json.Decoder(_shape(kind.kind, set(self._paths.values()))).decode
+        self._seen: dict[str, tuple[int, View, int, View | None]] = {}
+        """By key: the newest view and the one before it, because a change is asked about both, by every watcher."""
+
+    @staticmethod
+    def _path(name: str) -> tuple[str, ...]:
+        if name in _WHERE:
+            return _WHERE[name]
+        return tuple(name.replace("regarding.", "involvedObject.").split("."))
+
+    def of(self, record: Record) -> View:
+        seen, at = self._seen.get(record.key), record.modified
+        if seen is not None:
+            if seen[0] == at:
+                return seen[1]
+            if seen[2] == at and seen[3] is not None:
+                return seen[3]
+        view = self._read(record)
+        if seen is None:
+            if len(self._seen) >= _REMEMBERED:
+                self._seen.clear()
+            self._seen[record.key] = (at, view, 0, None)
+        elif seen[0] < at:
+            self._seen[record.key] = (at, view, seen[0], seen[1])
+        return view
+
+    def drop(self, key: str) -> None:
+        self._seen.pop(key, None)
+
+    def _read(self, record: Record) -> View:
+        obj = self._decode(record.value)
+        fields = {"metadata.name": obj.metadata.name, "metadata.namespace": obj.metadata.namespace}
+        for name, path in self._paths.items():
+            value: Any = obj
+            for part in path:
+                value = getattr(value, part, None)
+            fields[name] = _text(name, value)
+        if "source" in fields and not fields["source"]:
+            fields["source"] = fields.get("reportingComponent", "")
+        return View(obj.metadata.labels or {}, fields)
+
+
+def _text(name: str, value: Any) -> str:
+    if name in _FLAGS:
+        return "true" if value else "false"
+    if name == "status.podIPs":
+        return ",".join(str(row.get("ip", "")) for row in value or () if isinstance(row, dict))
+    if value is None:
+        return "0" if name in _NUMBERS else ""
+    return str(value)
+
+
+def _shape(kind: str, paths: set[tuple[str, ...]]) -> Any:
+    """A struct type with just these paths; everything else in the JSON is skipped."""
+    meta = msgspec.defstruct(
+        f"{kind}Meta", [("name", str, ""), ("namespace", str, ""), ("labels", dict[str, str] | None, None)]
+    )
+    below: dict[str, list[str]] = {}
+    plain: list[str] = []
+    for path in paths:
+        if len(path) == 1:
+            plain.append(path[0])
+        else:
+            below.setdefault(path[0], []).append(path[1])
+    fields: list[Any] = [("metadata", meta)]
+    for name, leaves in below.items():
+        part = msgspec.defstruct(f"{kind}{name}", [(leaf, Any, None) for leaf in sorted(set(leaves))])
+        fields.append((name, part | None, None))
+    fields += [(name, Any, None) for name in plain]
+    return msgspec.defstruct(f"{kind}View", fields)
