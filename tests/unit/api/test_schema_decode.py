@@ -11,6 +11,7 @@ from podfit.api.kinds import POD, Kind, kind_named
 from podfit.api.schema import type_named, type_of
 from podfit.api.schema.decode import DecodeError, convert, decode
 from podfit.api.schema.walk import UNSTRUCTURED
+from podfit.api.schema.yamls import YamlError, parse_yaml
 from podfit.api.status import ApiError
 
 CONFIG_MAP, SECRET, DEPLOYMENT, SERVICE = map(kind_named, ("ConfigMap", "Secret", "Deployment", "Service"))
@@ -256,3 +257,22 @@ def test_service_ports_show_a_zero_target_port() -> None:
     assert decode(body({"spec": {"ports": [{"port": 80}]}}), SERVICE).obj["spec"]["ports"] == [
         {"port": 80, "targetPort": 0}
     ]
+
+
+def test_numbers_as_quantities_keep_the_form_they_were_written_in() -> None:
+    raw = b'{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": 1e3, "memory": 0.5}}}]}}'
+    requests = decode(raw, POD).obj["spec"]["containers"][0]["resources"]["requests"]
+    assert requests == {"cpu": "1e3", "memory": "500m"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"a: [b\n", "yaml: line 1: did not find expected ',' or ']'"),
+        (b"a: b\nc: d: e\n", "yaml: line 2: mapping values are not allowed in this context"),
+    ],
+)
+def test_broken_yaml_gets_gos_message(text: bytes, why: str) -> None:
+    with pytest.raises(YamlError) as caught:
+        parse_yaml(text)
+    assert str(caught.value) == why

@@ -130,8 +130,11 @@ def _scalar_reader(form: str) -> Reader:
     if form == "Raw":
         return _same
     full = READERS[form]
+    exact = form in ("Quantity", "Resource")
 
     def read(value: Any) -> Any:
+        if exact and value.__class__ is float:
+            raise _SURPRISE  # how the fraction was written matters, and only the thorough way knows
         try:
             return full(value)
         except (Unreadable, WrongType):

@@ -8,7 +8,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import yaml
+
+from podfit.api.schema.gojson import may_hold_duplicates
 
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -46,7 +49,14 @@ def _key(value: Any) -> str:
 
 
 def parse_yaml(raw: bytes) -> tuple[Any, list[str]]:
-    """The first document as JSON, and complaints about keys given twice."""
+    """The first document as JSON, and complaints about keys given twice. JSON, being YAML, is read the quick way."""
+    if raw[:1] == b"{":
+        try:
+            value = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = None
+        if value is not None and not may_hold_duplicates(raw, value):
+            return value, []
     loader = _Loader(raw.decode("utf-8", "replace"))
     loader.twice = []
     try:
@@ -61,20 +71,26 @@ def parse_yaml(raw: bytes) -> tuple[Any, list[str]]:
     return value, ["yaml: unmarshal errors:\n" + "\n".join(lines)] if lines else []
 
 
-_SCANNER_WORDS = (
+_PLAIN_WORDS = (
     (re.compile(r"expected ',' or '\]', but got .*"), "did not find expected ',' or ']'"),
     (re.compile(r"expected ',' or '\}', but got .*"), "did not find expected ',' or '}'"),
     (re.compile(r"expected <block end>, but found .*"), "did not find expected key"),
     (re.compile(r"found character .* that cannot start any token"), "found character that cannot start any token"),
 )
+"""Where Python's own parser words it differently from libyaml, whose words Go's parser shares."""
 
 
 def _worded(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
     problem = str(getattr(error, "problem", None) or error)
-    context = getattr(error, "context_mark", None)
-    for pattern, words in _SCANNER_WORDS:
+    for pattern, words in _PLAIN_WORDS:
         if pattern.fullmatch(problem):
             problem = words
-    at = context if context is not None and "expected" in problem else mark
-    return f"yaml: line {at.line + 1}: {problem}" if at is not None else f"yaml: {problem}"
+    return f"yaml: {_where(error)}{problem}"
+
+
+def _where(error: yaml.YAMLError) -> str:
+    """Go counts lines from zero here, except in errors of the scanner, and leaves line zero out."""
+    for mark in (getattr(error, "context_mark", None), getattr(error, "problem_mark", None)):
+        if mark is not None and mark.line:
+            return f"line {mark.line + isinstance(error, yaml.scanner.ScannerError)}: "
+    return ""
