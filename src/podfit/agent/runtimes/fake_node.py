@@ -132,6 +132,8 @@ class FakeNodeState:
     journal: list[tuple[str, str, Any]] | None = None
     """Set it to [] to have every operation written down: (operation, pod UID or container id, argument)."""
     numbers: int = 0
+    owner: object = None
+    """The runtime that works on it now; a forgotten one's timer must not act any more."""
 
     def next_number(self) -> int:
         self.numbers += 1
