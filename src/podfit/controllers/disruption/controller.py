@@ -170,7 +170,7 @@ def _key(budget: Object) -> Key:
 
 def _covers(budget: Object, pod: Object) -> bool:
     selector = (budget.get("spec") or {}).get("selector")
-    if selector is None or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if selector is None:
         return False
     return LabelSelector.from_object(selector).matches(pod["metadata"].get("labels") or {})
 

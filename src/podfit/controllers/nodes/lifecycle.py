@@ -28,6 +28,8 @@ _CONDITION_TAINTS = {
     ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
     ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
 }
+TTL = "node.alpha.kubernetes.io/ttl"
+_CACHE_TTL_S = ((100, 0), (500, 15), (1000, 30), (2000, 60))
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 _OURS = {*_CONDITION_TAINTS.values(), UNSCHEDULABLE}
 _CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
@@ -97,6 +99,7 @@ class NodeLifecycleController:
             await self._mark_unknown(node)
             return Again(grace, "the node may report again")
         await self._taint(node)
+        await self._say_ttl(node)
         return Again(max(left, 1.0) if left > 0 else grace, "the node's next sign of life is due by then")
 
     async def _mark_unknown(self, node: Object) -> None:
@@ -139,6 +142,13 @@ class NodeLifecycleController:
                 if error.code not in (404, 409):
                     raise
             self._world.recorder.record(pod, "Warning", "NodeNotReady", "Node is not ready")
+
+    async def _say_ttl(self, node: Object) -> None:
+        """Tells agents how long they may cache secrets and config maps: the larger the cluster, the longer."""
+        wanted = next((ttl for size, ttl in _CACHE_TTL_S if len(self._nodes) <= size), 300)
+        if (node["metadata"].get("annotations") or {}).get(TTL) != str(wanted):
+            change = {"metadata": {"annotations": {TTL: str(wanted)}}}
+            await self._world.client.patch(NODE, "", node["metadata"]["name"], change)
 
     async def _taint(self, node: Object) -> None:
         taints = wanted_taints(node, rfc3339(self._world.clock.now()))
