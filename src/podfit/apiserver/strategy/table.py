@@ -5,10 +5,22 @@ from __future__ import annotations
 from functools import lru_cache
 
 from podfit.api.kinds import Kind
-from podfit.apiserver.strategy import access, extensions, jobs, limits, nodes, notes, plain, policy, services, storage
-from podfit.apiserver.strategy import workloads as apps
 from podfit.apiserver.strategy.base import Strategy
-from podfit.apiserver.strategy.pods import PodStrategy
+from podfit.apiserver.strategy.kinds import (
+    access,
+    extensions,
+    jobs,
+    limits,
+    nodes,
+    notes,
+    plain,
+    policy,
+    services,
+    stateful,
+    storage,
+)
+from podfit.apiserver.strategy.kinds import workloads as apps
+from podfit.apiserver.strategy.pod.pods import PodStrategy
 
 _RBAC = "rbac.authorization.k8s.io"
 _HOOKS = "admissionregistration.k8s.io"
@@ -29,10 +41,10 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("", "ResourceQuota"): limits.ResourceQuotaStrategy,
     ("", "Service"): services.ServiceStrategy,
     ("apps", "ControllerRevision"): apps.ControllerRevisionStrategy,
-    ("apps", "DaemonSet"): apps.DaemonSetStrategy,
+    ("apps", "DaemonSet"): stateful.DaemonSetStrategy,
     ("apps", "Deployment"): apps.DeploymentStrategy,
     ("apps", "ReplicaSet"): apps.ReplicaSetStrategy,
-    ("apps", "StatefulSet"): apps.StatefulSetStrategy,
+    ("apps", "StatefulSet"): stateful.StatefulSetStrategy,
     ("batch", "CronJob"): jobs.CronJobStrategy,
     ("batch", "Job"): jobs.JobStrategy,
     ("policy", "PodDisruptionBudget"): policy.PodDisruptionBudgetStrategy,

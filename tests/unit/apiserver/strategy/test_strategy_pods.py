@@ -10,7 +10,7 @@ import pytest
 
 from podfit.api.kinds import POD
 from podfit.apiserver.strategy import strategy_for
-from podfit.apiserver.strategy.pod_defaults import pull_policy
+from podfit.apiserver.strategy.podspec.defaults import pull_policy
 
 PODS = strategy_for(POD)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,10 +11,10 @@ from podfit.api.status import duplicate, field_not_found, invalid, not_supported
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy import names, resourcelists
 from podfit.apiserver.strategy.checks import Errors, chosen, names_valid
-from podfit.apiserver.strategy.environment import env, env_from
-from podfit.apiserver.strategy.mounts import volume_devices, volume_mounts
-from podfit.apiserver.strategy.probes import probes, stop_signal
-from podfit.apiserver.strategy.security import container_security
+from podfit.apiserver.strategy.podspec.environment import env, env_from
+from podfit.apiserver.strategy.podspec.mounts import volume_devices, volume_mounts
+from podfit.apiserver.strategy.podspec.probes import probes, stop_signal
+from podfit.apiserver.strategy.podspec.security import container_security
 
 Object = dict[str, Any]
 

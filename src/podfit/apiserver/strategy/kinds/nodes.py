@@ -10,7 +10,7 @@ from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy import meta, names, resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import cidr, label_name
-from podfit.apiserver.strategy.placement import TAINT_EFFECTS
+from podfit.apiserver.strategy.podspec.placement import TAINT_EFFECTS
 
 Object = dict[str, Any]
 

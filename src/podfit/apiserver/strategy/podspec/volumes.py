@@ -17,7 +17,7 @@ from podfit.apiserver.strategy.checks import (
     names_valid,
     no_backsteps,
 )
-from podfit.apiserver.strategy.environment import VOLUME_FIELDS, field_selector, resource_selector
+from podfit.apiserver.strategy.podspec.environment import VOLUME_FIELDS, field_selector, resource_selector
 
 Object = dict[str, Any]
 Check = Callable[[Object, str, Errors], None]

@@ -7,18 +7,19 @@ from typing import Any
 from podfit.api.quantity import ZERO, Quantity
 from podfit.api.resources import is_pod_level_resource, pod_requests
 from podfit.api.status import duplicate, field_forbidden, invalid, not_supported, required
-from podfit.apiserver.strategy import names, placement, resourcelists
+from podfit.apiserver.strategy import names, resourcelists
 from podfit.apiserver.strategy.checks import Errors, chosen, ip, labels, names_valid
-from podfit.apiserver.strategy.containers import (
+from podfit.apiserver.strategy.meta import validate_annotations
+from podfit.apiserver.strategy.podspec import placement
+from podfit.apiserver.strategy.podspec.containers import (
     PodContext,
     containers,
     ephemeral_containers,
     init_containers,
     only_in_pods,
 )
-from podfit.apiserver.strategy.meta import validate_annotations
-from podfit.apiserver.strategy.security import host_process, operating_system, pod_security
-from podfit.apiserver.strategy.volumes import volumes
+from podfit.apiserver.strategy.podspec.security import host_process, operating_system, pod_security
+from podfit.apiserver.strategy.podspec.volumes import volumes
 
 Object = dict[str, Any]
 

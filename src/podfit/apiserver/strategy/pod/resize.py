@@ -9,7 +9,7 @@ from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.checks import Errors, equal
-from podfit.apiserver.strategy.pod_spec import MIRROR, validate_pod
+from podfit.apiserver.strategy.podspec.spec import MIRROR, validate_pod
 
 Object = dict[str, Any]
 

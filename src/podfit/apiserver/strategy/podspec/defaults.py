@@ -11,8 +11,8 @@ from typing import Any
 
 from podfit.api.quantity import canonical
 from podfit.api.resources import is_pod_level_resource, pod_limits, pod_requests
+from podfit.apiserver.strategy.podspec.volume_defaults import default_volume
 from podfit.apiserver.strategy.resourcelists import is_huge_pages, is_overcommit_allowed, normalise
-from podfit.apiserver.strategy.volume_defaults import default_volume
 
 Object = dict[str, Any]
 

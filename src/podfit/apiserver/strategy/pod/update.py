@@ -9,9 +9,9 @@ from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import go_quote, invalid, required
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.checks import Errors, equal
-from podfit.apiserver.strategy.containers import only_in_pods
-from podfit.apiserver.strategy.placement import tolerations
-from podfit.apiserver.strategy.pod_spec import MIRROR
+from podfit.apiserver.strategy.podspec.containers import only_in_pods
+from podfit.apiserver.strategy.podspec.placement import tolerations
+from podfit.apiserver.strategy.podspec.spec import MIRROR
 
 Object = dict[str, Any]
 

@@ -10,8 +10,8 @@ from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import chosen, ip, labels, names_valid, parse_ip
 from podfit.apiserver.strategy.checks import port as port_valid
-from podfit.apiserver.strategy.containers import PROTOCOLS
-from podfit.apiserver.strategy.workloads import set_default
+from podfit.apiserver.strategy.kinds.workloads import set_default
+from podfit.apiserver.strategy.podspec.containers import PROTOCOLS
 
 Object = dict[str, Any]
 

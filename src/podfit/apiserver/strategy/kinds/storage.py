@@ -10,10 +10,10 @@ from podfit.api.status import invalid, not_supported, required
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import equal, label_selector
+from podfit.apiserver.strategy.kinds.workloads import set_default
 from podfit.apiserver.strategy.meta import keep
-from podfit.apiserver.strategy.pod_update import difference
-from podfit.apiserver.strategy.volume_defaults import default_claim_spec
-from podfit.apiserver.strategy.workloads import set_default
+from podfit.apiserver.strategy.pod.update import difference
+from podfit.apiserver.strategy.podspec.volume_defaults import default_claim_spec
 
 Object = dict[str, Any]
 

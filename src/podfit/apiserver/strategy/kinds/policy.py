@@ -8,7 +8,7 @@ from podfit.api.status import invalid, not_supported, required
 from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import NOT_NEGATIVE, label_selector, names_valid
-from podfit.apiserver.strategy.workloads import at_most_all, int_or_percent, set_default
+from podfit.apiserver.strategy.kinds.workloads import at_most_all, int_or_percent, set_default
 
 Object = dict[str, Any]
 

@@ -9,7 +9,7 @@ from podfit.api.status import duplicate, invalid
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy import meta, names
 from podfit.apiserver.strategy.checks import IMMUTABLE, Errors, ip, names_valid, same_family_twice
-from podfit.apiserver.strategy.pod_update import fixed_annotations
+from podfit.apiserver.strategy.pod.update import fixed_annotations
 
 Object = dict[str, Any]
 

@@ -6,13 +6,15 @@ from typing import Any
 
 from podfit.api.resources import qos_class
 from podfit.api.status import field_forbidden as forbidden
-from podfit.apiserver.strategy import pod_resize, pod_status, pod_update
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.meta import carry_over, keep
-from podfit.apiserver.strategy.placement import merge_label_keys
-from podfit.apiserver.strategy.pod_defaults import default_pod, sync_service_account
-from podfit.apiserver.strategy.pod_spec import validate_pod
-from podfit.apiserver.strategy.pod_warnings import pod_warnings
+from podfit.apiserver.strategy.pod import resize as pod_resize
+from podfit.apiserver.strategy.pod import status as pod_status
+from podfit.apiserver.strategy.pod import update as pod_update
+from podfit.apiserver.strategy.pod.warnings import pod_warnings
+from podfit.apiserver.strategy.podspec.defaults import default_pod, sync_service_account
+from podfit.apiserver.strategy.podspec.placement import merge_label_keys
+from podfit.apiserver.strategy.podspec.spec import validate_pod
 
 Object = dict[str, Any]
 

@@ -8,7 +8,7 @@ from podfit.api.status import duplicate, invalid, not_supported, required
 from podfit.apiserver.strategy import meta, names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, chosen, equal, label_selector, names_valid
-from podfit.apiserver.strategy.workloads import set_default
+from podfit.apiserver.strategy.kinds.workloads import set_default
 
 Object = dict[str, Any]
 

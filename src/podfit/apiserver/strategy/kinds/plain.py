@@ -11,11 +11,12 @@ from podfit.api.kinds import Kind
 from podfit.api.quantity import Quantity
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required, too_long
-from podfit.apiserver.strategy import names, placement, resourcelists
+from podfit.apiserver.strategy import names, resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, NOT_NEGATIVE, labels, names_valid
+from podfit.apiserver.strategy.kinds.workloads import set_default
 from podfit.apiserver.strategy.meta import carry_over, keep
-from podfit.apiserver.strategy.workloads import set_default
+from podfit.apiserver.strategy.podspec import placement
 
 Object = dict[str, Any]
 

@@ -10,11 +10,11 @@ from podfit.api.status import invalid, not_supported, required
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, chosen, equal, label_selector, non_negative, selector_matches
+from podfit.apiserver.strategy.kinds.workloads import set_default
 from podfit.apiserver.strategy.names import dns_subdomain
-from podfit.apiserver.strategy.pod_defaults import default_template
-from podfit.apiserver.strategy.pod_spec import validate_template
-from podfit.apiserver.strategy.pod_warnings import template_warnings
-from podfit.apiserver.strategy.workloads import set_default
+from podfit.apiserver.strategy.pod.warnings import template_warnings
+from podfit.apiserver.strategy.podspec.defaults import default_template
+from podfit.apiserver.strategy.podspec.spec import validate_template
 
 Object = dict[str, Any]
 

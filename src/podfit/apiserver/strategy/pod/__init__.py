@@ -1,0 +1,1 @@
+"""Pods: one kind and the endpoints that change it."""
