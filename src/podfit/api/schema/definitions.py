@@ -167,7 +167,7 @@ def _gvk(kind: Kind, name: str) -> Object:
 
 def custom_definition(struct: Struct, kind: Kind, made: Definitions) -> Object:
     """A custom resource's own schema, with the parts every object has."""
-    schema = dict(struct.cache["custom"].schema)
+    schema = _described(struct.cache["custom"].schema, kind.kind)
     properties = dict(schema.get("properties") or {})
     for name in ("apiVersion", "kind"):
         properties[name] = {"type": "string", "description": describe("TypeMeta", name)}
@@ -175,3 +175,20 @@ def custom_definition(struct: Struct, kind: Kind, made: Definitions) -> Object:
     schema["properties"] = properties
     schema["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
     return schema
+
+
+def _described(schema: Any, path: str, silent: bool = False) -> Any:
+    """The schema with descriptions where it has none and there is something to say."""
+    if not isinstance(schema, dict):
+        return schema
+    out = dict(schema)
+    type_name, _, field = path.partition(".")
+    words = "" if silent or "description" in schema else describe(type_name, field)
+    if words:
+        out["description"] = words
+    for word in ("items", "additionalProperties"):
+        if word in out:
+            out[word] = _described(out[word], path, silent=True)
+    if out.get("properties"):
+        out["properties"] = {name: _described(item, f"{path}.{name}") for name, item in out["properties"].items()}
+    return out
