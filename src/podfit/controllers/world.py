@@ -94,7 +94,7 @@ class World:
     cluster_ca: bytes = b""
     """PEM of the CA that signed the API server's certificate; published as kube-root-ca.crt."""
     sign_request: Callable[[bytes, Sequence[str]], bytes] | None = None
-    """Signs a PEM certificate request for the given usages with the cluster's CA; None where this process does not hold the key."""
+    """Signs a PEM certificate request for the given usages; None where this process does not hold the CA's key."""
 
     def cache(self, kind: Kind) -> Cache:
         return self.informers.of(kind)
