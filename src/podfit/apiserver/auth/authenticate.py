@@ -42,7 +42,7 @@ class Authenticator:
         proxy_names: Sequence[str] = (FRONT_PROXY_CLIENT,),
         clock: Clock | None = None,
     ) -> None:
-        """`proxy_authority` is the common name of the CA whose clients, those called `proxy_names`, vouch for others."""
+        """`proxy_authority`: common name of the CA whose clients, if called one of `proxy_names`, vouch for others."""
         self._tokens = tuple(tokens)
         self._anonymous = anonymous
         self._proxy_authority = proxy_authority

@@ -1,0 +1,269 @@
+"""Request bodies in protobuf, read as JSON: what kubectl and kubelets send unless told otherwise.
+
+`to_json` turns a body of type application/vnd.kubernetes.protobuf into the JSON the same client would have sent; typed
+decoding then treats both alike. Answers are never protobuf: every client that sends it accepts JSON as well. Fields
+that `fields.txt` does not list are skipped, as protobuf has it.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
+_MAGIC = b"k8s\x00"
+_DEEPEST = 100
+_GROUPS = {
+    "authentication.k8s.io/v1": "authentication",
+    "authorization.k8s.io/v1": "authorization",
+    "autoscaling/v1": "autoscaling.v1",
+    "autoscaling/v2": "autoscaling.v2",
+    "certificates.k8s.io/v1": "certificates",
+    "coordination.k8s.io/v1": "coordination",
+    "events.k8s.io/v1": "events",
+    "node.k8s.io/v1": "node",
+    "rbac.authorization.k8s.io/v1": "rbac",
+    "scheduling.k8s.io/v1": "scheduling",
+    "admissionregistration.k8s.io/v1": "admissionregistration",
+    "apps/v1": "apps",
+    "batch/v1": "batch",
+    "policy/v1": "policy",
+    "v1": "core",
+}
+
+Fields = dict[int, tuple[str, str]]
+Object = dict[str, Any]
+
+
+class BadProtobuf(ValueError):
+    """The bytes are no message of a kind that can be read; the text says why."""
+
+
+def to_json(body: bytes) -> bytes:
+    if not body.startswith(_MAGIC):
+        raise BadProtobuf("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+    envelope = {number: value for number, _, value in _wire(body[len(_MAGIC) :])}
+    api_version, kind = _type_meta(envelope.get(1, b""))
+    obj: Object = {"apiVersion": api_version, "kind": kind, **_message(_root(api_version, kind), _raw(envelope), 0)}
+    return msgspec.json.encode(obj)
+
+
+def _raw(envelope: dict[int, Any]) -> bytes:
+    raw = envelope.get(2, b"")
+    if not isinstance(raw, bytes):
+        raise BadProtobuf("the envelope holds no message")
+    return raw
+
+
+def _type_meta(data: Any) -> tuple[str, str]:
+    if not isinstance(data, bytes):
+        raise BadProtobuf("the envelope names no type")
+    found = {number: value for number, _, value in _wire(data)}
+    return _string(found.get(1, b"")), _string(found.get(2, b""))
+
+
+def _root(api_version: str, kind: str) -> str:
+    if kind == "DeleteOptions":
+        return "meta.DeleteOptions"
+    name = f"{_GROUPS.get(api_version, '')}.{kind}"
+    if name not in _table():
+        raise BadProtobuf(f'no kind "{kind}" is registered for version "{api_version}" in protobuf')
+    return name
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, Fields]:
+    table: dict[str, Fields] = {}
+    fields: Fields = {}
+    for line in files("podfit.api.protobuf").joinpath("fields.txt").read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        if line[0] != " ":
+            fields = table[line] = {}
+            continue
+        number, name, kind = line.split()
+        fields[int(number)] = (name, kind)
+    return table
+
+
+def _message(name: str, data: bytes, depth: int) -> Object:
+    if depth > _DEEPEST:
+        raise BadProtobuf("exceeded max depth")
+    fields = _table()[name]
+    obj: Object = {}
+    for number, wire, value in _wire(data):
+        row = fields.get(number)
+        if row is None:
+            continue
+        field, kind = row
+        if kind.startswith("[]"):
+            obj.setdefault(field, []).extend(_items(kind[2:], wire, value, depth))
+        elif kind.startswith("{}"):
+            key, item = _entry(kind[2:], value, depth)
+            obj.setdefault(field, {})[key] = item
+        elif kind.startswith("^"):
+            obj.update(_value(kind[1:], value, depth))
+        else:
+            obj[field] = _value(kind, value, depth)
+    return obj
+
+
+def _items(kind: str, wire: int, value: Any, depth: int) -> list[Any]:
+    if wire == 2 and kind in ("int", "bool"):
+        # Numbers of a list may come packed into one run of bytes.
+        at, packed = 0, []
+        while at < len(value):
+            number, at = _varint(value, at)
+            packed.append(_value(kind, number, depth))
+        return packed
+    return [_value(kind, value, depth)]
+
+
+def _entry(kind: str, value: Any, depth: int) -> tuple[str, Any]:
+    found = {number: inner for number, _, inner in _wire(_bytes(value))}
+    empty: Any = 0 if kind in ("int", "bool") else b""
+    return _string(found.get(1, b"")), _value(kind, found.get(2, empty), depth)
+
+
+def _value(kind: str, value: Any, depth: int) -> Any:
+    reader = _READERS.get(kind)
+    if reader is not None:
+        return reader(value)
+    inner = _message(kind, _bytes(value), depth + 1)
+    # Lists that Go names as a type of their own (ExtraValue) are messages of one list.
+    return inner.get("items", []) if kind.endswith(".ExtraValue") else inner
+
+
+# --- scalars --------------------------------------------------------------------------------------------------------
+
+
+def _bytes(value: Any) -> bytes:
+    if not isinstance(value, bytes):
+        raise BadProtobuf("wrong wire type")
+    return value
+
+
+def _string(value: Any) -> str:
+    try:
+        return _bytes(value).decode()
+    except UnicodeDecodeError:
+        raise BadProtobuf("string field contains invalid UTF-8") from None
+
+
+def _int(value: Any) -> int:
+    if not isinstance(value, int):
+        raise BadProtobuf("wrong wire type")
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _bool(value: Any) -> bool:
+    return bool(_int(value))
+
+
+def _double(value: Any) -> float:
+    return float(struct.unpack("<d", _int(value).to_bytes(8, "little", signed=True))[0])
+
+
+def _base64(value: Any) -> str:
+    return base64.b64encode(_bytes(value)).decode()
+
+
+def _quantity(value: Any) -> str:
+    return next((_string(text) for number, _, text in _wire(_bytes(value)) if number == 1), "0")
+
+
+def _int_or_string(value: Any) -> int | str:
+    found = {number: inner for number, _, inner in _wire(_bytes(value))}
+    return _string(found.get(3, b"")) if found.get(1) else _int(found.get(2, 0))
+
+
+def _seconds(value: Any) -> tuple[int, int] | None:
+    found = {number: inner for number, _, inner in _wire(_bytes(value))}
+    return (_int(found.get(1, 0)), _int(found.get(2, 0))) if found else None
+
+
+def _time(value: Any) -> str | None:
+    moment = _seconds(value)
+    return None if moment is None else _date(moment[0]).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _micro_time(value: Any) -> str | None:
+    moment = _seconds(value)
+    return None if moment is None else _date(moment[0]).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment[1] // 1000:06d}Z"
+
+
+def _date(seconds: int) -> datetime:
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        raise BadProtobuf(f"time {seconds} is out of range") from None
+
+
+def _embedded(value: Any) -> Any:
+    raw = next((text for number, _, text in _wire(_bytes(value)) if number == 1), b"")
+    try:
+        return msgspec.json.decode(raw) if raw else None
+    except msgspec.DecodeError:
+        raise BadProtobuf("a raw field holds no JSON") from None
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "string": _string,
+    "int": _int,
+    "bool": _bool,
+    "double": _double,
+    "bytes": _base64,
+    "quantity": _quantity,
+    "intstr": _int_or_string,
+    "time": _time,
+    "microtime": _micro_time,
+    "raw": _embedded,
+}
+
+
+# --- the wire -------------------------------------------------------------------------------------------------------
+
+
+def _wire(data: bytes) -> Iterator[tuple[int, int, Any]]:
+    """(field number, wire type, value): an int for numbers, bytes for everything that has a length."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        if wire == 0:
+            value, at = _varint(data, at)
+            yield number, wire, value
+            continue
+        if wire == 2:
+            size, at = _varint(data, at)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+        else:
+            raise BadProtobuf(f"unknown wire type {wire}")
+        if at + size > len(data):
+            raise BadProtobuf("unexpected EOF")
+        piece = data[at : at + size]
+        at += size
+        yield number, wire, piece if wire == 2 else int.from_bytes(piece, "little")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    result = shift = 0
+    while True:
+        if at >= len(data):
+            raise BadProtobuf("unexpected EOF")
+        byte = data[at]
+        at += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result & 0xFFFFFFFFFFFFFFFF, at
+        shift += 7
+        if shift > 63:
+            raise BadProtobuf("proto: integer overflow")
