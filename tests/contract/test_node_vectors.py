@@ -34,7 +34,7 @@ PAGE = 4096
 pytestmark = pytest.mark.skipif(not FILES, reason=f"no recordings in {VECTORS}")
 
 
-# --- programs --------------------------------------------------------------------------------------------------------
+# --- programs -------------------------------------------------------------------------------------------------------
 
 
 def play(container: FakeContainer) -> None:
@@ -54,7 +54,7 @@ def play(container: FakeContainer) -> None:
         container.memory = Curve([(0.0, 1e6), (30.0, 1e6), (30.001, size * 1.2)] if "/d/go" in text else points)
 
 
-# --- what a recording shows of a pod -----------------------------------------------------------------------------------
+# --- what a recording shows of a pod --------------------------------------------------------------------------------
 
 
 def shown_state(state: dict[str, Any]) -> str:
@@ -108,11 +108,11 @@ def shown_pod(pod: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-# --- rules: what may differ, and why -----------------------------------------------------------------------------------
+# --- rules: what may differ, and why --------------------------------------------------------------------------------
 
 
 def crashed(container: dict[str, Any]) -> dict[str, Any]:
-    """Waiting for its next start, a container may show `terminated` or `waiting: CrashLoopBackOff`: both are upstream."""
+    """Between two runs a container may show `terminated` or `waiting: CrashLoopBackOff`: upstream shows both."""
     if container["state"] == "waiting:CrashLoopBackOff":
         return {**container, "state": "between runs", "lastState": None}
     if container["state"].startswith("terminated:"):
@@ -218,7 +218,7 @@ def by_pod(rows: list[tuple[str, str, str]]) -> dict[str, list[tuple[str, str]]]
     return grouped
 
 
-# --- the order of cgroup changes ---------------------------------------------------------------------------------------
+# --- the order of cgroup changes ------------------------------------------------------------------------------------
 
 FIELDS = (
     ("memory.limit_in_bytes", "memory_bytes"),
@@ -285,16 +285,16 @@ def recorded_changes(step: dict[str, Any], before: dict[str, dict[str, Any]]) ->
             grouped.setdefault(pod, []).append((who, "(cgroup)", 1))
         elif row["who"] not in made:
             value = int(row["value"])
-            if step["do"] == "start node agent" and row["file"] == "cpu.shares":
+            same = value in (2, (before.get(row["who"]) or {}).get("cpu.shares"))
+            if step["do"] == "start node agent" and row["file"] == "cpu.shares" and same:
                 # Without its files upstream first tells containers empty CPU values: shares dip and come back.
-                if value in (2, (before.get(row["who"]) or {}).get("cpu.shares")):
-                    continue
+                continue
             value = value // PAGE if row["file"].startswith("memory") else value
             grouped.setdefault(pod, []).append((who, row["file"], value))
     return grouped
 
 
-# --- the player ----------------------------------------------------------------------------------------------------------
+# --- the player -----------------------------------------------------------------------------------------------------
 
 
 class Player:
@@ -532,7 +532,7 @@ async def test_a_recorded_scenario_ends_the_same(file: Path, tmp_path: Path) -> 
     if any(one["kind"] == "ResourceQuota" for one in scenario["manifests"]):
         pytest.skip("needs the quota controller: replayed with the whole control plane")
     allocatable = {key: text for key, text in scenario["node"]["allocatable"].items() if key != "pods"}
-    async with Cluster(tmp_path) as cluster:
+    async with Cluster(tmp_path, enable_admission=("PodResizeValidator",)) as cluster:
         node = await cluster.node(capacity=allocatable)
         node.machine.missing_images.add("registry.k8s.io/e2e-test-images/absent:1")
         player = Player(scenario, cluster, node)

@@ -98,6 +98,7 @@ class Agent:
         self.roster = Roster(config, self.records, self.ledger, self.runtime, self.allocator, self.metrics, clock, kick)
         self._static = StaticPods(config, self.client, clock, self.roster)
         self._rotation = LogRotation(config, self.runtime, clock, self.records)
+        self.node.changed = self._use_node
         self._use_node()
 
     def _use_node(self) -> None:

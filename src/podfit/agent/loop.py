@@ -17,11 +17,13 @@ from podfit.agent.containers import ContainerMaker
 from podfit.agent.decide import actuate, lifecycle, settle
 from podfit.agent.decide import status as statuses
 from podfit.agent.decide.lifecycle import Next, Seen
+from podfit.agent.decide.states import resized
 from podfit.agent.ending import Stopper
 from podfit.agent.ledger import Ledger
 from podfit.agent.memory import MemoryWaits
 from podfit.agent.metrics import AgentMetrics
 from podfit.agent.notices import WARNING, Notices
+from podfit.agent.objects import MissingObject
 from podfit.agent.observe import Snapshot, observe
 from podfit.agent.probes import Probes
 from podfit.agent.record import CrashBackoff, Ending, PodRecord
@@ -86,7 +88,7 @@ class PodLoop:
             snapshot = await observe(record, self._ledger, self._runtime)
         elif not snapshot.sandbox:
             await self._starter.sandbox(record, snapshot)
-            return Again(0.0, "the sandbox was made anew")
+            return Again(0.01, "the sandbox was made anew")
         again = await self._resize(record, snapshot, following)
         again += await self._start(record, snapshot, following)
         snapshot = await observe(record, self._ledger, self._runtime)
@@ -95,7 +97,7 @@ class PodLoop:
         initialized = following.initialized or self._initialized(record, snapshot)
         await self._reporter.report(record, snapshot, initialized)
         self._allocator.recount(record)
-        again += self._deadline(record)
+        again += self._deadline(record) + await self._refresh(record, snapshot)
         return Again(min(again), "timers") if again else DONE
 
     async def _resize(self, record: PodRecord, snapshot: Snapshot, following: Next) -> list[float]:
@@ -217,6 +219,22 @@ class PodLoop:
         following = lifecycle.next_steps(record.pod, snapshot.seen, lambda one: 0.0, frozenset(record.restarting))
         return following.initialized
 
+    async def _refresh(self, record: PodRecord, snapshot: Snapshot) -> list[float]:
+        """Mounted ConfigMaps, Secrets and tokens follow their objects."""
+        period = self._volumes.needs_refresh(record.pod) if self._config.on_disk else None
+        if period is None or snapshot.state is None:
+            return []
+        now = self._clock.monotonic()
+        if record.refresh_at is not None and now >= record.refresh_at:
+            try:
+                await self._volumes.prepare(resized(record.pod, snapshot.allocated), snapshot.state.ips)
+            except (MissingObject, OSError) as problem:
+                self._notices.say(record.pod, WARNING, "FailedMount", f"MountVolume.SetUp failed: {problem}")
+            record.refresh_at = None
+        if record.refresh_at is None:
+            record.refresh_at = now + period
+        return [record.refresh_at - now]
+
     # --- the end
     def _check_deadline(self, record: PodRecord) -> None:
         if record.ending is None and not record.finished and self._left(record) == 0.0:
@@ -249,6 +267,9 @@ class PodLoop:
         assert ending is not None
         if record.probes is not None:
             record.probes.stop()
+        if ending.grace_s < record.stop_grace_s:
+            self._stopper.hurry(record)
+        record.stop_grace_s = ending.grace_s
         if not self._stopper.stop_all(record, snapshot, ending.grace_s):
             running = frozenset(snapshot.running)
             if not ending.gone and record.shown_ending != running:

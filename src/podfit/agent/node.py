@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from podfit import __version__
@@ -69,6 +69,8 @@ class NodeKeeper:
         }
         self.registered = asyncio.Event()
         self.port = config.port
+        self.changed: Callable[[], None] = lambda: None
+        """Told when labels or allocatable may have changed."""
         self._node: Object = {}
         self._lease: Object | None = None
 
@@ -160,6 +162,7 @@ class NodeKeeper:
             "nodeInfo": self._info(),
             "declaredFeatures": list(FEATURES),
         }
+        self.changed()
         change = {"status": status}
         self._node = await self._client.patch(NODE, "", self._config.node_name, change, "status", STRATEGIC)
 

@@ -66,11 +66,9 @@ class Reporter:
         return phase(record.pod, snapshot.seen, over)
 
     def _ips(self, record: PodRecord, snapshot: Snapshot) -> tuple[str, ...]:
-        if snapshot.state is not None and snapshot.state.ips:
-            return snapshot.state.ips
-        if record.pod["spec"].get("hostNetwork"):
-            return (self.host_ip,) if snapshot.state is not None else ()
-        return ()
+        if snapshot.state is None:
+            return ()
+        return (self.host_ip,) if record.pod["spec"].get("hostNetwork") else snapshot.state.ips
 
     async def write(self, record: PodRecord, status: Object) -> bool:
         shown = record.shown

@@ -95,6 +95,7 @@ class Starter:
             self._notices.say(record.pod, WARNING, "Failed", f"Error: {problem}")
             return self._trouble.next(key)
         self._trouble.forget(key)
+        record.images.pop(container["image"], None)
         record.waiting.pop(name, None)
         record.restarting.discard(name)
         if (container.get("lifecycle") or {}).get("postStart"):

@@ -31,6 +31,8 @@ class StaticPods:
         self._stamps: dict[Path, tuple[int, int]] = {}
         self._uids: dict[Path, str] = {}
         self._unmirrored: set[str] = set()
+        self._orphans: dict[str, Object] = {}
+        """Mirrors whose file is gone."""
         roster.mirrors = self._mirror_changed
 
     async def run(self) -> None:
@@ -53,6 +55,9 @@ class StaticPods:
                 self._drop(file)
                 self._stamps[file] = stamp
                 self._load(file)
+        for uid, mirror in list(self._orphans.items()):
+            del self._orphans[uid]
+            await self._delete(mirror)
         for uid in list(self._unmirrored):
             await self._mirror(uid)
 
@@ -73,6 +78,8 @@ class StaticPods:
         uid = self._uids.pop(file, None)
         record = self._roster.record(uid) if uid is not None else None
         if record is not None:
+            if record.mirror is not None:
+                self._orphans[record.uid] = record.mirror
             grace = float(record.pod["spec"].get("terminationGracePeriodSeconds") or 30)
             self._roster.end(record, Ending(grace, gone=True))
 
@@ -151,6 +158,8 @@ class StaticPods:
         uid = (last["metadata"].get("annotations") or {}).get(MIRROR, "")
         record = self._roster.record(uid)
         if record is None:
+            if after is not None:
+                self._orphans[after["metadata"]["uid"]] = after
             return
         record.mirror = after
         if after is None:
@@ -162,4 +171,7 @@ class StaticPods:
             await self._client.delete(POD, meta["namespace"], meta["name"], {"gracePeriodSeconds": 0})
         except ApiError as error:
             if error.code != 404:
-                raise
+                log.warning("mirror %s: %s", meta["name"], error)
+        except Unreachable as error:
+            log.info("mirror %s: %s", meta["name"], error)
+            self._orphans[meta["uid"]] = mirror
