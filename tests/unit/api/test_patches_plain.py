@@ -59,11 +59,11 @@ def test_the_root_can_be_replaced_and_tested_only() -> None:
     "operation",
     [
         {"op": "remove", "path": "/nope"},
-        {"op": "replace", "path": "/nope", "value": 1},
+        {"op": "replace", "path": "/a/b/9", "value": 1},
         {"op": "add", "path": "/nope/x", "value": 1},
         {"op": "add", "path": "/a/b/9", "value": 1},
         {"op": "add", "path": "/g/x", "value": 1},
-        {"op": "copy", "from": "/nope", "path": "/x"},
+        {"op": "copy", "from": "/nope/y", "path": "/x"},
         {"op": "move", "from": "/nope", "path": "/x"},
         {"op": "test", "path": "/a/b/0", "value": True},
         {"op": "test", "path": "/g", "value": "other"},
@@ -76,8 +76,10 @@ def test_operations_that_do_not_apply_are_rejected(operation: dict[str, Any]) ->
     rejected(operation)
 
 
-def test_a_missing_member_equals_null() -> None:
+def test_a_missing_member_counts_as_null() -> None:
     assert patched({"op": "test", "path": "/nope", "value": None}) == DOC
+    assert patched({"op": "copy", "from": "/nope", "path": "/x"}) == {**DOC, "x": None}
+    assert patched({"op": "replace", "path": "/nope", "value": 1}) == {**DOC, "nope": 1}
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,11 @@ def refused(patch: Any) -> tuple[int, str]:
     return caught.value.code, caught.value.message
 
 
-def test_list_items_merge_by_key_and_new_ones_are_appended() -> None:
+def test_new_list_items_come_as_early_as_the_order_of_the_patch_allows() -> None:
+    assert names(merged({"spec": {"containers": [{"name": "n"}]}})["spec"]["containers"]) == ["n", "a", "b"]
+
+
+def test_list_items_merge_by_key_and_new_ones_are_added() -> None:
     made = merged({"spec": {"containers": [{"name": "b", "image": "3"}, {"name": "c"}]}})["spec"]["containers"]
     assert names(made) == ["a", "b", "c"]
     assert made[1] == {"name": "b", "image": "3"}
@@ -68,7 +72,7 @@ def test_lists_without_a_key_are_replaced() -> None:
 
 
 def test_primitive_lists_unite_and_can_lose_values() -> None:
-    assert merged({"metadata": {"finalizers": ["z", "x"]}})["metadata"]["finalizers"] == ["y", "z", "x"]
+    assert merged({"metadata": {"finalizers": ["z", "x"]}})["metadata"]["finalizers"] == ["z", "x", "y"]
     patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["x"]}}
     assert merged(patch)["metadata"]["finalizers"] == ["y"]
 
@@ -82,7 +86,7 @@ def test_element_order_is_obeyed_with_the_servers_own_in_place() -> None:
             "containers": [{"name": "c", "image": "n"}],
         }
     }
-    assert names(merged(patch)["spec"]["containers"]) == ["a", "c", "b"]
+    assert names(merged(patch)["spec"]["containers"]) == ["c", "a", "b"]
 
 
 def test_retain_keys_clears_the_rest() -> None:
@@ -105,7 +109,7 @@ def test_new_values_carry_neither_nulls_nor_directives() -> None:
     }
     made = merged(patch)["spec"]
     assert made["affinity"] == {}
-    assert made["containers"][-1] == {"name": "n"}
+    assert made["containers"][0] == {"name": "n"}
 
 
 @pytest.mark.parametrize(

@@ -113,13 +113,21 @@ def _get(document: Any, parts: list[str]) -> Any:
     return document
 
 
+def _get_or_null(document: Any, parts: list[str]) -> Any:
+    """Like `_get`, but a member that an object does not have counts as null."""
+    above = _get(document, parts[:-1])
+    if parts and isinstance(above, dict) and parts[-1] not in above:
+        return None
+    return _get(document, parts)
+
+
 def _edited(document: Any, parts: list[str], how: str, value: Any = None) -> Any:
-    """A copy of the document in which the place is added, replaced or removed."""
+    """A copy of the document in which the place is added, replaced or removed. Replacing adds what is missing."""
     if not parts:
         raise _NoSuchPlace
     key = parts[0]
     if isinstance(document, dict):
-        if len(parts) > 1 or how != "add":
+        if len(parts) > 1 or how == "remove":
             _get(document, parts[:1])
         changed = dict(document)
         if len(parts) > 1:
@@ -178,17 +186,11 @@ def _copy(document: Any, item: dict[str, Any]) -> Any:
     source = _pointer(item, "from")
     if not source:
         raise _NoSuchPlace
-    return _edited(document, _pointer(item), "add", deepcopy(_get(document, source)))
+    return _edited(document, _pointer(item), "add", deepcopy(_get_or_null(document, source)))
 
 
 def _test(document: Any, item: dict[str, Any]) -> Any:
-    parts = _pointer(item)
-    try:
-        found = _get(document, parts)
-    except _NoSuchPlace:
-        _get(document, parts[:-1])
-        found = None
-    if not same(found, item.get("value")):
+    if not same(_get_or_null(document, _pointer(item)), item.get("value")):
         raise _NoSuchPlace
     return document
 

@@ -21,7 +21,7 @@ def _position(items: list[Any], identity: Any, key: str | None) -> int:
 
 def enforce_order(items: list[Any], wanted: list[Any], server: list[Any], key: str | None) -> list[Any]:
     """Elements named in `wanted` come in its order; the others keep the server's order among themselves and, where
-    possible, their place relative to the first."""
+    possible, their place relative to the first. Elements the server did not have come as early as that allows."""
     named, others = [], []
     for item in items:
         place = _position(wanted, _identity(item, key), key)
@@ -31,7 +31,7 @@ def enforce_order(items: list[Any], wanted: list[Any], server: list[Any], key: s
             others.append((_position(server, _identity(item, key), key), item))
     named.sort(key=lambda pair: pair[0])
     others.sort(key=lambda pair: pair[0])
-    return _interleaved([item for _, item in named], [item for _, item in others], server, key)
+    return _interleaved([item for _, item in others], [item for _, item in named], server, key)
 
 
 def _interleaved(left: list[Any], right: list[Any], server: list[Any], key: str | None) -> list[Any]:

@@ -167,7 +167,7 @@ def _gvk(kind: Kind, name: str) -> Object:
 
 def custom_definition(struct: Struct, kind: Kind, made: Definitions) -> Object:
     """A custom resource's own schema, with the parts every object has."""
-    schema = _described(struct.cache["custom"].schema, kind.kind)
+    schema: Object = _described(struct.cache["custom"].schema, kind.kind)
     properties = dict(schema.get("properties") or {})
     for name in ("apiVersion", "kind"):
         properties[name] = {"type": "string", "description": describe("TypeMeta", name)}
