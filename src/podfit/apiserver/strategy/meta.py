@@ -80,28 +80,27 @@ def validate_annotations(annotations: dict[str, str], path: str, errors: Errors)
 
 
 def _owner_references(owners: list[Object], path: str, errors: Errors) -> None:
-    controller: str | None = None
-    for at, owner in enumerate(owners):
-        here = f"{path}[{at}]"
+    """Errors do not say which of the owners they mean; neither do Kubernetes' own."""
+    controller = ""
+    for owner in owners:
         api_version = owner.get("apiVersion") or ""
         group, _, version = api_version.rpartition("/")
         if not version:
-            errors.append(invalid(f"{here}.apiVersion", api_version, "version must not be empty"))
+            errors.append(invalid(f"{path}.apiVersion", api_version, "version must not be empty"))
         for field in ("kind", "name", "uid"):
             if not owner.get(field):
-                errors.append(invalid(f"{here}.{field}", owner.get(field) or "", "must not be empty"))
+                errors.append(invalid(f"{path}.{field}", owner.get(field) or "", "must not be empty"))
         if not group and owner.get("kind") == "Event":
-            detail = f"/{version}, Kind=Event is disallowed from being an owner"
-            errors.append(invalid(here, owner, detail))
+            errors.append(invalid(path, owner, f"/{version}, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
-            if controller is not None:
+            name = f"{owner.get('kind', '')}/{owner.get('name', '')}"
+            if controller:
                 detail = (
                     'Only one reference can have Controller set to true. Found "true" in references for '
-                    f"{controller} and {owner.get('name', '')}"
+                    f"{controller} and {name}"
                 )
                 errors.append(invalid(path, owners, detail))
-            else:
-                controller = owner.get("name", "")
+            controller = controller or name
 
 
 def _finalizers(finalizers: list[str], strict: bool, errors: Errors) -> None:

@@ -161,6 +161,58 @@ def test_a_dotted_name_and_fractional_bytes_are_warned_about() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        (
+            container(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]),
+            ['spec.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply'],
+        ),
+        (container(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}]), []),
+        (
+            container(ports=[{"containerPort": 80}, {"containerPort": 80}]),
+            ["spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]"],
+        ),
+        (
+            {"nodeSelector": {"beta.kubernetes.io/os": "linux"}},
+            ['spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "kubernetes.io/os" instead'],
+        ),
+        (
+            {"imagePullSecrets": [{"name": "a"}, {"name": "a"}]},
+            ['spec.imagePullSecrets[1].name: duplicate name "a"'],
+        ),
+    ],
+)
+def test_what_is_probably_a_mistake_is_warned_about(spec: dict[str, Any], wanted: list[str]) -> None:
+    assert PODS.warnings_create(pod(**spec)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("added", "wanted"),
+    [
+        ({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}, []),
+        (
+            {
+                "requests": {"cpu": "1", "hugepages-2Mi": "2Mi"},
+                "limits": {"cpu": "2", "hugepages-2Mi": "2Mi"},
+            },
+            ["spec: Forbidden: only cpu and memory resources are mutable at pod-level"],
+        ),
+    ],
+)
+def test_pod_level_cpu_can_be_added_by_a_resize_and_huge_pages_cannot(added: dict[str, Any], wanted: list[str]) -> None:
+    old = pod(**container(resources={"requests": {"cpu": "500m"}}))
+    assert changed(old, "resize", resources=added) == wanted
+
+
+def test_two_controlling_owners_are_refused_by_kind_and_name() -> None:
+    made = pod()
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u", "controller": True}
+    made["metadata"]["ownerReferences"] = [owner, {**owner, "name": "m"}]
+    (found,) = PODS.validate_create(made)
+    assert found.detail.endswith('Found "true" in references for Node/n and Node/m')
+
+
 def test_ephemeral_containers_can_be_added_and_never_changed() -> None:
     old = pod()
     added = [{"name": "d", "image": "x", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"}]

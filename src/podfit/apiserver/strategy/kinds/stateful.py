@@ -7,7 +7,7 @@ from typing import Any
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
 from podfit.apiserver.strategy.base import Errors
-from podfit.apiserver.strategy.checks import chosen, equal, label_selector, non_negative
+from podfit.apiserver.strategy.checks import equal, label_selector, non_negative
 from podfit.apiserver.strategy.kinds.workloads import (
     WorkloadStrategy,
     rolling_update,
@@ -117,7 +117,12 @@ class StatefulSetStrategy(WorkloadStrategy):
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
         spec = obj.get("spec") or {}
-        chosen(spec.get("podManagementPolicy"), "spec.podManagementPolicy", ("OrderedReady", "Parallel"), errors)
+        management = spec.get("podManagementPolicy")
+        if not management:
+            errors.append(required("spec.podManagementPolicy"))
+        elif management not in ("OrderedReady", "Parallel"):
+            detail = "must be 'OrderedReady' or 'Parallel'"
+            errors.append(invalid("spec.podManagementPolicy", management, detail))
         self._update_strategy(spec.get("updateStrategy") or {}, errors)
         policy = spec.get("persistentVolumeClaimRetentionPolicy") or {}
         for field in ("whenDeleted", "whenScaled"):

@@ -74,12 +74,11 @@ def _node_supports_resize(status: Object) -> bool:
 
 
 def _pod_level(new: Object, old: Object, errors: Errors) -> None:
-    if not has_pod_level(old):
-        return
     if not has_pod_level(new):
-        errors.append(forbidden("spec.resources", "pod-level resources cannot be removed"))
+        if has_pod_level(old):
+            errors.append(forbidden("spec.resources", "pod-level resources cannot be removed"))
         return
-    mine, stored = new["resources"], old["resources"]
+    mine, stored = new["resources"], old.get("resources") or {}
     for kind in ("requests", "limits"):
         if _removed(mine.get(kind), stored.get(kind)):
             detail = f"pod-level resource {kind} cannot be removed"
@@ -101,13 +100,9 @@ def _masked(new: Object, old: Object) -> Object:
     Claims are not carried along, so a container that has any never compares equal."""
     masked: Object = {}
     for kind in ("requests", "limits"):
-        before = old.get(kind)
-        if before is None:
-            # Where there was no list at all, a new list may hold cpu and memory only.
-            rest = {name: amount for name, amount in (new.get(kind) or {}).items() if name not in _RESIZABLE}
-        else:
-            rest = {name: amount for name, amount in (new.get(kind) or {}).items() if name not in _RESIZABLE}
-            rest.update((name, before[name]) for name in _RESIZABLE if name in before)
+        before = old.get(kind) or {}
+        rest = {name: amount for name, amount in (new.get(kind) or {}).items() if name not in _RESIZABLE}
+        rest.update((name, before[name]) for name in _RESIZABLE if name in before)
         masked[kind] = rest
     return masked
 

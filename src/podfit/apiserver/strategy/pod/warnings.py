@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from podfit.api.quantity import NANO, Quantity
@@ -11,11 +12,16 @@ from podfit.apiserver.strategy import names
 Object = dict[str, Any]
 
 _OLD_LABELS = {
-    "beta.kubernetes.io/arch": ("v1.14", "kubernetes.io/arch"),
-    "beta.kubernetes.io/os": ("v1.14", "kubernetes.io/os"),
-    "failure-domain.beta.kubernetes.io/region": ("v1.17", "topology.kubernetes.io/region"),
-    "failure-domain.beta.kubernetes.io/zone": ("v1.17", "topology.kubernetes.io/zone"),
-    "beta.kubernetes.io/instance-type": ("v1.17", "node.kubernetes.io/instance-type"),
+    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
+    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
+    "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
+    "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
+    "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+}
+_OLD_ANNOTATIONS = {
+    "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',
+    "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
+    "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
 }
 _OLD_VOLUMES = {
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
@@ -30,8 +36,11 @@ _OLD_VOLUMES = {
 }
 _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
+_SECCOMP_TEXT = 'non-functional in v1.27+; use the "seccompProfile" field instead'
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_APP_ARMOR_TEXT = 'deprecated since v1.30; use the "appArmorProfile" field instead'
 _BYTES = ("memory", "ephemeral-storage")
+_LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def pod_warnings(pod: Object, old: Object | None) -> list[str]:
@@ -44,65 +53,144 @@ def pod_warnings(pod: Object, old: Object | None) -> list[str]:
                 "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
                 f"a DNS label is recommended: [{' '.join(complaints)}]"
             )
-    found += spec_warnings(spec, metadata, "spec", "metadata")
+    _spec(spec, metadata, "", found)
     return found
 
 
 def template_warnings(template: Object, path: str) -> list[str]:
-    metadata = template.get("metadata") or {}
-    return spec_warnings(template.get("spec") or {}, metadata, f"{path}.spec", f"{path}.metadata")
-
-
-def spec_warnings(spec: Object, metadata: Object, path: str, meta_path: str) -> list[str]:
     found: list[str] = []
-    for key in spec.get("nodeSelector") or ():
-        if key in _OLD_LABELS:
-            since, instead = _OLD_LABELS[key]
-            found.append(f'{path}.nodeSelector[{key}]: deprecated since {since}; use "{instead}" instead')
-    for at, volume in enumerate(spec.get("volumes") or ()):
-        found += [f"{path}.volumes[{at}].{kind}: {_OLD_VOLUMES[kind]}" for kind in volume if kind in _OLD_VOLUMES]
-    _pull_secrets(spec.get("imagePullSecrets") or (), f"{path}.imagePullSecrets", found)
-    if metadata.get("annotations"):
-        _annotations(metadata["annotations"], f"{meta_path}.annotations", found)
-    for key in ("initContainers", "containers"):
-        for at, container in enumerate(spec.get(key) or ()):
-            _container(container, f"{path}.{key}[{at}]", found)
+    _spec(template.get("spec") or {}, template.get("metadata") or {}, f"{path}.", found)
     return found
 
 
-def _pull_secrets(secrets: Any, path: str, found: list[str]) -> None:
+def _spec(spec: Object, metadata: Object, prefix: str, found: list[str]) -> None:
+    path, annotations = f"{prefix}spec", metadata.get("annotations") or {}
+    _node_labels(spec, path, found)
+    for key, text in _OLD_ANNOTATIONS.items():
+        if key in annotations:
+            found.append(f"{prefix}metadata.annotations[{key}]: {text}")
+    for at, volume in enumerate(spec.get("volumes") or ()):
+        found += [f"{path}.volumes[{at}].{kind}: {_OLD_VOLUMES[kind]}" for kind in volume if kind in _OLD_VOLUMES]
+    _repeated((each.get("ip", "") for each in spec.get("hostAliases") or ()), f"{path}.hostAliases", "ip", found)
+    secrets = [each.get("name", "") for each in spec.get("imagePullSecrets") or ()]
+    _repeated(secrets, f"{path}.imagePullSecrets", "name", found)
+    found += [
+        f'{path}.imagePullSecrets[{at}].name: invalid empty name ""' for at, name in enumerate(secrets) if not name
+    ]
+    if spec.get("overhead"):
+        _fractions({"overhead": spec["overhead"]}, path, found)
+    if _SECCOMP_POD in annotations and not (spec.get("securityContext") or {}).get("seccompProfile"):
+        found.append(f"{prefix}metadata.annotations[{_SECCOMP_POD}]: {_SECCOMP_TEXT}")
+    for where, container in _containers(spec, path):
+        if annotations:
+            _profiles(container, spec, annotations, prefix, found)
+        _container(container, where, found)
+    _ports(spec, path, found)
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        text = "must be >= 0; negative values are invalid and will be treated as 1"
+        found.append(f"{path}.terminationGracePeriodSeconds: {text}")
+
+
+def _containers(spec: Object, path: str) -> Iterator[tuple[str, Object]]:
+    for key in _LISTS:
+        for at, container in enumerate(spec.get(key) or ()):
+            yield f"{path}.{key}[{at}]", container
+
+
+def _node_labels(spec: Object, path: str, found: list[str]) -> None:
+    for key in spec.get("nodeSelector") or ():
+        if key in _OLD_LABELS:
+            found.append(f"{path}.nodeSelector[{key}]: {_OLD_LABELS[key]}")
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity")
+    if affinity:
+        kind = "requiredDuringSchedulingIgnoredDuringExecution"
+        for at, term in enumerate((affinity.get(kind) or {}).get("nodeSelectorTerms") or ()):
+            _term(term, f"{path}.affinity.nodeAffinity.{kind}.nodeSelectorTerms[{at}]", found)
+        kind = "preferredDuringSchedulingIgnoredDuringExecution"
+        for at, preference in enumerate(affinity.get(kind) or ()):
+            where = f"{path}.affinity.nodeAffinity.{kind}[{at}].preference"
+            _term(preference.get("preference") or {}, where, found)
+    for at, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
+        where, key = f"{path}.topologySpreadConstraints[{at}]", constraint.get("topologyKey", "")
+        if key in _OLD_LABELS:
+            found.append(f"{where}.topologyKey: {key} is {_OLD_LABELS[key]}")
+        if constraint.get("labelSelector") is None:
+            found.append(f"{where}.labelSelector: a null labelSelector results in matching no pod")
+
+
+def _term(term: Object, path: str, found: list[str]) -> None:
+    for at, expression in enumerate(term.get("matchExpressions") or ()):
+        key = expression.get("key", "")
+        if key in _OLD_LABELS:
+            found.append(f"{path}.matchExpressions[{at}].key: {key} is {_OLD_LABELS[key]}")
+
+
+def _repeated(values: Iterable[str], path: str, field: str, found: list[str]) -> None:
     seen: set[str] = set()
-    for at, secret in enumerate(secrets):
-        name = secret.get("name", "")
-        if not name:
-            found.append(f'{path}[{at}].name: invalid empty name ""')
-        elif name in seen:
-            found.append(f"{path}[{at}].name: duplicate name {go_quote(name)}")
-        seen.add(name)
+    for at, value in enumerate(values):
+        if value in seen:
+            found.append(f"{path}[{at}].{field}: duplicate {field} {go_quote(value)}")
+        seen.add(value)
 
 
-def _annotations(annotations: dict[str, str], path: str, found: list[str]) -> None:
-    for key in annotations:
-        if key == _SECCOMP_POD or key.startswith(_SECCOMP_CONTAINER):
-            found.append(f'{path}[{key}]: non-functional in v1.27+; use the "seccompProfile" field instead')
-        elif key.startswith(_APP_ARMOR):
-            found.append(f'{path}[{key}]: deprecated since v1.30; use the "appArmorProfile" field instead')
+def _profiles(container: Object, spec: Object, annotations: Object, prefix: str, found: list[str]) -> None:
+    """Annotations that have become fields, where the field is not set."""
+    own, pod = container.get("securityContext") or {}, spec.get("securityContext") or {}
+    key = _SECCOMP_CONTAINER + container.get("name", "")
+    if key in annotations and not own.get("seccompProfile"):
+        found.append(f"{prefix}metadata.annotations[{key}]: {_SECCOMP_TEXT}")
+    key = _APP_ARMOR + container.get("name", "")
+    if key in annotations and not own.get("appArmorProfile") and not pod.get("appArmorProfile"):
+        found.append(f"{prefix}metadata.annotations[{key}]: {_APP_ARMOR_TEXT}")
 
 
 def _container(container: Object, path: str, found: list[str]) -> None:
-    resources = container.get("resources")
-    if resources:
-        for name in _BYTES:
-            for kind in ("limits", "requests"):
-                text = (resources.get(kind) or {}).get(name)
-                if text is not None and Quantity.parse(text).nanos % NANO:
-                    where = f"{path}.resources.{kind}[{name}]"
-                    found.append(f"{where}: fractional byte value {go_quote(text)} is invalid, must be an integer")
+    if container.get("resources"):
+        _fractions(container["resources"], f"{path}.resources", found)
+    variables = container.get("env") or ()
+    if len(variables) < 2:
+        return
     seen: set[str] = set()
-    for at, variable in enumerate(container.get("env") or ()):
-        name = variable.get("name", "")
-        if name in seen:
-            where = f"{path}.env[{at}]"
-            hidden = f"hides previous definition of {go_quote(name)}, which may be dropped when using apply"
-            found.append(f"{where}: {hidden}")
+    for at, variable in enumerate(variables):
+        name, value = variable.get("name", ""), variable.get("value", "")
+        reference = f"$({name})"
+        # A later definition that builds on the earlier one is meant.
+        builds_on = variable.get("valueFrom") is None and value != reference and reference in value
+        if name in seen and not builds_on:
+            text = f"hides previous definition of {go_quote(name)}, which may be dropped when using apply"
+            found.append(f"{path}.env[{at}]: {text}")
         seen.add(name)
+
+
+def _fractions(resources: Object, path: str, found: list[str]) -> None:
+    for name in _BYTES:
+        for kind in ("overhead", "limits", "requests"):
+            text = (resources.get(kind) or {}).get(name)
+            if text is not None and Quantity.parse(text).nanos % NANO:
+                where = f"{path}.{kind}[{name}]"
+                found.append(f"{where}: fractional byte value {go_quote(text)} is invalid, must be an integer")
+
+
+def _ports(spec: Object, path: str, found: list[str]) -> None:
+    known: dict[tuple[int, str], list[tuple[str, Object]]] = {}
+    for where, container in _containers(spec, path):
+        for at, port in enumerate(container.get("ports") or ()):
+            here = f"{where}.ports[{at}]"
+            others = known.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])
+            for place, other in others:
+                how = _overlap(port, other)
+                if how:
+                    found.append(f"{here}: {how} port definition with {place}")
+            others.append((here, port))
+
+
+def _overlap(port: Object, other: Object) -> str:
+    mine, theirs = port.get("hostPort", 0), other.get("hostPort", 0)
+    address, their_address = port.get("hostIP", ""), other.get("hostIP", "")
+    if (address, mine) == (their_address, theirs):
+        return "duplicate"
+    if not mine or not theirs:
+        return "overlapping"
+    if mine == theirs and bool(address) != bool(their_address):
+        return "dangerously ambiguous"
+    return ""
