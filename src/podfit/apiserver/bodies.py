@@ -53,6 +53,4 @@ def check_name(obj: Object, name: str, namespace: str) -> None:
         raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
     given = meta.get("namespace") or ""
     if given and namespace and given != namespace:
-        raise bad_request(
-            f"the namespace of the object ({given}) does not match the namespace on the URL ({namespace})"
-        )
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")

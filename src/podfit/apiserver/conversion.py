@@ -32,7 +32,11 @@ def to_served(kind: Kind, obj: Object) -> Object:
             obj["apiVersion"] = kind.api_version
         return obj
     if kind.group == "events.k8s.io":
-        return _renamed(obj, _EVENT_FIELDS, kind.api_version)
+        shown = _renamed(obj, _EVENT_FIELDS, kind.api_version)
+        for name in ("reportingController", "reportingInstance", "note"):
+            if not shown.get(name):
+                shown.pop(name, None)
+        return shown
     return _hpa_v1(obj)
 
 

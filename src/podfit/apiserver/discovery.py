@@ -39,11 +39,15 @@ class Discovery:
     def __init__(self, registry: Registry, address: Callable[[], str]) -> None:
         self._registry, self._address = registry, address
         self._made: dict[tuple[str, ...], bytes] = {}
+        self.listeners: list[Callable[[], None]] = []
+        """Told when the kinds changed."""
         self.foreign: dict[str, Object] = {}
         """Aggregated groups served elsewhere: group -> its APIGroup and, under `resources`, lists by version."""
 
     def forget(self) -> None:
         self._made.clear()
+        for listener in self.listeners:
+            listener()
 
     def document(self, *name: str) -> bytes | None:
         """`("api",)`, `("apis",)`, `("group", g)`, `("version", g, v)`, `("aggregated", "api" or "apis", version)`."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import platform
 import sys
-from typing import TYPE_CHECKING
+import zlib
+from typing import TYPE_CHECKING, Any
 
 import podfit
+from podfit.api.schema import openapi
 from podfit.api.status import ApiError
 from podfit.apiserver import wire
 from podfit.apiserver.negotiate import negotiate_discovery
@@ -52,6 +54,7 @@ class Paths:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.ready = False
+        self._documents: dict[str, bytes] = {}
 
     async def answer(self, request: Request, route: Route | None) -> Response:
         parts = [part for part in request.path.split("/") if part]
@@ -104,7 +107,31 @@ class Paths:
         raise page_not_found()
 
     def _openapi(self, parts: list[str], request: Request) -> Response:
-        raise page_not_found()
+        """Documents are large: made when first asked for, kept as bytes until the kinds change."""
+        where = "/".join(parts)
+        made = self._documents.get(where)
+        if made is None:
+            value = self._make_openapi(parts)
+            if value is None:
+                raise page_not_found()
+            made = self._documents[where] = wire.encode(value)
+        mark = request.headers.get("if-none-match", "")
+        tag = f'"{zlib.crc32(made):08x}{len(made):x}"'
+        if mark == tag:
+            return Response(304, headers=[("Etag", tag)])
+        return Response(200, made, headers=[("Etag", tag)])
+
+    def _make_openapi(self, parts: list[str]) -> Any:
+        kinds = list(self._core.registry)
+        if parts == ["v2"]:
+            return openapi.swagger(kinds)
+        if parts == ["v3"]:
+            return openapi.index(kinds)
+        return openapi.at(kinds, "/".join(parts[1:])) if parts[0] == "v3" else None
+
+    def forget(self) -> None:
+        """The kinds changed."""
+        self._documents.clear()
 
     def listed(self) -> list[str]:
         """What `/` lists."""

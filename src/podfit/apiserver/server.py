@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
+from podfit.api import protobuf
 from podfit.api.kinds import Kind
 from podfit.api.status import ApiError, Object, not_found
 from podfit.apiserver import paths, wire
@@ -66,6 +67,7 @@ class Core:
         self.handlers = Handlers()
         self.address = ""
         self.paths = paths.Paths(self)
+        self.discovery.listeners.append(self.paths.forget)
         self.local_groups: dict[tuple[str, str], LocalGroup] = {}
 
     async def handle(self, request: Request) -> Response:
@@ -100,6 +102,8 @@ class Core:
             if wanted is not None:
                 request.user = impersonate(self.authorization, request.user, wanted, action)
         self.authorization.check(request.user, action)
+        if request.headers.get("content-type", "").startswith(protobuf.MEDIA_TYPE):
+            read_protobuf(request)
         if route is None or not route.resource:
             return await self.paths.answer(request, route)
         local = self.local_groups.get((route.group, route.version))
@@ -159,6 +163,15 @@ class Core:
         """Groups of built-in kinds answer with a Status, all others with the bare page."""
         built_in = not group or any(kind.group == group and not kind.custom for kind in self.registry)
         return not_found_status() if built_in else paths.page_not_found()
+
+
+def read_protobuf(request: Request) -> None:
+    """From here on the request is as if the client had sent JSON."""
+    try:
+        request.body = protobuf.to_json(request.body) if request.body else b""
+    except protobuf.BadProtobuf as error:
+        raise bad_request(str(error)) from error
+    request.headers = {**request.headers, "content-type": "application/json"}
 
 
 def error_response(error: ApiError) -> Response:
