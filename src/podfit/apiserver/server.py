@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from podfit.api import protobuf
 from podfit.api.kinds import Kind
-from podfit.api.status import ApiError, Object, not_found
+from podfit.api.status import ApiError, Object, bad_request, not_found
 from podfit.apiserver import paths, wire
 from podfit.apiserver.admission.chain import Chain
 from podfit.apiserver.auth.authorize import Action, Authorization
