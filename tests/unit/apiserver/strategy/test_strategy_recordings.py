@@ -28,16 +28,8 @@ REGISTRY = Registry()
 ELSEWHERE = {
     # (file, step): decided by another part of the server
     ("workload-scale.json", "negative"): "the scale endpoint",
-    ("patch-configmap-json.json", "replace-missing"): "how patches are applied",
-    ("patch-namespace.json", "finalizer-merge2"): "how patches are applied",
-    ("patch-node.json", "condition-merge"): "how patches are applied",
     ("resize-main-endpoint.json", "toleration-remove"): "admission adds it again",
-    ("resize-multi-container.json", "unknown-container"): "how patches are applied",
-    ("resize-rename-reorder-errors.json", "add-no-image"): "how patches are applied",
     ("resize-static-windows-skew.json", "mirror"): "admission leaves mirror pods alone",
-    ("status-conditions.json", "pending"): "how patches are applied",
-    ("status-conditions.json", "bad-condition"): "how patches are applied",
-    ("status-conditions.json", "custom-condition"): "how patches are applied",
     ("workload-deployment.json", "status-put-ignored"): "a controller wrote in between",
     ("workload-deployment.json", "template"): "a controller wrote in between",
 }
