@@ -15,6 +15,7 @@ from podfit.vpa.recommender.decide.checkpoints import checkpoints_of, status_pat
 from podfit.vpa.recommender.decide.cluster import ClusterState, UnknownTarget, stamp_created
 from podfit.vpa.recommender.decide.config import from_flags
 from podfit.vpa.recommender.decide.container import OomRefused
+from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.histogram import DecayingHistogram
 from podfit.vpa.recommender.decide.status import recommend
 
@@ -25,12 +26,16 @@ ZERO = "0001-01-01T00:00:00Z"
 class World:
     """The cluster under test, and the objects an API server would hold for it."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any], in_arrays: bool) -> None:
         self.config = from_flags(config)
-        self.cluster = ClusterState(self.config)
+        self.in_arrays = in_arrays
+        self.cluster = self.new_cluster()
         self.objects: dict[str, tuple[dict[str, Any], str]] = {}
         self.checkpoints: list[dict[str, Any]] = []
         self.written: set[str] = set()
+
+    def new_cluster(self) -> ClusterState:
+        return ClusterState(self.config, Fleet(self.config) if self.in_arrays else None)
 
     def reload(self) -> None:
         for object, selector in self.objects.values():
@@ -146,7 +151,7 @@ class World:
         return patches + creations
 
     def do_restart(self) -> None:
-        self.cluster = ClusterState(self.config)
+        self.cluster = self.new_cluster()
         self.reload()
         self.do_load(self.checkpoints)
 
@@ -203,9 +208,9 @@ def acceptable(case: dict[str, Any]) -> dict[tuple[int, ...], list[Any]]:
     return answers
 
 
-def check(case: dict[str, Any]) -> None:
+def check(case: dict[str, Any], in_arrays: bool) -> None:
     answers = acceptable(case)
-    world = World(case.get("config") or {})
+    world = World(case.get("config") or {}, in_arrays)
     for number, op in enumerate(case["ops"]):
         got = world.do(op)
         if op[0] == "gen":
@@ -217,11 +222,12 @@ def check(case: dict[str, Any]) -> None:
     assert not answers
 
 
+@pytest.mark.parametrize("in_arrays", [False, True], ids=["objects", "arrays"])
 @pytest.mark.parametrize("case", cases("aggregation"), ids=lambda case: case["name"])
-def test_cluster_history_replays(case: dict[str, Any]) -> None:
-    check(case)
+def test_cluster_history_replays(case: dict[str, Any], in_arrays: bool) -> None:
+    check(case, in_arrays)
 
 
 @pytest.mark.parametrize("case", cases("postprocess"), ids=lambda case: case["name"])
 def test_policies_and_flags_shape_the_recommendation(case: dict[str, Any]) -> None:
-    check(case)
+    check(case, in_arrays=True)

@@ -37,12 +37,15 @@ class AggregateState:
     )
 
     def __init__(self, config: Config, created: Seconds = NEVER) -> None:
-        self.config = config
         self.cpu = DecayingHistogram(buckets.CPU, config.cpu_histogram_decay_half_life)
         self.memory = DecayingHistogram(buckets.MEMORY, config.memory_histogram_decay_half_life)
         self.first: Seconds = NEVER
         self.last: Seconds = NEVER
         self.count = 0
+        self._settings(config, created)
+
+    def _settings(self, config: Config, created: Seconds) -> None:
+        self.config = config
         self.created = created
         self.scaling_off = False
         self.controlled: tuple[str, ...] = RESOURCES

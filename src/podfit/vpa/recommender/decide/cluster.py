@@ -16,6 +16,8 @@ from podfit.vpa.model.times import NEVER, Seconds
 from podfit.vpa.recommender.decide.aggregate import AggregateState, load_aggregate
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.container import ContainerState, OomRefused
+from podfit.vpa.recommender.decide.fleet.fleet import Fleet
+from podfit.vpa.recommender.decide.fleet.rows import RowAggregate, RowContainer
 
 PodId = tuple[str, str]
 VpaId = tuple[str, str]
@@ -60,8 +62,14 @@ class Vpa:
 
 
 class ClusterState:
-    def __init__(self, config: Config) -> None:
+    """With a fleet, all numbers live in its arrays and whole scrapes can be ingested; without, each in its object."""
+
+    def __init__(self, config: Config, fleet: Fleet | None = None) -> None:
         self.config = config
+        self.fleet = fleet
+        if fleet is not None:
+            fleet.lost_row = self._row_again
+        self._by_handle: dict[int, tuple[Pod, str]] | None = None
         self.pods: dict[PodId, Pod] = {}
         self.vpas: dict[VpaId, Vpa] = {}
         self.aggregates: dict[AggregateKey, AggregateState] = {}
@@ -83,7 +91,7 @@ class ClusterState:
             pod.labels, pod.label_text = labels, text
             self._match_pod(pod)
             for container in pod.containers:
-                self._aggregate_of(pod, container)
+                self._bind(pod, container)
         pod.phase = phase
 
     def delete_pod(self, id: PodId) -> None:
@@ -94,29 +102,37 @@ class ClusterState:
         del self._pods_in[id[0]][id]
         for vpa in self._vpas_in.get(id[0], {}).values():
             vpa.pods.discard(id)
+        for state in pod.containers.values():
+            if isinstance(state, RowContainer):
+                state.release()
 
     def add_container(self, pod_id: PodId, container: str, requests: Mapping[str, int]) -> None:
         """Requests in millicores and bytes. Raises UnknownTarget when the pod is unknown."""
         pod = self._pod(pod_id)
         pod.requests[container] = requests
         if container not in pod.containers:
-            self._aggregate_of(pod, container)
-            pod.containers[container] = ContainerState()
+            aggregate = self._aggregate_of(pod, container)
+            made = (
+                RowContainer(aggregate.fleet, aggregate.row)
+                if isinstance(aggregate, RowAggregate)
+                else ContainerState()
+            )
+            pod.containers[container] = made
 
     def add_cpu(self, pod_id: PodId, container: str, millicores: int, instant: Seconds) -> bool:
         """False when the sample was refused (negative, repeated or out of order)."""
         pod, state = self._container(pod_id, container)
-        return state.add_cpu(self._aggregate_of(pod, container), millicores, instant)
+        return state.add_cpu(self._target(pod, container), millicores, instant)
 
     def add_memory(self, pod_id: PodId, container: str, amount: int, instant: Seconds) -> bool:
         pod, state = self._container(pod_id, container)
-        return state.add_memory(self._aggregate_of(pod, container), amount, instant)
+        return state.add_memory(self._target(pod, container), amount, instant)
 
     def record_oom(self, pod_id: PodId, container: str, instant: Seconds, requested: int) -> None:
         """Raises OomRefused when the event is too old, UnknownTarget when the container is gone."""
         pod, state = self._container(pod_id, container)
         try:
-            state.record_oom(self._aggregate_of(pod, container), requested, instant)
+            state.record_oom(self._target(pod, container), requested, instant)
         except OomRefused as error:
             where = f"{{{{{pod_id[0]} {pod_id[1]}}} {container}}}"
             raise OomRefused(f"error while recording OOM for {where}, Reason: {error}") from error
@@ -130,8 +146,10 @@ class ClusterState:
         """
         meta = object.get("metadata") or {}
         id = (meta.get("namespace") or "", meta.get("name") or "")
-        selector = selector or NOTHING
         vpa = self.vpas.get(id)
+        if selector is None and vpa is not None and self.config.survive_missing_target:
+            selector = vpa.selector
+        selector = selector or NOTHING
         if vpa is not None and str(vpa.selector) != str(selector):
             self.delete_vpa(id)
             vpa = None
@@ -145,8 +163,11 @@ class ClusterState:
         return vpa
 
     def delete_vpa(self, id: VpaId) -> None:
-        if self.vpas.pop(id, None):
+        vpa = self.vpas.pop(id, None)
+        if vpa is not None:
             del self._vpas_in[id[0]][id]
+            for state in vpa.initial.values():
+                _release(state)
 
     def load_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
         """Makes a saved state part of its autoscaler's history. Raises CheckpointError, or UnknownTarget."""
@@ -156,8 +177,9 @@ class ClusterState:
         if vpa is None:
             raise UnknownTarget(f"cannot load checkpoint to missing VPA object {namespace}/{spec.get('vpaObjectName')}")
         container = spec.get("containerName") or ""
-        state = load_aggregate(checkpoint.get("status") or {}, self.config)
+        state = self._kept(load_aggregate(checkpoint.get("status") or {}, self.config))
         state.apply_policy(container_policy(vpa.object, container))
+        _release(vpa.initial.get(container))
         vpa.initial[container] = state
 
     def merged(self, vpa: Vpa) -> dict[str, AggregateState]:
@@ -195,8 +217,9 @@ class ClusterState:
         gone = [
             key for key, state in self.aggregates.items() if state.expired(now) or (state.empty and key not in active)
         ]
+        self._by_handle = None
         for key in gone:
-            del self.aggregates[key]
+            _release(self.aggregates.pop(key))
             del self._aggregates_in[key.namespace][key]
             for vpa in self._vpas_in.get(key.namespace, {}).values():
                 vpa.aggregates.pop(key, None)
@@ -220,11 +243,55 @@ class ClusterState:
         key = AggregateKey(pod.id[0], container, pod.label_text)
         state = self.aggregates.get(key)
         if state is None:
-            state = self.aggregates[key] = AggregateState(self.config)
+            state = self.aggregates[key] = self._new_aggregate()
             self._aggregates_in.setdefault(key.namespace, {})[key] = pod.labels
             for vpa in self._vpas_in.get(key.namespace, {}).values():
                 self._use_if_matching(vpa, key, pod.labels)
         return state
+
+    def _target(self, pod: Pod, container: str) -> AggregateState:
+        known = len(self.aggregates)
+        state = self._aggregate_of(pod, container)
+        if len(self.aggregates) != known:
+            self._bind(pod, container)
+        return state
+
+    def _new_aggregate(self) -> AggregateState:
+        return AggregateState(self.config) if self.fleet is None else RowAggregate(self.fleet)
+
+    def _kept(self, loaded: AggregateState) -> AggregateState:
+        """A loaded state, moved to where states are kept."""
+        if self.fleet is None:
+            return loaded
+        state = RowAggregate(self.fleet, loaded.created)
+        for into, source in ((state.cpu, loaded.cpu), (state.memory, loaded.memory)):
+            into.reference = source.reference
+            for bucket, weight in enumerate(source.weights):
+                if weight:
+                    into.weights[bucket] = weight
+            into.low, into.high, into.total = source.low, source.high, source.total
+        state.first, state.last, state.count = loaded.first, loaded.last, loaded.count
+        return state
+
+    def _bind(self, pod: Pod, container: str) -> int:
+        """Makes a container's samples go to the aggregate its pod's labels say."""
+        aggregate, state = self._aggregate_of(pod, container), pod.containers[container]
+        if isinstance(aggregate, RowAggregate) and isinstance(state, RowContainer):
+            aggregate.fleet.row[state.handle] = aggregate.row
+            return aggregate.row
+        return -1
+
+    def _row_again(self, handle: int) -> int:
+        """A container outlived its aggregate: the next sample starts a new one."""
+        if self._by_handle is None or handle not in self._by_handle:
+            self._by_handle = {
+                state.handle: (pod, name)
+                for pod in self.pods.values()
+                for name, state in pod.containers.items()
+                if isinstance(state, RowContainer)
+            }
+        pod, name = self._by_handle[handle]
+        return self._bind(pod, name)
 
     def _use_if_matching(self, vpa: Vpa, key: AggregateKey, labels: Mapping[str, str]) -> None:
         if vpa.selector.matches(labels):
@@ -245,6 +312,11 @@ class ClusterState:
                 vpa.pods.add(pod.id)
             else:
                 vpa.pods.discard(pod.id)
+
+
+def _release(state: AggregateState | None) -> None:
+    if isinstance(state, RowAggregate):
+        state.release()
 
 
 def stamp_created(cluster: ClusterState, created: Seconds) -> None:

@@ -37,6 +37,8 @@ class Config:
     oom_bump_up_ratio: float = 1.2
     oom_min_bump_up_bytes: float = 100 * 1024 * 1024
     per_vpa_config: bool = False
+    survive_missing_target: bool = False
+    """Keep an autoscaler's history while its target cannot be found. Upstream forgets it."""
 
     @property
     def max_allowed(self) -> dict[str, Quantity]:

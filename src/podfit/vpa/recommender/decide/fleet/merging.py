@@ -1,0 +1,101 @@
+"""Rows of many groups merged side by side: the first rows of all groups, then the second ones, and so on.
+
+Each step does to whole matrices what `DecayingHistogram.merge` does to two histograms, in the same order, so that the
+sums agree to the last bit. The rows themselves are left as they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podfit.vpa.model.times import LONGEST, NEVER
+from podfit.vpa.recommender.decide.fleet.arena import Floats, Ints
+from podfit.vpa.recommender.decide.fleet.matrix import HistogramMatrix, percentile_steps
+
+Flags = NDArray[np.bool_]
+
+
+class Sheet:
+    """Histograms with all their buckets, one a line."""
+
+    def __init__(self, matrix: HistogramMatrix, lines: int) -> None:
+        self.half_life = matrix.half_life
+        self.epsilon = matrix.scheme.epsilon
+        self.weights: Floats = np.zeros((lines, matrix.scheme.count))
+        self.total: Floats = np.zeros(lines)
+        self.low: Ints = np.full(lines, matrix.scheme.count - 1, np.int64)
+        self.high: Ints = np.zeros(lines, np.int64)
+        self.reference: Floats = np.full(lines, float(NEVER))
+        self._columns = np.arange(matrix.scheme.count)
+
+    @staticmethod
+    def of_rows(matrix: HistogramMatrix, rows: Ints) -> Sheet:
+        sheet = Sheet(matrix, len(rows))
+        widths = matrix.arena.width[rows]
+        line, within = np.repeat(np.arange(len(rows)), widths), ranges(np.zeros(len(rows), np.int64), widths)
+        sheet.weights[line, matrix.arena.base[rows][line] + within] = matrix.arena.weights[
+            matrix.arena.offset[rows][line] + within
+        ]
+        sheet.total, sheet.reference = matrix.total[rows], matrix.reference[rows]
+        sheet.low, sheet.high = matrix.low[rows], matrix.high[rows]
+        return sheet
+
+    def add(self, lines: Ints, other: Sheet) -> None:
+        """Adds other's lines to the given ones."""
+        mine = self.reference[lines]
+        older = mine < other.reference
+        self._move(lines[older], other.reference[older])
+        newer = other.reference < mine
+        other._move(np.flatnonzero(newer), mine[newer])
+        counted = np.where(other._inside(slice(None)), other.weights, 0.0)
+        self.weights[lines] += counted
+        self.total[lines] += other.total
+        self.low[lines] = np.minimum(self.low[lines], other.low)
+        self.high[lines] = np.maximum(self.high[lines], other.high)
+
+    def percentile_buckets(self, fractions: tuple[float, ...]) -> Ints:
+        steps = percentile_steps(self.weights, self.low, self.total, fractions, True)
+        empty = self.weights[np.arange(len(self.low)), self.low] < self.epsilon
+        return np.where(empty, -1, np.clip(steps, self.low, np.maximum(self.low, self.high)))
+
+    def _inside(self, lines: Ints | slice) -> Flags:
+        low, high = self.low[lines][:, None], self.high[lines][:, None]
+        inside: Flags = (self._columns >= low) & (self._columns <= high)
+        return inside
+
+    def _move(self, lines: Ints, instants: Floats) -> None:
+        """Expresses lines relative to the multiples of the half-life nearest to the instants."""
+        if not len(lines):
+            return
+        moved = NEVER + np.floor((instants - NEVER) / self.half_life + 0.5) * self.half_life
+        gap = np.clip(self.reference[lines] - moved, -LONGEST, LONGEST)
+        doublings = np.clip(np.floor(gap / self.half_life + 0.5), -2000, 1023)
+        factor = np.ldexp(1.0, doublings.astype(np.int32))
+        scaled = np.where(self._inside(lines), self.weights[lines] * factor[:, None], self.weights[lines])
+        self.weights[lines] = scaled
+        self.total[lines] *= factor
+        self.reference[lines] = moved
+        counts = scaled >= self.epsilon
+        above = counts & (self._columns >= self.low[lines][:, None])
+        below = counts & (self._columns <= self.high[lines][:, None])
+        last = len(self._columns) - 1
+        self.low[lines] = np.where(above.any(axis=1), above.argmax(axis=1), last)
+        self.high[lines] = np.where(below.any(axis=1), last - below[:, ::-1].argmax(axis=1), 0)
+
+
+def merged(matrix: HistogramMatrix, rows: Ints, starts: Ints, sizes: Ints) -> Sheet:
+    """One line a group; group i owns `rows[starts[i] : starts[i] + sizes[i]]`."""
+    sheet = Sheet(matrix, len(sizes))
+    for number in range(int(sizes.max(initial=0))):
+        lines = np.flatnonzero(sizes > number)
+        sheet.add(lines, Sheet.of_rows(matrix, rows[starts[lines] + number]))
+    return sheet
+
+
+def ranges(starts: Ints, lengths: Ints) -> Ints:
+    """start, start + 1, … for every start, one after the other."""
+    ends = np.cumsum(lengths)
+    if not len(ends) or not ends[-1]:
+        return np.zeros(0, np.int64)
+    return np.arange(ends[-1]) - np.repeat(ends - lengths, lengths) + np.repeat(starts, lengths)
