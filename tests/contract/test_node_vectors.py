@@ -1,5 +1,5 @@
-"""Replays recorded scenarios of a Kubernetes node against our agent: same end states, same resize conditions and Events,
-same order of cgroup changes.
+"""Replays recorded scenarios of a Kubernetes node against our agent: same end states, same resize conditions and
+Events, same order of cgroup changes.
 
 The recordings' programs are played by the fake runtime in virtual time. What differs on purpose is written down as
 rules below, each with its reason; none of them knows a scenario.

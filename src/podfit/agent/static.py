@@ -114,7 +114,7 @@ class StaticPods:
     # --- mirrors
     async def _mirror(self, uid: str) -> None:
         record = self._roster.record(uid)
-        if record is None:
+        if record is None or record.ending is not None:
             self._unmirrored.discard(uid)
             return
         meta = record.pod["metadata"]
@@ -162,7 +162,7 @@ class StaticPods:
                 self._orphans[after["metadata"]["uid"]] = after
             return
         record.mirror = after
-        if after is None:
+        if after is None and record.ending is None:
             self._unmirrored.add(uid)
 
     async def _delete(self, mirror: Object) -> None:

@@ -1,0 +1,124 @@
+"""The flow-control story of the resize KEP, told once from beginning to end on one node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from podfit.agent.decide.states import Actuated, Allocated
+from podfit.api.kinds import POD
+from podfit.testing.nodes import Cluster, TestNode
+
+
+def pod(name: str, cpu: str) -> dict[str, Any]:
+    container = {
+        "name": "c",
+        "image": "busybox:1",
+        "command": ["sleep", "1d"],
+        "resources": {"requests": {"cpu": cpu}},
+        "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}],
+    }
+    spec = {"nodeName": "node1", "automountServiceAccountToken": False, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def asking_for(cpu: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
+
+
+class Story:
+    """What each line of the story looks at."""
+
+    def __init__(self, cluster: Cluster, node: TestNode) -> None:
+        self.cluster, self.node = cluster, node
+
+    async def expect(
+        self, spec: str, allocated: str, actuated: str, shown: str, shares: int, **conditions: str
+    ) -> None:
+        seen = await self.cluster.pod("p")
+        uid = seen["metadata"]["uid"]
+        status = seen["status"]["containerStatuses"][0]
+        ledger = self.node.agent.ledger
+        machine = self.node.machine.pods[uid]
+        found = {one["type"]: one.get("reason", "") for one in seen["status"]["conditions"] if "Resize" in one["type"]}
+        assert seen["spec"]["containers"][0]["resources"]["requests"]["cpu"] == spec
+        assert status["allocatedResources"]["cpu"] == allocated
+        assert ledger.allocated(uid) == Allocated({"c": {"requests": {"cpu": allocated}}})
+        assert ledger.actuated(uid) == Actuated({"c": {"requests": {"cpu": actuated}}})
+        assert status["resources"]["requests"]["cpu"] == shown
+        assert [one.limits.cpu_shares for one in machine.containers.values()] == [shares]
+        assert found == conditions
+
+
+async def test_the_flow_control_story_of_the_kep(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        node = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
+        story = Story(cluster, node)
+        await cluster.client.create(POD, pod("other", "300m"))
+
+        # A new pod is created, and the node runs it.
+        await cluster.client.create(POD, pod("p", "1"))
+        await node.quiet()
+        await story.expect(spec="1", allocated="1", actuated="1", shown="1", shares=1024)
+
+        # Resize #1 comes while the agent is down; it is admitted as soon as the agent is back.
+        await node.stop()
+        await cluster.resize("p", asking_for("1500m"))
+        await node.restart()
+        await story.expect(spec="1500m", allocated="1500m", actuated="1500m", shown="1500m", shares=1536)
+
+        # Resize #2 fits the node, but not now.
+        await cluster.resize("p", asking_for("2"))
+        await node.quiet()
+        await story.expect(
+            spec="2", allocated="1500m", actuated="1500m", shown="1500m", shares=1536, PodResizePending="Deferred"
+        )
+
+        # Resize #3 fits.
+        await cluster.resize("p", asking_for("1600m"))
+        await node.quiet()
+        await story.expect(spec="1600m", allocated="1600m", actuated="1600m", shown="1600m", shares=1638)
+
+        # Resize #4 is beyond this node; it is never tried again, and a restart does not change that.
+        await cluster.resize("p", asking_for("100"))
+        await node.quiet()
+        hopeless = dict(spec="100", allocated="1600m", actuated="1600m", shown="1600m", shares=1638)
+        await story.expect(**hopeless, PodResizePending="Infeasible")  # type: ignore[arg-type]
+        await node.restart()
+        await story.expect(**hopeless, PodResizePending="Infeasible")  # type: ignore[arg-type]
+        seen = await cluster.pod("p")
+        message = next(one["message"] for one in seen["status"]["conditions"] if one["type"] == "PodResizePending")
+        assert message == "Node didn't have enough capacity: cpu, requested: 100000, capacity: 2000"
+
+        # People can read all of it.
+        told = [chapter["what"] for chapter in node.agent.story(seen["metadata"]["uid"])]
+        assert "adopted" in told
+
+
+async def test_a_resize_that_failed_half_way_is_finished_when_memory_is_given_back(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        node = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
+        body = pod("p", "100m")
+        body["spec"]["containers"][0]["resources"] = {
+            "requests": {"cpu": "100m", "memory": "64Mi"},
+            "limits": {"cpu": "1", "memory": "256Mi"},
+        }
+        created = await cluster.client.create(POD, body)
+        uid = created["metadata"]["uid"]
+        node.runtime.set_load(uid, "c", memory=float(128 << 20))
+        await node.quiet()
+        smaller = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "100Mi"}}
+        await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": smaller}]}})
+        await node.quiet()
+        conditions = {one["type"]: one for one in (await cluster.pod("p"))["status"]["conditions"]}
+        failing = conditions["PodResizeInProgress"]
+        assert failing["reason"] == "Error"
+        assert f"memory limit ({100 << 20}) below current usage ({128 << 20})" in failing["message"]
+        assert node.machine.pods[uid].limits.cpu_quota_us == 100_000
+
+        node.runtime.set_load(uid, "c", memory=float(50 << 20))
+        await node.quiet()
+        seen = await cluster.pod("p")
+        assert "PodResizeInProgress" not in {one["type"] for one in seen["status"]["conditions"]}
+        assert seen["status"]["containerStatuses"][0]["resources"] == smaller
+        assert node.machine.pods[uid].limits.memory_bytes == 100 << 20

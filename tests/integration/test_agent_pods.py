@@ -1,0 +1,341 @@
+"""A pod's life on a node, from admission to its end, against the real API server and the fake runtime."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import LEASE, NODE, POD
+from podfit.api.status import ApiError
+from podfit.client.rest import STRATEGIC
+from podfit.testing.nodes import Cluster, TestNode
+
+SMALL = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "128Mi"}}
+
+
+def container(name: str = "c", command: str = "sleep 1d", **more: Any) -> dict[str, Any]:
+    return {"name": name, "image": "busybox:1", "command": ["sh", "-c", command], "resources": SMALL, **more}
+
+
+def pod(name: str = "p", *containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    body = {
+        "nodeName": "node1",
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 5,
+        "containers": list(containers) or [container()],
+        **spec,
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": body}
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def node(cluster: Cluster) -> TestNode:
+    return await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
+
+
+async def create(cluster: Cluster, node: TestNode, body: dict[str, Any]) -> dict[str, Any]:
+    await cluster.client.create(POD, body)
+    await node.quiet()
+    return await cluster.pod(body["metadata"]["name"])
+
+
+def states(seen: dict[str, Any], key: str = "containerStatuses") -> dict[str, str]:
+    return {one["name"]: next(iter(one["state"])) for one in seen["status"].get(key) or ()}
+
+
+# --- the node -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_node_registers_with_what_it_has_and_renews_its_lease(cluster: Cluster, node: TestNode) -> None:
+    shown = await cluster.client.get(NODE, "", "node1")
+    assert shown["status"]["allocatable"]["cpu"] == "2"
+    assert shown["metadata"]["labels"]["kubernetes.io/hostname"] == "node1"
+    assert "InPlacePodVerticalScalingInitContainers" in shown["status"]["declaredFeatures"]
+    assert {one["type"]: one["status"] for one in shown["status"]["conditions"]}["Ready"] == "True"
+    before = (await cluster.client.get(LEASE, "kube-node-lease", "node1"))["spec"]["renewTime"]
+    await node.pass_time(11)
+    assert (await cluster.client.get(LEASE, "kube-node-lease", "node1"))["spec"]["renewTime"] > before
+
+
+async def test_foreign_capacity_survives_the_heartbeat(cluster: Cluster, node: TestNode) -> None:
+    change = {"status": {"capacity": {"dummy.com/dummy": "123"}}}
+    await cluster.client.patch(NODE, "", "node1", change, "status", STRATEGIC)
+    await node.pass_time(400, 100)
+    shown = (await cluster.client.get(NODE, "", "node1"))["status"]
+    assert shown["capacity"]["dummy.com/dummy"] == shown["allocatable"]["dummy.com/dummy"] == "123"
+
+
+async def test_a_deleted_node_object_comes_back(cluster: Cluster, node: TestNode) -> None:
+    await cluster.client.delete(NODE, "", "node1")
+    await node.pass_time(400, 50)
+    assert await cluster.client.find(NODE, "", "node1") is not None
+
+
+async def test_deregistering_takes_the_node_away(cluster: Cluster) -> None:
+    leaving = await cluster.node("leaving", deregister=True)
+    await leaving.stop()
+    assert await cluster.client.find(NODE, "", "leaving") is None
+
+
+# --- admission ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_pod_without_room_is_rejected_in_the_words_of_kubernetes(cluster: Cluster, node: TestNode) -> None:
+    large = {"requests": {"cpu": "1500m"}}
+    await create(cluster, node, pod("first", {**container(), "resources": large}))
+    seen = await create(cluster, node, pod("second", {**container(), "resources": large}))
+    assert seen["status"]["phase"] == "Failed"
+    assert seen["status"]["reason"] == "OutOfcpu"
+    assert seen["status"]["message"] == (
+        "Pod was rejected: Node didn't have enough resource: cpu, requested: 1500, used: 1500, capacity: 2000"
+    )
+
+
+async def test_a_pod_that_selects_another_node_is_rejected(cluster: Cluster, node: TestNode) -> None:
+    seen = await create(cluster, node, pod("p", nodeSelector={"disk": "ssd"}))
+    assert (seen["status"]["phase"], seen["status"]["reason"]) == ("Failed", "NodeAffinity")
+
+
+async def test_more_pods_than_the_node_takes_are_rejected(cluster: Cluster) -> None:
+    small = await cluster.node("node1", max_pods=1, capacity={"cpu": "2", "memory": "4Gi"})
+    await create(cluster, small, pod("one"))
+    assert (await create(cluster, small, pod("two")))["status"]["reason"] == "OutOfpods"
+
+
+# --- running --------------------------------------------------------------------------------------------------------
+
+
+async def test_init_containers_run_one_after_the_other_before_the_rest(cluster: Cluster, node: TestNode) -> None:
+    inits = [container("i1", "sleep 5"), container("i2", "sleep 5")]
+    seen = await create(cluster, node, pod("p", initContainers=inits))
+    assert states(seen, "initContainerStatuses") == {"i1": "running", "i2": "waiting"}
+    assert states(seen) == {"c": "waiting"}
+    await node.pass_time(6)
+    seen = await cluster.pod("p")
+    assert states(seen, "initContainerStatuses") == {"i1": "terminated", "i2": "running"}
+    await node.pass_time(6)
+    seen = await cluster.pod("p")
+    assert states(seen) == {"c": "running"}
+    assert seen["status"]["phase"] == "Running"
+
+
+async def test_a_failed_init_container_fails_a_pod_that_never_restarts(cluster: Cluster, node: TestNode) -> None:
+    seen = await create(cluster, node, pod("p", restartPolicy="Never", initContainers=[container("i", "exit 3")]))
+    assert seen["status"]["phase"] == "Failed"
+    assert seen["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+
+
+async def test_a_sidecar_ends_after_the_work_is_done(cluster: Cluster, node: TestNode) -> None:
+    sidecar = container("s", "trap 'exit 0' TERM; sleep 1d", restartPolicy="Always")
+    body = pod("p", container("c", "sleep 3"), restartPolicy="Never", initContainers=[sidecar])
+    seen = await create(cluster, node, body)
+    assert states(seen, "initContainerStatuses") == {"s": "running"}
+    await node.pass_time(12)
+    seen = await cluster.pod("p")
+    assert seen["status"]["phase"] == "Succeeded"
+    assert states(seen, "initContainerStatuses") == {"s": "terminated"}
+
+
+async def test_a_crashing_container_backs_off_longer_each_time(cluster: Cluster, node: TestNode) -> None:
+    await create(cluster, node, pod("p", container("c", "sleep 1; exit 1")))
+    await node.pass_time(3)
+    seen = (await cluster.pod("p"))["status"]["containerStatuses"][0]
+    assert seen["restartCount"] == 1
+    assert seen["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    assert "back-off 10s" in seen["state"]["waiting"]["message"]
+    assert seen["lastState"]["terminated"]["exitCode"] == 1
+    await node.pass_time(12)
+    seen = (await cluster.pod("p"))["status"]["containerStatuses"][0]
+    assert seen["restartCount"] == 2
+    assert "back-off 20s" in seen["state"]["waiting"]["message"]
+
+
+async def test_a_job_pod_succeeds_and_keeps_its_object(cluster: Cluster, node: TestNode) -> None:
+    await create(cluster, node, pod("p", container("c", "sleep 2"), restartPolicy="OnFailure"))
+    await node.pass_time(4)
+    seen = await cluster.pod("p")
+    assert seen["status"]["phase"] == "Succeeded"
+    ready = {one["type"]: (one["status"], one.get("reason")) for one in seen["status"]["conditions"]}
+    assert ready["Ready"] == ("False", "PodCompleted")
+
+
+async def test_a_deadline_fails_the_pod(cluster: Cluster, node: TestNode) -> None:
+    await create(cluster, node, pod("p", activeDeadlineSeconds=30))
+    await node.pass_time(45)
+    seen = (await cluster.pod("p"))["status"]
+    assert (seen["phase"], seen["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+async def test_a_missing_configmap_is_a_waiting_reason_until_it_comes(cluster: Cluster, node: TestNode) -> None:
+    body = pod("p", container(envFrom=[{"configMapRef": {"name": "settings"}}]))
+    seen = await create(cluster, node, body)
+    waiting = seen["status"]["containerStatuses"][0]["state"]["waiting"]
+    assert waiting == {"reason": "CreateContainerConfigError", "message": 'configmap "settings" not found'}
+    from podfit.agent.objects import CONFIG_MAP
+
+    data = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
+    await cluster.client.create(CONFIG_MAP, {**data, "data": {"COLOUR": "blue"}})
+    await node.pass_time(10)
+    assert states(await cluster.pod("p")) == {"c": "running"}
+    running = next(iter(node.machine.containers.values()))
+    assert running.config.environment["COLOUR"] == "blue"
+
+
+async def test_a_pass_that_finds_nothing_to_do_writes_nothing(cluster: Cluster, node: TestNode) -> None:
+    seen = await create(cluster, node, pod("p"))
+    for _ in range(3):
+        node.agent.kick(seen["metadata"]["uid"])
+        await node.quiet()
+    assert (await cluster.pod("p"))["metadata"]["resourceVersion"] == seen["metadata"]["resourceVersion"]
+
+
+# --- probes and hooks -----------------------------------------------------------------------------------------------
+
+
+async def test_a_failing_liveness_probe_restarts_the_container(cluster: Cluster, node: TestNode) -> None:
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 2, "failureThreshold": 2}
+    await create(cluster, node, pod("p", container(livenessProbe=probe), terminationGracePeriodSeconds=0))
+    await node.pass_time(8)
+    assert (await cluster.pod("p"))["status"]["containerStatuses"][0]["restartCount"] >= 1
+
+
+async def test_readiness_follows_its_probe(cluster: Cluster, node: TestNode) -> None:
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1}
+    seen = await create(cluster, node, pod("p", container(readinessProbe=probe)))
+    assert seen["status"]["containerStatuses"][0]["ready"] is False
+    other = await create(cluster, node, pod("q", container(readinessProbe={"exec": {"command": ["true"]}})))
+    await node.pass_time(2)
+    other = await cluster.pod("q")
+    assert other["status"]["containerStatuses"][0]["ready"] is True
+
+
+async def test_a_failing_post_start_hook_ends_the_container(cluster: Cluster, node: TestNode) -> None:
+    hook = {"postStart": {"exec": {"command": ["false"]}}}
+    await create(cluster, node, pod("p", container(lifecycle=hook)))
+    await node.pass_time(4)
+    seen = (await cluster.pod("p"))["status"]["containerStatuses"][0]
+    assert seen["restartCount"] >= 1 or "waiting" in seen["state"]
+    assert "FailedPostStartHook" in {event["reason"] for event in await cluster.events()}
+
+
+# --- ending ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_deleted_pod_gets_its_grace_and_then_its_object_goes(cluster: Cluster, node: TestNode) -> None:
+    await create(cluster, node, pod("p"))
+    await cluster.client.delete(POD, "default", "p")
+    await node.quiet()
+    assert states(await cluster.pod("p")) == {"c": "running"}
+    await node.pass_time(6)
+    with pytest.raises(ApiError):
+        await cluster.pod("p")
+    assert not node.machine.pods and not node.agent.records
+    assert not node.agent.ledger.uids()
+
+
+async def test_a_pod_that_vanishes_from_the_api_is_stopped(cluster: Cluster, node: TestNode) -> None:
+    await create(cluster, node, pod("p"))
+    await cluster.client.delete(POD, "default", "p", {"gracePeriodSeconds": 0})
+    await node.pass_time(6)
+    assert not node.machine.pods and not node.agent.records
+
+
+async def test_pods_deleted_while_the_agent_was_down_are_cleaned_up(cluster: Cluster, node: TestNode) -> None:
+    await create(cluster, node, pod("p"))
+    await node.stop()
+    await cluster.client.delete(POD, "default", "p", {"gracePeriodSeconds": 0})
+    assert node.machine.pods
+    await node.restart()
+    assert not node.machine.pods
+
+
+# --- what may go wrong ----------------------------------------------------------------------------------------------
+
+
+async def test_pods_run_on_while_the_agent_is_away_and_are_adopted(cluster: Cluster, node: TestNode) -> None:
+    before = await create(cluster, node, pod("p"))
+    await node.restart()
+    after = await cluster.pod("p")
+    assert after["status"] == before["status"]
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+async def test_a_corrupt_ledger_is_set_aside_and_rebuilt(
+    cluster: Cluster, node: TestNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = await create(cluster, node, pod("p"))
+    uid = seen["metadata"]["uid"]
+    promised = node.agent.ledger.allocated(uid)
+    await node.stop()
+    path = node.agent.ledger.path
+    path.write_text(path.read_text().replace("100m", "900m"))
+    await node.restart()
+    assert node.agent.ledger.allocated(uid) == promised
+    assert list(path.parent.glob("ledger.json.corrupt-*"))
+    assert any(record.levelname == "ERROR" and "set aside" in record.message for record in caplog.records)
+    assert (await cluster.pod("p"))["status"] == seen["status"]
+
+
+async def test_a_promise_that_cannot_be_written_is_no_promise(
+    cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = await create(cluster, node, pod("p"))
+    uid = seen["metadata"]["uid"]
+    ledger = node.agent.ledger
+    written = ledger._write
+
+    def full(data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ledger, "_write", full)
+    larger = {"requests": {"cpu": "300m"}, "limits": {"cpu": "400m"}}
+    await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": larger}]}})
+    await node.quiet()
+    assert node.machine.pods[uid].limits.cpu_quota_us == 20_000
+    monkeypatch.setattr(ledger, "_write", written)
+    await node.pass_time(10)
+    assert node.machine.pods[uid].limits.cpu_quota_us == 40_000
+    assert json.loads(ledger.path.read_text())["data"]["allocated"][uid]["containers"]["c"]["limits"]["cpu"] == "400m"
+
+
+async def test_a_runtime_that_fails_once_is_asked_again(cluster: Cluster, node: TestNode) -> None:
+    from podfit.agent.runtimes.base import RuntimeFailure
+
+    seen = await create(cluster, node, pod("p"))
+    node.runtime.fail_next("update_container", RuntimeFailure("the runtime is busy"))
+    larger = {"requests": {"cpu": "300m"}, "limits": {"cpu": "400m"}}
+    await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": larger}]}})
+    await node.quiet()
+    conditions = {one["type"]: one for one in (await cluster.pod("p"))["status"]["conditions"]}
+    assert conditions["PodResizeInProgress"]["message"] == "the runtime is busy"
+    await node.pass_time(10)
+    after = await cluster.pod("p")
+    assert "PodResizeInProgress" not in {one["type"] for one in after["status"]["conditions"]}
+    assert node.machine.pods[seen["metadata"]["uid"]].limits.cpu_quota_us == 40_000
+
+
+async def test_static_pods_run_from_a_folder_and_show_a_mirror(cluster: Cluster, tmp_path: Path) -> None:
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    manifest = pod("web")
+    del manifest["spec"]["nodeName"]
+    (folder / "web.yaml").write_text(json.dumps(manifest))
+    node = await cluster.node("node1", static_dir=folder, capacity={"cpu": "2", "memory": "4Gi"})
+    await node.pass_time(5)
+    mirror = await cluster.pod("web-node1")
+    assert "kubernetes.io/config.mirror" in mirror["metadata"]["annotations"]
+    assert mirror["status"]["phase"] == "Running"
+    (folder / "web.yaml").unlink()
+    await node.pass_time(12)
+    assert not node.machine.pods
+    assert await cluster.client.find(POD, "default", "web-node1") is None

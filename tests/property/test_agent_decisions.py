@@ -1,0 +1,157 @@
+"""What must hold for every resize plan: legal at every prefix, done when it is done, nothing promised twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podfit.agent.decide import kernel, settle
+from podfit.agent.decide.actuate import NotePod, SetContainer, SetPod, plan
+from podfit.agent.decide.allocate import Granted, Policy, Room, decide, shortages
+from podfit.agent.decide.states import Actuated, Allocated, desired_of, effective, equal, resized
+from podfit.agent.runtimes.base import Limits
+from podfit.agent.runtimes.fake_node import changed
+from podfit.api.quantity import Quantity
+from podfit.api.resources import pod_requests, qos_class
+
+CPU = st.integers(1, 40).map(lambda n: n * 50)
+MEMORY = st.integers(1, 40).map(lambda n: n * 16)
+
+
+@st.composite
+def sizes(draw: st.DrawFn) -> dict[str, Any]:
+    cpu, memory = draw(CPU), draw(MEMORY)
+    return {
+        "limits": {"cpu": f"{cpu}m", "memory": f"{memory}Mi"},
+        "requests": {"cpu": f"{draw(st.integers(1, cpu))}m", "memory": f"{draw(st.integers(1, memory))}Mi"},
+    }
+
+
+@st.composite
+def resizes(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same pod before and after; all containers limited, so that the pod's cgroup is too."""
+    count = draw(st.integers(1, 4))
+    before = [{"name": f"c{n}", "resources": draw(sizes())} for n in range(count)]
+    after = [{**one, "resources": draw(st.one_of(st.just(one["resources"]), sizes()))} for one in before]
+    meta = {"name": "p", "uid": "u"}
+    return {"metadata": meta, "spec": {"containers": before}}, {"metadata": meta, "spec": {"containers": after}}
+
+
+class Cgroups:
+    """A pod's cgroups, as steps change them."""
+
+    def __init__(self, pod: dict[str, Any], qos: str) -> None:
+        self.pod = kernel.pod_cgroup(pod, qos)
+        self.children = {one["name"]: kernel.container_limits(one["resources"]) for one in pod["spec"]["containers"]}
+
+    def do(self, step: Any) -> None:
+        if isinstance(step, SetPod):
+            self.pod = changed(self.pod, step.change)
+        elif isinstance(step, SetContainer):
+            self.children[step.name] = changed(self.children[step.name], step.change)
+
+    def legal(self) -> bool:
+        return all(
+            sum(getattr(child, name) for child in self.children.values()) <= getattr(self.pod, name)
+            for name in ("cpu_quota_us", "memory_bytes")
+        )
+
+
+def allocated(pod: dict[str, Any]) -> Allocated:
+    desired = desired_of(pod)
+    return Allocated(desired.containers, desired.pod)
+
+
+def told(pod: dict[str, Any]) -> Actuated:
+    return Actuated({one["name"]: effective(one["resources"], None) for one in pod["spec"]["containers"]})
+
+
+def plan_for(before: dict[str, Any], after: dict[str, Any], actuated: Actuated, now: Limits) -> Any:
+    names = {one["name"] for one in after["spec"]["containers"]}
+    return plan(after, qos_class(before), allocated(after), actuated, names, (), now)
+
+
+@settings(max_examples=300, deadline=None)
+@given(resizes())
+def test_every_prefix_of_a_plan_is_legal_and_the_end_is_the_promise(pair: tuple[Any, Any]) -> None:
+    before, after = pair
+    qos = qos_class(before)
+    if qos_class(after) != qos:
+        return
+    cgroups = Cgroups(before, qos)
+    assert cgroups.legal()
+    for step in plan_for(before, after, told(before), cgroups.pod).steps:
+        cgroups.do(step)
+        assert cgroups.legal(), step
+    assert cgroups.pod == kernel.pod_cgroup(after, qos)
+    assert cgroups.children == Cgroups(after, qos).children
+
+
+@settings(max_examples=200, deadline=None)
+@given(resizes(), st.integers(0, 20))
+def test_a_plan_broken_off_anywhere_is_finished_by_the_next(pair: tuple[Any, Any], cut: int) -> None:
+    before, after = pair
+    qos = qos_class(before)
+    if qos_class(after) != qos:
+        return
+    cgroups, known = Cgroups(before, qos), dict(told(before).containers)
+    for step in plan_for(before, after, told(before), cgroups.pod).steps[:cut]:
+        cgroups.do(step)
+        if isinstance(step, SetContainer):
+            known[step.name] = step.after
+    names = set(known)
+    rest = plan(after, qos, allocated(after), Actuated(known), names, (), cgroups.pod, doubtful=True)
+    for step in rest.steps:
+        cgroups.do(step)
+        assert cgroups.legal()
+    assert (cgroups.pod, cgroups.children) == (kernel.pod_cgroup(after, qos), Cgroups(after, qos).children)
+
+
+@settings(max_examples=200, deadline=None)
+@given(resizes())
+def test_after_the_last_step_nothing_is_left_to_do(pair: tuple[Any, Any]) -> None:
+    before, after = pair
+    qos = qos_class(before)
+    if qos_class(after) != qos:
+        return
+    cgroups, known = Cgroups(before, qos), dict(told(before).containers)
+    for step in plan_for(before, after, told(before), cgroups.pod).steps:
+        cgroups.do(step)
+        assert not isinstance(step, NotePod)
+        if isinstance(step, SetContainer):
+            known[step.name] = step.after
+    assert not plan_for(before, after, Actuated(known), cgroups.pod)
+    assert not settle.in_progress(after, allocated(after), Actuated(known), set(known))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(resizes(), min_size=1, max_size=6), st.integers(500, 6000), st.integers(64, 2048))
+def test_promises_never_exceed_the_node_and_granting_is_idempotent(
+    wanted: list[tuple[Any, Any]], cpu: int, memory: int
+) -> None:
+    space = {"cpu": Quantity.of_milli(cpu), "memory": Quantity.of_units(memory << 20)}
+    held: dict[int, Allocated] = {}
+
+    def room(but: int) -> Room:
+        used: dict[str, Quantity] = {}
+        for number, sized in held.items():
+            if number != but:
+                for name, quantity in pod_requests(resized(wanted[number][0], sized)).items():
+                    used[name] = used[name] + quantity if name in used else quantity
+        return Room(space, used)
+
+    for number, (before, _) in enumerate(wanted):
+        if not shortages(pod_requests(before), room(number)):
+            held[number] = allocated(before)
+    for number in list(held):
+        after = wanted[number][1]
+        verdict = decide(after, desired_of(after), held[number], room(number), qos_class(after), Policy())
+        if verdict == Granted():
+            held[number] = allocated(after)
+            again = decide(after, desired_of(after), held[number], room(number), qos_class(after), Policy())
+            assert again != Granted() and equal(held[number], desired_of(after))
+    total = [pod_requests(resized(wanted[number][0], sized)) for number, sized in held.items()]
+    assert sum(one["cpu"].milli for one in total) <= cpu
+    assert sum(one["memory"].value for one in total) <= memory << 20

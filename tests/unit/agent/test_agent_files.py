@@ -1,0 +1,122 @@
+"""What the agent keeps on disk: its ledger, and pods' volumes and logs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.agent.config import AgentConfig
+from podfit.agent.decide.states import Allocated
+from podfit.agent.ledger import Ledger
+from podfit.agent.logs import LogRotation
+from podfit.agent.volumes import replace_files
+from podfit.kit.clock import FakeClock
+
+SIZE = {"limits": {"cpu": "200m"}, "requests": {"cpu": "100m"}}
+
+
+async def test_a_ledger_comes_back_as_it_was(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.json")
+    ledger.allocate("u", Allocated({"c": SIZE}, {"limits": {"cpu": "1"}}))
+    ledger.actuate("u", "c", SIZE)
+    await ledger.flush()
+    again = Ledger(tmp_path / "ledger.json")
+    assert again.load()
+    assert again.allocated("u") == ledger.allocated("u")
+    assert again.actuated("u") == ledger.actuated("u")
+
+
+async def test_a_ledger_can_be_read_by_people(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.json")
+    ledger.allocate("u", Allocated({"c": SIZE}))
+    await ledger.flush()
+    document = json.loads(ledger.path.read_text())
+    assert document["version"] == 1
+    assert document["data"]["allocated"]["u"] == {"containers": {"c": SIZE}, "pod": None}
+
+
+async def test_a_promise_is_durable_only_after_the_flush(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.json")
+    ledger.allocate("u", Allocated({"c": SIZE}))
+    assert not ledger.is_durable("u")
+    await ledger.flush()
+    assert ledger.is_durable("u")
+
+
+async def test_changes_that_come_together_share_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(tmp_path / "ledger.json")
+    writes = 0
+    written = ledger._write
+
+    def counted(data: bytes) -> None:
+        nonlocal writes
+        writes += 1
+        written(data)
+
+    monkeypatch.setattr(ledger, "_write", counted)
+
+    async def promise(number: int) -> None:
+        ledger.allocate(f"u{number}", Allocated({"c": SIZE}))
+        await ledger.flush()
+
+    await asyncio.gather(*(promise(number) for number in range(40)))
+    assert writes <= 2
+    assert len(json.loads(ledger.path.read_text())["data"]["allocated"]) == 40
+
+
+async def test_an_unchanged_ledger_is_not_written(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.json")
+    ledger.allocate("u", Allocated({"c": SIZE}))
+    await ledger.flush()
+    before = ledger.path.stat().st_ino
+    ledger.allocate("u", Allocated({"c": SIZE}))
+    await ledger.flush()
+    assert ledger.path.stat().st_ino == before
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"version":1}', b'{"version":9,"checksum":0,"data":{}}'])
+def test_a_damaged_ledger_is_set_aside(tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "ledger.json"
+    path.write_bytes(damage)
+    assert not Ledger(path).load()
+    assert not path.exists()
+    assert [file.read_bytes() for file in tmp_path.glob("ledger.json.corrupt-*")] == [damage]
+    assert "unusable" in caplog.text
+
+
+def test_files_of_a_volume_change_all_at_once(tmp_path: Path) -> None:
+    volume = tmp_path / "v"
+    replace_files(volume, {"a": (b"1", 0o644), "d/b": (b"2", 0o600)})
+    assert (volume / "a").read_text() == "1" and (volume / "d" / "b").read_text() == "2"
+    first = os.readlink(volume / "..data")
+    replace_files(volume, {"a": (b"1", 0o644), "d/b": (b"2", 0o600)})
+    assert os.readlink(volume / "..data") == first
+    replace_files(volume, {"a": (b"3", 0o644)})
+    assert (volume / "a").read_text() == "3"
+    assert sorted(one.name for one in volume.iterdir()) == sorted(["..data", os.readlink(volume / "..data"), "a"])
+
+
+async def test_a_log_is_rotated_and_old_ones_go(tmp_path: Path) -> None:
+    class Reopening:
+        def __init__(self) -> None:
+            self.reopened: list[str] = []
+
+        async def reopen_log(self, container_id: str) -> None:
+            self.reopened.append(container_id)
+
+    runtime: Any = Reopening()
+    clock = FakeClock()
+    rotation = LogRotation(AgentConfig("n", tmp_path, log_max_files=3), runtime, clock, {})
+    file = tmp_path / "0.log"
+    for number in range(5):
+        file.write_text(str(number))
+        await rotation.rotate(file, "id")
+        await clock.advance(1)
+    kept = sorted(one.read_text() for one in tmp_path.glob("0.log.*"))
+    assert kept == ["3", "4"]
+    assert runtime.reopened == ["id"] * 5
