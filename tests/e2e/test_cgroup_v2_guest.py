@@ -13,7 +13,9 @@ from types import ModuleType
 import pytest
 
 HERE = Path(__file__).resolve().parent
-SUITES = [HERE.parent / "contract" / "test_runtime.py"]
+UNIT = HERE.parent / "unit" / "agent" / "runtimes"
+CONTRACT = [HERE.parent / "contract" / "test_runtime.py"]
+REST = [UNIT / name for name in ("conftest.py", "test_process_isolation.py", "test_process_supervision.py")]
 BOOT_LIMIT_S = 600
 
 
@@ -26,7 +28,7 @@ def _image() -> ModuleType:
     return module
 
 
-def _boot(folder: Path) -> str:
+def _boot(folder: Path, suites: list[Path]) -> str:
     """Everything that the guest said on its serial console."""
     image = _image()
     try:
@@ -36,7 +38,7 @@ def _boot(folder: Path) -> str:
     except image.CannotBuild as error:
         pytest.skip(f"no cgroup v2 guest here: {error}")
     sources, initramfs = folder / "sources.cpio", folder / "initramfs.cpio"
-    image.source_archive(sources, SUITES)
+    image.source_archive(sources, suites)
     with initramfs.open("wb") as out:
         for part in (base, sources):
             out.write(part.read_bytes())
@@ -59,13 +61,25 @@ def _boot(folder: Path) -> str:
     return done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace")
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is built for x86_64")
-def test_the_process_runtime_keeps_its_contract_on_a_cgroup_v2_kernel(tmp_path: Path) -> None:
-    console = _boot(tmp_path)
+def _passed(console: str) -> int:
     begun = re.search(r"PODFIT-GUEST-BEGIN (.*)", console)
     assert begun is not None, console[-4000:]
     assert {"cpu", "memory", "pids"} <= set(begun[1].split())
     ended = re.search(r"PODFIT-GUEST-EXIT (\d+)", console)
     assert ended is not None and ended[1] == "0", console[-8000:]
     passed = re.search(r"(\d+) passed", console)
-    assert passed is not None and int(passed[1]) >= 25, console[-4000:]
+    return int(passed[1]) if passed else 0
+
+
+only_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is built for x86_64")
+
+
+@only_x86
+def test_the_process_runtime_keeps_its_contract_on_a_cgroup_v2_kernel(tmp_path: Path) -> None:
+    assert _passed(_boot(tmp_path, CONTRACT)) >= 25
+
+
+@only_x86
+@pytest.mark.slow
+def test_isolation_and_supervision_hold_on_a_cgroup_v2_kernel(tmp_path: Path) -> None:
+    assert _passed(_boot(tmp_path, REST)) >= 25

@@ -34,10 +34,11 @@ PACKAGES = [
 ]
 UNWANTED = {"test", "tests", "idlelib", "tkinter", "lib2to3", "ensurepip", "turtledemo", "site-packages", "pydoc_data"}
 APPLETS = (
-    "sh ash cat echo env false grep head id kill ls mkdir mount ps poweroff sleep stty tail test true tty umount insmod"
+    "sh ash cat echo env false grep head id kill ls mkdir mount ps poweroff printf seq sleep stty tail test touch"
+    " tr true tty umount uname unshare wc insmod ifconfig"
 )
 SOURCES = ("src/podfit/__init__.py", "src/podfit/kit", "src/podfit/api", "src/podfit/agent/__init__.py")
-VERSION = "7"
+VERSION = "9"
 
 
 class CannotBuild(Exception):

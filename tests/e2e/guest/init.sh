@@ -9,6 +9,7 @@ mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /tmp
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 insmod /overlay.ko
+ifconfig lo up
 export PYTHONPATH=/podfit/src:/site PYTHONDONTWRITEBYTECODE=1
 cd /tmp
 echo "PODFIT-GUEST-BEGIN $(cat /sys/fs/cgroup/cgroup.controllers)"
