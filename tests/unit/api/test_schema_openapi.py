@@ -7,6 +7,7 @@ from typing import Any
 
 from podfit.api.kinds import BUILT_IN, VPA
 from podfit.api.schema import openapi, register, unregister
+from podfit.api.schema.openapi_proto import swagger_protobuf
 from podfit.api.schema.structural import custom_struct
 
 
@@ -77,3 +78,39 @@ def test_custom_resources_are_published_with_their_own_schema() -> None:
     ]
     content = found["paths"]["/apis/autoscaling.k8s.io/v1/namespaces/{namespace}/verticalpodautoscalers/{name}"]
     assert "application/strategic-merge-patch+json" not in content["patch"]["requestBody"]["content"]
+
+
+def fields_of(message: bytes) -> Iterator[tuple[int, Any]]:
+    """Reads protocol buffers without their description: field numbers with bytes or numbers."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        number = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if not byte & 0x80:
+                return number
+
+    while at < len(message):
+        tag = varint()
+        length = varint()
+        if tag & 7 == 2:
+            yield tag >> 3, message[at : at + length]
+            at += length
+        else:
+            assert tag & 7 == 0
+            yield tag >> 3, length
+
+
+def test_the_old_document_travels_in_protocol_buffers() -> None:
+    document = openapi.swagger(BUILT_IN)
+    raw = swagger_protobuf(document)
+    [definitions] = [value for number, value in fields_of(raw) if number == 9]
+    names = {dict(fields_of(named))[1].decode() for _, named in fields_of(definitions)}
+    assert names == document["definitions"].keys()
+    [paths] = [value for number, value in fields_of(raw) if number == 8]
+    assert {dict(fields_of(named))[1].decode() for _, named in fields_of(paths)} == document["paths"].keys()
