@@ -37,6 +37,11 @@ class Kind:
     custom: bool = False
     singular: str = ""
 
+    def __hash__(self) -> int:
+        # Kinds are looked up on every request; hashing all fields and subresources each time would cost more than
+        # the lookup.
+        return hash((self.group, self.version, self.plural))
+
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version

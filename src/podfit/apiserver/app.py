@@ -17,6 +17,7 @@ from podfit.apiserver.addresses import ServiceAddresses
 from podfit.apiserver.admission.chain import build
 from podfit.apiserver.admission.rbac_escalation import RbacEscalation
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
+from podfit.apiserver.aggregation import Aggregation, local_services
 from podfit.apiserver.auth.authenticate import Authenticator, TokenAuthenticator
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.apiserver.auth.node import NodeAuthorizer, NodeGraph
@@ -33,7 +34,7 @@ from podfit.apiserver.http import HttpFront
 from podfit.apiserver.nodes import NodeProxy
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.request import Request, Response
-from podfit.apiserver.server import Core, LocalGroup
+from podfit.apiserver.server import Core, ForeignGroup
 from podfit.apiserver.subresources import binding, eviction
 from podfit.apiserver.subresources.reviews import ReviewHandlers
 from podfit.apiserver.subresources.scale import ScaleHandlers
@@ -64,6 +65,8 @@ class ApiServer:
         self.core = Core(self.objects, chain, self.authorization)
         self.addresses = ServiceAddresses(config.service_cidr)
         self.core.writer.before_create["", "services"] = self.addresses.allot
+        self.aggregation = Aggregation(self.objects, self.core.discovery, self.pki)
+        self.core.foreign = self.aggregation.handler
         self.nodes = NodeProxy(_node_context(self.pki))
         self.custom = self._handlers()
         context = self.pki.server_tls() if config.tls else None
@@ -101,17 +104,20 @@ class ApiServer:
         """Answers a request of a client in this process; `request.user` is taken as it is."""
         return await self.core.handle(request)
 
-    def register_local_group(self, group: str, version: str, handler: LocalGroup) -> None:
-        """Lets a component of this process answer for an aggregated group (metrics.k8s.io)."""
-        self.core.local_groups[group, version] = handler
+    def register_local_group(self, group_version: str, handler: ForeignGroup) -> None:
+        """Lets a component of this process answer for a group, e.g. `metrics.k8s.io/v1beta1`; it must also answer
+        GET on `/apis/<group>/<version>` with its APIResourceList. Call it while the server runs."""
+        self.aggregation.register(group_version, handler)
 
     async def start(self) -> None:
         await self.config.store.open()
         self._load()
         self.hub.listen(self._changed)
         self.hub.listen(self.custom.changed)
+        self.hub.listen(self.aggregation.changed)
         self.hub.start()
         await self.custom.start()
+        self.aggregation.start()
         await self.front.start(self.config.host, self.config.port)
         self.core.address = f"{self.config.advertise_host or self.config.host}:{self.front.port}"
         await self._bootstrap()
@@ -120,6 +126,7 @@ class ApiServer:
     async def stop(self) -> None:
         self.core.paths.ready = False
         await self.custom.stop()
+        await self.aggregation.stop()
         await self.hub.stop()
         await self.front.stop()
         await self.nodes.stop()
@@ -153,6 +160,7 @@ class ApiServer:
         await bootstrap.create_missing(writer, registry, bootstrap.namespaces())
         host = self.config.advertise_host or self.config.host
         missing = [
+            *local_services(list(registry)),
             *bootstrap.priority_classes(),
             *bootstrap.roles(),
             *bootstrap.kubernetes_service(self.addresses.first, host, self.front.port),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from podfit.api.status import Object
@@ -37,10 +37,10 @@ class Selection(Protocol):
 class Happening:
     """One change, with what watchers share of it."""
 
-    __slots__ = ("_encoded", "_new", "_old", "change", "name", "namespace", "resource")
+    __slots__ = ("_decode", "_encoded", "_new", "_old", "change", "name", "namespace", "resource")
 
-    def __init__(self, change: Change) -> None:
-        self.change = change
+    def __init__(self, change: Change, decode: Callable[[Record], Object] = wire.object_of) -> None:
+        self.change, self._decode = change, decode
         _, _, group, plural, *rest = change.key.split("/", 5)
         self.resource = f"{PREFIX}{group}/{plural}/"
         self.namespace, self.name = (rest[0], rest[1]) if len(rest) > 1 else ("", rest[0] if rest else "")
@@ -50,14 +50,15 @@ class Happening:
 
     @property
     def new(self) -> Object | None:
+        """Shared: read only."""
         if self._new is None and self.change.record is not None:
-            self._new = wire.object_of(self.change.record)
+            self._new = self._decode(self.change.record)
         return self._new
 
     @property
     def old(self) -> Object | None:
         if self._old is None and self.change.previous is not None:
-            self._old = wire.object_of(self.change.previous)
+            self._old = self._decode(self.change.previous)
         return self._old
 
     def encoded(self, word: str, form: Representation) -> bytes:
@@ -157,6 +158,8 @@ class Hub:
         self._tasks = Tasks("watch hub")
         self._listeners: list[Any] = []
         self.seen = 0
+        self.decode: Callable[[Record], Object] = wire.object_of
+        """How listeners get objects; the owner of a memory of decoded ones puts itself here."""
 
     def start(self) -> None:
         self.seen = self._store.revision
@@ -216,7 +219,7 @@ class Hub:
 
     def _dispatch(self, change: Change) -> None:
         self.seen = change.revision
-        happening = Happening(change)
+        happening = Happening(change, self.decode)
         for listener in self._listeners:
             listener(happening)
         for place in self._places(happening):

@@ -17,14 +17,15 @@ from podfit.apiserver.views import Views
 from podfit.kit.clock import Clock
 from podfit.store.backend import Mismatch, Record, Store
 
-_REMEMBERED = 4096
+_REMEMBERED = 1024
 EVENT_TTL_S = 3600.0
 
 
 class Objects:
     def __init__(self, store: Store, registry: Registry, hub: Hub, clock: Clock) -> None:
         self.store, self.registry, self.hub, self.clock = store, registry, hub, clock
-        self._decoded: OrderedDict[str, tuple[int, Object]] = OrderedDict()
+        self._decoded: OrderedDict[str, tuple[int, Object, int, Object | None]] = OrderedDict()
+        hub.decode = self.decoded
         self._splicers: dict[Kind, wire.Splicer] = {}
         self._views: dict[tuple[str, str, str], Views] = {}
 
@@ -42,16 +43,25 @@ class Objects:
     def decoded(self, record: Record) -> Object:
         """Shared: read only."""
         known = self._decoded.get(record.key)
-        if known is not None and known[0] == record.modified:
-            self._decoded.move_to_end(record.key)
-            return known[1]
+        if known is not None:
+            if known[0] == record.modified:
+                self._decoded.move_to_end(record.key)
+                return known[1]
+            if known[2] == record.modified and known[3] is not None:
+                return known[3]
         obj = wire.object_of(record)
         self.remember(record, obj)
         return obj
 
     def remember(self, record: Record, obj: Object) -> None:
-        """`obj` is what `record` holds; from now on it is shared."""
-        self._decoded[record.key] = (record.modified, obj)
+        """`obj` is what `record` holds; from now on it is shared. The state before it is kept for those who compare."""
+        known = self._decoded.get(record.key)
+        if known is None:
+            self._decoded[record.key] = (record.modified, obj, 0, None)
+        elif known[0] < record.modified:
+            self._decoded[record.key] = (record.modified, obj, known[0], known[1])
+        else:
+            return
         self._decoded.move_to_end(record.key)
         if len(self._decoded) > _REMEMBERED:
             self._decoded.popitem(last=False)
@@ -77,6 +87,8 @@ class Objects:
         ttl_s = EVENT_TTL_S if kind.plural == "events" else 0
         record = await self.store.put(key, value, expect, ttl_s)
         obj["metadata"]["resourceVersion"] = str(record.modified)
+        if not kind.custom and not conversion.needed(kind):
+            self.remember(record, obj)
         return record
 
     async def update_status(self, kind: Kind, obj: Object) -> Object:

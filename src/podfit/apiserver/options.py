@@ -233,8 +233,8 @@ def _decode_delete_options(body: bytes) -> Object:
         return {}
     if not isinstance(options, dict):
         raise bad_request(
-            f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_word(options)} into Go value of "
-            'type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_word(options)} into Go value "
+            'of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
             '"json:\\"kind,omitempty\\"" }'
         )
     kind, version = options.pop("kind", "") or "", options.pop("apiVersion", "") or ""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from podfit.api import protobuf
 from podfit.api.kinds import Kind
-from podfit.api.status import ApiError, Object, bad_request, not_found
+from podfit.api.status import ApiError, bad_request, not_found
 from podfit.apiserver import paths, wire
 from podfit.apiserver.admission.chain import Chain
 from podfit.apiserver.auth.authorize import Action, Authorization
@@ -21,7 +21,7 @@ from podfit.apiserver.discovery import Discovery
 from podfit.apiserver.metrics import Metrics
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.options import first
-from podfit.apiserver.request import Request, Response, User
+from podfit.apiserver.request import Request, Response
 from podfit.apiserver.routes import Route, parse
 from podfit.apiserver.subresources.table import Handlers
 from podfit.apiserver.tables.form import Tables
@@ -38,7 +38,7 @@ from podfit.store.backend import Unavailable
 log = logging.getLogger(__name__)
 
 Verb = Callable[[Call], Awaitable[Response]]
-LocalGroup = Callable[[Request], Awaitable[Response]]
+ForeignGroup = Callable[[Request], Awaitable[Response]]
 VERBS: dict[str, Verb] = {
     "get": get,
     "list": list_objects,
@@ -68,7 +68,8 @@ class Core:
         self.address = ""
         self.paths = paths.Paths(self)
         self.discovery.listeners.append(self.paths.forget)
-        self.local_groups: dict[tuple[str, str], LocalGroup] = {}
+        self.foreign: Callable[[str, str], ForeignGroup | None] = lambda group, version: None
+        """Who answers for a group and version that is served elsewhere."""
 
     async def handle(self, request: Request) -> Response:
         started = self.clock.monotonic()
@@ -106,11 +107,11 @@ class Core:
             read_protobuf(request)
         if route is None or not route.resource:
             return await self.paths.answer(request, route)
-        local = self.local_groups.get((route.group, route.version))
-        if local is not None:
-            return await local(request)
         kind = self.registry.resource(route.group, route.version, route.resource)
         if kind is None:
+            foreign = self.foreign(route.group, route.version)
+            if foreign is not None:
+                return await foreign(request)
             raise self._nothing_there(route.group)
         if request.method == "HEAD":
             raise method_not_allowed()
@@ -187,6 +188,3 @@ def not_found_status() -> ApiError:
 def method_not_allowed() -> ApiError:
     why = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", why, {})
-
-
-__all__ = ["Core", "Object", "User", "error_response"]

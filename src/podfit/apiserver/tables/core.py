@@ -292,8 +292,8 @@ LAYOUTS: dict[tuple[str, str], Layout] = {
                 "Data",
                 description="Data contains the configuration data. Each key must consist of alphanumeric characters, "
                 "'-', '_' or '.'. Values with non-UTF-8 byte sequences must use the BinaryData field. The keys "
-                "stored in Data must not overlap with the keys in the BinaryData field, this is enforced during validation "
-                "process.",
+                "stored in Data must not overlap with the keys in the BinaryData field, this is enforced during "
+                "validation process.",
             ),
             AGE,
         ),

@@ -1,0 +1,268 @@
+"""API groups served elsewhere: APIServices, by a component of this process or by another server.
+
+A registered handler answers for its group at once. A remote server is found by the annotation `podfit.dev/url` or by
+the Service that the APIService names; it gets the request with the user's name in X-Remote-* headers, over a
+connection that shows our front-proxy certificate. What a group holds is read from its own discovery document.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import ssl
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import aiohttp
+
+from podfit.api.kinds import Kind, kind_named
+from podfit.api.status import ApiError, Object
+from podfit.apiserver import wire
+from podfit.apiserver.auth.pki import Pki
+from podfit.apiserver.discovery import Discovery
+from podfit.apiserver.events import Happening
+from podfit.apiserver.objects import Objects
+from podfit.apiserver.request import ADMIN, Request, Response, User
+from podfit.kit.clock import rfc3339
+from podfit.kit.tasks import Tasks
+from podfit.store.backend import Mismatch
+
+log = logging.getLogger(__name__)
+API_SERVICE = kind_named("APIService")
+_SERVICE, _ENDPOINTS = kind_named("Service"), kind_named("Endpoints")
+URL = "podfit.dev/url"
+AUTOMANAGED = "kube-aggregator.kubernetes.io/automanaged"
+_RETRY_S = 10.0
+_SKIPPED = frozenset(
+    ("host", "connection", "authorization", "content-length", "transfer-encoding", "upgrade", "accept-encoding")
+)
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Aggregation:
+    def __init__(self, objects: Objects, discovery: Discovery, pki: Pki) -> None:
+        self._objects, self._discovery, self._pki = objects, discovery, pki
+        self._local: dict[tuple[str, str], Handler] = {}
+        self._remote: dict[tuple[str, str], Object] = {}
+        self._session: aiohttp.ClientSession | None = None
+        self._tasks = Tasks("aggregation")
+
+    def register(self, group_version: str, handler: Handler) -> None:
+        """Lets a component of this process answer for a group, e.g. `metrics.k8s.io/v1beta1`."""
+        group, _, version = group_version.rpartition("/")
+        self._local[group, version] = handler
+        self._tasks.start(self._announce(group, version, handler), f"announce {group_version}")
+
+    def handler(self, group: str, version: str) -> Handler | None:
+        """Who answers for a group and version that is not ours."""
+        local = self._local.get((group, version))
+        if local is not None:
+            return local
+        service = self._remote.get((group, version))
+        return None if service is None else self._proxy(service)
+
+    def start(self) -> None:
+        for service in self._objects.list(API_SERVICE):
+            self._learn(service["metadata"]["name"], None, service)
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def changed(self, happening: Happening) -> None:
+        """A listener of the hub."""
+        if happening.resource == API_SERVICE.storage_prefix:
+            self._learn(happening.name, happening.old, happening.new)
+
+    def _learn(self, name: str, old: Object | None, new: Object | None) -> None:
+        before = _group_version(old) if old is not None else None
+        if new is None or not (new.get("spec") or {}).get("service"):
+            if before is not None and self._remote.pop(before, None) is not None:
+                self._forget(*before)
+            if new is not None and not _condition(new):
+                reason = ("Local", "Local APIServices are always available")
+                self._tasks.start(self._say(name, True, *reason), f"status of {name}")
+            return
+        self._remote[_group_version(new)] = new
+        if (
+            old is None
+            or old.get("spec") != new.get("spec")
+            or old["metadata"].get("annotations") != new["metadata"].get("annotations")
+        ):
+            self._tasks.start(self._check(name), f"check {name}")
+
+    # --- discovery and availability -------------------------------------------------------------------------------
+
+    async def _announce(self, group: str, version: str, handler: Handler) -> None:
+        path = f"/apis/{group}/{version}"
+        answer = await handler(Request("GET", path, {}, {"accept": "application/json"}, b"", ADMIN))
+        if answer.status == 200:
+            self._know(group, version, wire.decode(answer.body).get("resources") or [])
+
+    def _know(self, group: str, version: str, resources: list[Object]) -> None:
+        known = self._discovery.foreign.setdefault(group, {"versions": [], "resources": {}})
+        if version not in known["versions"]:
+            known["versions"].append(version)
+        known["resources"][version] = resources
+        self._discovery.forget()
+
+    def _forget(self, group: str, version: str) -> None:
+        known = self._discovery.foreign.get(group)
+        if known is not None and version in known["versions"]:
+            known["versions"].remove(version)
+            known["resources"].pop(version, None)
+            if not known["versions"]:
+                del self._discovery.foreign[group]
+        self._discovery.forget()
+
+    async def _check(self, name: str) -> None:
+        """Reads the group's discovery document until it answers; then says so in the APIService."""
+        while (service := self._objects.get(API_SERVICE, "", name)) is not None:
+            group, version = _group_version(service)
+            if (group, version) not in self._remote:
+                return
+            try:
+                request = Request("GET", f"/apis/{group}/{version}", {}, {"accept": "application/json"}, b"", ADMIN)
+                answer = await self._ask(service, request)
+                body = b"".join([piece async for piece in answer.stream]) if answer.stream else answer.body
+                if answer.status == 200:
+                    self._know(group, version, wire.decode(body).get("resources") or [])
+                    await self._say(name, True, "Passed", "all checks passed")
+                    return
+                why = f"bad status from {group}/{version}: {answer.status}"
+            except (ApiError, ValueError) as error:
+                why = str(error)
+            await self._say(name, False, "FailedDiscoveryCheck", f"failing or missing response: {why}")
+            await self._objects.clock.sleep(_RETRY_S)
+
+    async def _say(self, name: str, available: bool, reason: str, message: str) -> None:
+        while (record := self._objects.record(API_SERVICE, "", name)) is not None:
+            service = wire.object_of(record)
+            row = {"type": "Available", "status": str(available), "reason": reason, "message": message}
+            before = _condition(service)
+            if before and {key: before.get(key) for key in row} == row:
+                return
+            row["lastTransitionTime"] = rfc3339(self._objects.clock.now())
+            service.setdefault("status", {})["conditions"] = [row]
+            try:
+                await self._objects.put(API_SERVICE, record.key, service, record.modified)
+                return
+            except Mismatch:
+                continue
+
+    # --- passing on -----------------------------------------------------------------------------------------------
+
+    def _proxy(self, service: Object) -> Handler:
+        async def handle(request: Request) -> Response:
+            return await self._ask(service, request)
+
+        return handle
+
+    async def _ask(self, service: Object, request: Request) -> Response:
+        base = self._url_of(service)
+        if self._session is None:
+            self._session = aiohttp.ClientSession(auto_decompress=False)
+        query = urlencode([(key, value) for key, values in request.query.items() for value in values])
+        url = f"{base}{quote(request.path)}" + (f"?{query}" if query else "")
+        kept = {
+            k: v
+            for k, v in request.headers.items()
+            if k not in _SKIPPED and not k.startswith(("x-remote-", "impersonate-"))
+        }
+        try:
+            answer = await self._session.request(
+                request.method,
+                url,
+                headers={**kept, **_identity(request.user)},
+                data=request.body or None,
+                ssl=self._context(service) if base.startswith("https") else False,
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {error}") from None
+        media = answer.headers.get("Content-Type", "application/json")
+        return Response(answer.status, content_type=media, stream=_pieces(answer))
+
+    def _url_of(self, service: Object) -> str:
+        given = (service["metadata"].get("annotations") or {}).get(URL)
+        if given:
+            return str(given).rstrip("/")
+        ref = service["spec"]["service"]
+        namespace, name, port = ref.get("namespace", ""), ref.get("name", ""), ref.get("port", 443)
+        target = self._objects.get(_SERVICE, namespace, name)
+        if target is None:
+            raise ApiError(503, "ServiceUnavailable", f"service/{name} in {namespace!r} is not present")
+        wanted = next((row for row in (target.get("spec") or {}).get("ports") or [] if row.get("port") == port), None)
+        endpoints = self._objects.get(_ENDPOINTS, namespace, name) or {}
+        for subset in endpoints.get("subsets") or []:
+            addresses, ports = subset.get("addresses") or [], subset.get("ports") or []
+            found = [row for row in ports if wanted is None or row.get("name", "") == wanted.get("name", "")]
+            if addresses and found:
+                return f"https://{addresses[0]['ip']}:{found[0]['port']}"
+        raise ApiError(503, "ServiceUnavailable", f"no endpoints available for service {name!r}")
+
+    def _context(self, service: Object) -> ssl.SSLContext:
+        spec = service["spec"]
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        if spec.get("insecureSkipTLSVerify") or not spec.get("caBundle"):
+            context.verify_mode = ssl.CERT_NONE
+        else:
+            context.load_verify_locations(cadata=base64.b64decode(spec["caBundle"]).decode())
+        pair = self._pki.front_proxy_client
+        with tempfile.TemporaryDirectory() as folder:
+            cert, key = Path(folder, "proxy.crt"), Path(folder, "proxy.key")
+            cert.write_bytes(pair.cert)
+            key.touch(0o600)
+            key.write_bytes(pair.key)
+            context.load_cert_chain(cert, key)
+        return context
+
+
+async def _pieces(answer: aiohttp.ClientResponse):  # type: ignore[no-untyped-def]
+    try:
+        async for piece in answer.content.iter_any():
+            yield piece
+    finally:
+        answer.close()
+
+
+def _identity(user: User) -> dict[str, str]:
+    headers = {"X-Remote-User": user.name, "X-Remote-Group": ",".join(user.groups)}
+    for key, values in user.extra.items():
+        headers[f"X-Remote-Extra-{quote(key)}"] = ",".join(values)
+    return headers
+
+
+def _group_version(service: Object) -> tuple[str, str]:
+    spec = service.get("spec") or {}
+    return spec.get("group", ""), spec.get("version", "")
+
+
+def _condition(service: Object) -> Object:
+    rows = (service.get("status") or {}).get("conditions") or []
+    return next((row for row in rows if row.get("type") == "Available"), {})
+
+
+def local_services(kinds: list[Kind]) -> list[Object]:
+    """APIServices of the groups this server has itself."""
+    found: dict[tuple[str, str], Object] = {}
+    for kind in kinds:
+        if kind.custom or (kind.group, kind.version) in found:
+            continue
+        found[kind.group, kind.version] = {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": f"{kind.version}.{kind.group}", "labels": {AUTOMANAGED: "onstart"}},
+            "spec": {
+                **({"group": kind.group} if kind.group else {}),
+                "version": kind.version,
+                "groupPriorityMinimum": 18000 if not kind.group else 17000,
+                "versionPriority": 15,
+            },
+        }
+    return list(found.values())
