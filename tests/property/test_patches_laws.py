@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.kinds import kind_named
-from podfit.api.patches import json_patch, merge_patch, strategic
-from podfit.api.patches.apply import apply_patch, fieldset, track_update, typed
+from podfit.api.kinds import BUILT_IN, Kind, kind_named
+from podfit.api.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC, json_patch, merge_patch, patch_object, strategic
+from podfit.api.patches.apply import apply_patch, fieldset, read_applied, track_update, typed
 from podfit.api.schema import type_named, type_of
 from podfit.api.schema.decode import convert, decode
 from podfit.api.schema.fast import Surprise, reader
@@ -251,6 +251,70 @@ def test_label_selectors_parse_or_say_why_and_read_back(text: str) -> None:
         assert str(error)
         return
     assert LabelSelector.parse(str(selector)) == selector
+
+
+KEYS = [
+    "apiVersion",
+    "kind",
+    "metadata",
+    "spec",
+    "data",
+    "name",
+    "labels",
+    "containers",
+    "resources",
+    "requests",
+    "cpu",
+    "managedFields",
+    "finalizers",
+    "env",
+    "ownerReferences",
+    "volumes",
+    "fieldsV1",
+    "$patch",
+    "$retainKeys",
+    "$setElementOrder/containers",
+    "$deleteFromPrimitiveList/finalizers",
+]
+shapes = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | words,
+    lambda below: (
+        st.lists(below, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(KEYS),
+            below,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(shapes, st.sampled_from(["Strict", "Warn", "Ignore"]), st.sampled_from(BUILT_IN))
+def test_any_json_decodes_or_is_refused(value: Any, mode: str, kind: Kind) -> None:
+    try:
+        decode(json.dumps(value).encode(), kind, field_validation=mode)
+    except ApiError as error:
+        assert error.code == 400
+
+
+@given(pods, shapes, st.sampled_from([JSON_PATCH, MERGE_PATCH, STRATEGIC]))
+def test_any_json_patches_or_is_refused(live: Any, patch: Any, how: str) -> None:
+    try:
+        patch_object(typed_pod(live), json.dumps(patch).encode(), how, POD)
+    except ApiError as error:
+        assert error.code in (400, 413, 422, 500)
+
+
+@given(pods, shapes)
+def test_any_json_applies_or_is_refused(live: Any, wanted: Any) -> None:
+    base = typed_pod(live)
+    track_update(None, base, POD, "maker", "Update", NOW)
+    try:
+        said = {**wanted, "apiVersion": "v1", "kind": "Pod"} if isinstance(wanted, dict) else wanted
+        apply_patch(base, read_applied(said, "v1", "Pod"), POD, "applier", True, NOW)
+    except ApiError as error:
+        assert error.code in (400, 409, 500)
 
 
 def test_a_config_map_has_a_type() -> None:

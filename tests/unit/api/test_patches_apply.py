@@ -228,6 +228,24 @@ def test_ownership_can_be_cleared_and_stays_off_until_the_next_apply() -> None:
     assert "managedFields" not in new["metadata"]
 
 
+@pytest.mark.parametrize("fields", ["x", 5, {"f:a": 1}, {"a": {}}, {"k:x": {}}, {"k:1": {}}])
+def test_owners_that_make_no_sense_are_not_taken_from_clients(fields: Any) -> None:
+    live = applied(None, "one", {"k": "1"})
+    entry = {"manager": "x", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
+    new = config({"k": "1"}, managedFields=[entry])
+    track_update(live, new, MAP, "hand", "Update", LATER)
+    assert owners(new) == owners(live)
+
+
+def test_clients_may_set_owners() -> None:
+    live = applied(None, "one", {"k": "1"})
+    entries = deepcopy(live["metadata"]["managedFields"])
+    entries[0]["manager"] = "renamed"
+    new = config({"k": "1"}, managedFields=entries)
+    track_update(live, new, MAP, "hand", "Update", LATER)
+    assert list(owners(new)) == [("renamed", "Apply")]
+
+
 def test_clients_that_leave_managed_fields_out_do_not_lose_them() -> None:
     live = applied(None, "one", {"k": "1"})
     new = config({"k": "1", "j": "2"})

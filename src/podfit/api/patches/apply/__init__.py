@@ -94,9 +94,11 @@ def _owners_for_update(live: Object | None, sent: Any, subresource: str) -> Owne
     stored = (live or {}).get("metadata", {}).get("managedFields")
     if subresource or live is None:
         return managers.read(stored)
+    if sent == stored:
+        return managers.read(stored)
     if managers.is_reset(sent):
         return {}
-    return managers.read(sent) or managers.read(stored)
+    return (managers.read(sent) if managers.makes_sense(sent) else {}) or managers.read(stored)
 
 
 def _put(metadata: Object, owners: Owners) -> None:
@@ -163,7 +165,8 @@ def read_applied(value: Any, api_version: str, kind: str) -> Object:
     if said != (api_version, kind):
         group, _, version = said[0].rpartition("/")
         raise bad_request(f"invalid object type: {group}/{version}, Kind={said[1]}")
-    if value.get("metadata", {}).get("managedFields") is not None:
+    metadata = value.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
     return value  # type: ignore[no-any-return]
 
@@ -200,7 +203,8 @@ def _check(applied: Object, struct: Struct) -> None:
     if not problems:
         return
     text = problems[0] if len(problems) == 1 else "errors:\n" + "\n".join(f"  {problem}" for problem in problems)
-    metadata = applied.get("metadata") or {}
+    metadata = applied.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
     group, _, version = applied.get("apiVersion", "").rpartition("/")
     where = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
     what = f"{group}/{version}, Kind={applied.get('kind', '')}"

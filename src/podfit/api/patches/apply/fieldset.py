@@ -7,11 +7,32 @@ The root is no member: the empty set is `{}`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 FieldSet = dict[str, Any]
 SELF = "."
+
+
+def is_valid(fields: Any) -> bool:
+    """Whether a value from outside is a field set at all."""
+    if not isinstance(fields, dict):
+        return False
+    return all((element == SELF or _is_element(element)) and is_valid(node) for element, node in fields.items())
+
+
+def _is_element(element: str) -> bool:
+    kind, colon, rest = element.partition(":")
+    if not colon or kind not in ("f", "k", "v", "i"):
+        return False
+    if kind == "f":
+        return True
+    try:
+        value = json.loads(rest)
+    except ValueError:
+        return False
+    return kind != "k" or isinstance(value, dict)
 
 
 def is_member(node: FieldSet) -> bool:
@@ -122,8 +143,6 @@ def _matches(pattern: str, element: str) -> bool:
 
 def path_text(path: tuple[str, ...]) -> str:
     """A path as messages show it: `.spec.containers[name="c1"].image`."""
-    import json
-
     out = []
     for element in path:
         kind, _, rest = element.partition(":")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from podfit.api.patches.apply import fieldset
 from podfit.api.patches.apply.fieldset import FieldSet, union
 
 APPLY, UPDATE = "Apply", "Update"
@@ -68,6 +69,13 @@ def read(entries: Any) -> Owners:
         who = identity(entry.get("manager", ""), entry["operation"], version, entry.get("subresource", ""))
         owners[who] = Owner(entry.get("fieldsV1") or {}, version, entry.get("time"))
     return owners
+
+
+def makes_sense(entries: Any) -> bool:
+    """Whether owners a client sent can be worked with; what was stored always can."""
+    if not isinstance(entries, list):
+        return False
+    return all(isinstance(entry, dict) and fieldset.is_valid(entry.get("fieldsV1") or {}) for entry in entries)
 
 
 def is_reset(entries: Any) -> bool:
