@@ -82,7 +82,7 @@ async def test_the_flow_control_story_of_the_kep(tmp_path: Path) -> None:
         # Resize #4 is beyond this node; it is never tried again, and a restart does not change that.
         await cluster.resize("p", asking_for("100"))
         await node.quiet()
-        hopeless = dict(spec="100", allocated="1600m", actuated="1600m", shown="1600m", shares=1638)
+        hopeless = {"spec": "100", "allocated": "1600m", "actuated": "1600m", "shown": "1600m", "shares": 1638}
         await story.expect(**hopeless, PodResizePending="Infeasible")  # type: ignore[arg-type]
         await node.restart()
         await story.expect(**hopeless, PodResizePending="Infeasible")  # type: ignore[arg-type]

@@ -281,7 +281,7 @@ async def test_a_corrupt_ledger_is_set_aside_and_rebuilt(
     path.write_text(path.read_text().replace("100m", "900m"))
     await node.restart()
     assert node.agent.ledger.allocated(uid) == promised
-    assert list(path.parent.glob("ledger.json.corrupt-*"))
+    assert list(path.parent.glob("ledger.corrupt-*"))
     assert any(record.levelname == "ERROR" and "set aside" in record.message for record in caplog.records)
     assert (await cluster.pod("p"))["status"] == seen["status"]
 
@@ -305,7 +305,7 @@ async def test_a_promise_that_cannot_be_written_is_no_promise(
     monkeypatch.setattr(ledger, "_write", written)
     await node.pass_time(10)
     assert node.machine.pods[uid].limits.cpu_quota_us == 40_000
-    assert json.loads(ledger.path.read_text())["data"]["allocated"][uid]["containers"]["c"]["limits"]["cpu"] == "400m"
+    assert '"cpu":"400m"' in ledger.path.read_text()
 
 
 async def test_a_runtime_that_fails_once_is_asked_again(cluster: Cluster, node: TestNode) -> None:

@@ -196,7 +196,7 @@ def step(node: TestNode, doom: Doom, when: str, what: str) -> None:
 async def begin(node: TestNode, doom: Doom) -> None:
     client = MortalClient(node.cluster.client.transport)
     client.doom, client.node = doom, node
-    ledger = MortalLedger(node.config.data_dir / "ledger.json", durable=False)
+    ledger = MortalLedger(node.config.data_dir / "ledger", durable=False)
     ledger.doom = doom
     node.runtime = type(node.runtime)(node.cluster.clock, node.machine)
     node.agent = Agent(client, node.runtime, node.config, node.cluster.clock, ledger=ledger)

@@ -57,7 +57,7 @@ class Agent:
         self.clock: Clock = clock or RealClock()
         self.metrics = metrics or AgentMetrics()
         self.records: dict[str, PodRecord] = {}
-        self.ledger = ledger or Ledger(config.data_dir / "ledger.json", config.durable)
+        self.ledger = ledger or Ledger(config.data_dir / "ledger", config.durable)
         self.node = NodeKeeper(client, runtime, config, self.clock)
         self.synced = asyncio.Event()
         """Set once the pods of the API are known and those that ran on are adopted."""
@@ -166,6 +166,7 @@ class Agent:
                 record.probes.stop()
         await self._tasks.stop()
         await self.ledger.flush()
+        self.ledger.close()
         if self.config.deregister:
             await self.node.leave()
         await self.runtime.close()

@@ -1,11 +1,17 @@
-"""The node's promises on disk: allocated and actuated sizes of every pod, in one file.
+"""The node's promises on disk: allocated and actuated sizes of every pod, in one file of lines.
 
 A promise (allocated) is awaited until it is durable before anyone acts on it; what was actuated may reach the disk a
-little later, because repeating a step is harmless and the start compares it with the kernel. Changes that come
-together share one fsync. A file that cannot be read is set aside and everything is rebuilt from the API and the kernel.
+little later, because repeating a step is harmless and the start compares it with the kernel. Changes are appended:
+one fdatasync for all that come together, and no rename, which costs three times as much. When most lines are history,
+the file is replaced as a whole.
 
-    {"version": 1, "checksum": <CRC-32 of data>, "data": {"allocated": {uid: entry}, "actuated": {uid: entry}}}
-    entry = {"containers": {name: {"limits": {…}, "requests": {…}}}, "pod": {…} | null}
+    {"sum":<CRC-32 of the entry>,"entry":{"version":1}}
+    {"sum":…,"entry":{"uid":"…","allocated":{"containers":{"c":{"limits":{…},"requests":{…}}},"pod":null}}}
+    {"sum":…,"entry":{"uid":"…","actuated":{…}}}
+    {"sum":…,"entry":{"uid":"…","gone":true}}
+
+A last line without its end was being written when the power went: it was never acted on and is dropped. Any other
+damage sets the file aside, and everything is rebuilt from the API and the kernel.
 """
 
 from __future__ import annotations
@@ -14,45 +20,52 @@ import asyncio
 import logging
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from podfit.agent.decide.states import Actuated, Allocated, Resources
-from podfit.kit.atomicfile import write_atomic
+from podfit.kit.atomicfile import sync_folder, write_atomic
 
 log = logging.getLogger(__name__)
 
 VERSION = 1
-_encode = msgspec.json.encode
+_COMPACT_BYTES = 1 << 20
+_NONE = Actuated()
 
 
 class CorruptLedger(Exception):
     """The file cannot be trusted; the message says why."""
 
 
-def checksum(data: bytes) -> int:
-    return zlib.crc32(data)
+def _line(entry: dict[str, Any]) -> bytes:
+    text = msgspec.json.encode(entry)
+    return b'{"sum":%d,"entry":%s}\n' % (zlib.crc32(text), text)
 
 
-def _entry(sizes: Allocated | Actuated) -> dict[str, Any]:
+_HEADER = _line({"version": VERSION})
+
+
+def _sizes(sizes: Allocated | Actuated) -> dict[str, Any]:
     return {"containers": dict(sizes.containers), "pod": sizes.pod}
 
 
 class Ledger:
-    def __init__(self, path: Path, durable: bool = True, before_write: Callable[[bytes], None] | None = None) -> None:
+    def __init__(self, path: Path, durable: bool = True) -> None:
         self.path = path
         self._durable = durable
-        self._observe = before_write
         self._allocated: dict[str, Allocated] = {}
         self._actuated: dict[str, Actuated] = {}
-        self._changed = False
+        self._changed: dict[tuple[str, str], None] = {}
+        """(kind, uid) of entries that the file does not have yet, in order."""
         self._promised: set[str] = set()
         """Pods whose newest allocation is not on disk yet."""
         self._writing: asyncio.Task[None] | None = None
-        self._written = b""
+        self._file = -1
+        self._end = 0
+        """Where the next line goes; whatever lies behind it is the rest of a write that failed."""
 
     # --- reading
     def allocated(self, uid: str) -> Allocated | None:
@@ -73,27 +86,29 @@ class Ledger:
         if self._allocated.get(uid) != sizes:
             self._allocated[uid] = sizes
             self._promised.add(uid)
-            self._changed = True
+            self._changed["allocated", uid] = None
 
     def actuate(self, uid: str, container: str, resources: Resources) -> None:
         known = self.actuated(uid)
         if known.containers.get(container) != resources:
             self._actuated[uid] = Actuated({**known.containers, container: resources}, known.pod)
-            self._changed = True
+            self._changed["actuated", uid] = None
 
     def actuate_pod(self, uid: str, resources: Resources | None) -> None:
         known = self.actuated(uid)
         if known.pod != resources:
             self._actuated[uid] = Actuated(known.containers, resources)
-            self._changed = True
+            self._changed["actuated", uid] = None
 
     def forget(self, uid: str) -> None:
-        """Not written by itself: an entry too many does no harm and goes with the next change."""
         self._allocated.pop(uid, None)
-        self._promised.discard(uid)
         self._actuated.pop(uid, None)
+        self._promised.discard(uid)
+        for kind in ("allocated", "actuated"):
+            self._changed.pop((kind, uid), None)
+        self._changed["gone", uid] = None
 
-    # --- disk
+    # --- to the disk
     async def flush(self) -> None:
         """Returns once everything changed so far is on disk. Raises OSError when it cannot be written."""
         if not self._durable:
@@ -115,40 +130,76 @@ class Ledger:
     async def _write_soon(self) -> None:
         # One turn of the loop lets whoever changes something in the same moment share this write.
         await asyncio.sleep(0)
+        changed, promised = self._changed, set(self._promised)
+        data = self._next_data()
+        self._changed = {}
         try:
-            data, promised = self._data(), set(self._promised)
-            self._changed = False
             await asyncio.get_running_loop().run_in_executor(None, self._write, data)
             self._promised -= promised
         except OSError:
-            self._changed = True
+            self._changed = {**changed, **self._changed}
             raise
         finally:
             self._writing = None
 
     def _write_now(self) -> None:
         if self._changed:
-            self._write(self._data())
-            self._changed = False
+            self._write(self._next_data())
+            self._changed = {}
             self._promised.clear()
 
-    def _data(self) -> bytes:
-        return _encode(
-            {
-                "allocated": {uid: _entry(sizes) for uid, sizes in self._allocated.items()},
-                "actuated": {uid: _entry(sizes) for uid, sizes in self._actuated.items()},
-            }
-        )
+    def _next_data(self) -> bytes:
+        """The lines to append or, when there is no file or most of it is history, a whole new one."""
+        if self._file >= 0 and self._end <= max(_COMPACT_BYTES, 4 * self._live_bytes()):
+            return b"".join(_line(entry) for entry in self._entries(list(self._changed)))
+        keys = [("allocated", uid) for uid in self._allocated] + [("actuated", uid) for uid in self._actuated]
+        return _HEADER + b"".join(_line(entry) for entry in self._entries(keys))
+
+    def _entries(self, keys: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+        for kind, uid in keys:
+            if kind == "gone":
+                yield {"uid": uid, "gone": True}
+            elif kind == "allocated" and uid in self._allocated:
+                yield {"uid": uid, "allocated": _sizes(self._allocated[uid])}
+            elif kind == "actuated" and uid in self._actuated:
+                yield {"uid": uid, "actuated": _sizes(self._actuated[uid])}
 
     def _write(self, data: bytes) -> None:
-        if self._observe is not None:
-            self._observe(data)
-        if data == self._written:
-            return
-        head = f'{{"version":{VERSION},"checksum":{checksum(data)},"data":'.encode()
-        write_atomic(self.path, head + data + b"}\n", durable=self._durable)
-        self._written = data
+        """Runs in a thread when durable."""
+        if data.startswith(_HEADER):
+            write_atomic(self.path, data, durable=self._durable)
+            self._open(len(data))
+        else:
+            self._append(data)
 
+    def _append(self, data: bytes) -> None:
+        try:
+            view, at = memoryview(data), self._end
+            while view:
+                count = os.pwrite(self._file, view, at)
+                view, at = view[count:], at + count
+            if self._durable:
+                os.fdatasync(self._file)
+        except OSError:
+            os.ftruncate(self._file, self._end)
+            raise
+        self._end += len(data)
+
+    def _live_bytes(self) -> int:
+        return 400 * (len(self._allocated) + len(self._actuated))
+
+    def _open(self, end: int) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        self._end = end
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    # --- from the disk
     def load(self) -> bool:
         """Reads the file; False when there is none or it had to be set aside."""
         try:
@@ -156,36 +207,56 @@ class Ledger:
         except FileNotFoundError:
             return False
         try:
-            data = _verified(text)
+            end = self._read(text)
         except CorruptLedger as problem:
-            aside = self.path.with_name(f"{self.path.name}.corrupt-{os.getpid()}-{self.path.stat().st_mtime_ns}")
-            os.replace(self.path, aside)
-            log.error("the ledger %s is unusable (%s): set aside as %s, rebuilding", self.path, problem, aside)
+            self._set_aside(problem)
             return False
-        self._allocated = {uid: Allocated(one["containers"], one["pod"]) for uid, one in data["allocated"].items()}
-        self._actuated = {uid: Actuated(one["containers"], one["pod"]) for uid, one in data["actuated"].items()}
+        self._open(end)
+        os.ftruncate(self._file, end)
         return True
 
+    def _read(self, text: bytes) -> int:
+        whole = text[: text.rfind(b"\n") + 1]
+        if len(whole) < len(text):
+            log.warning("the last line of the ledger %s was never finished: dropped", self.path)
+        entries = [_verified(line) for line in whole.splitlines()]
+        if not entries or entries[0].get("version") != VERSION:
+            raise CorruptLedger("it does not begin with a version this agent knows")
+        try:
+            for entry in entries[1:]:
+                self._apply(entry)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CorruptLedger(f"an entry is malformed: {error!r}") from error
+        return len(whole)
 
-_NONE = Actuated()
+    def _apply(self, entry: dict[str, Any]) -> None:
+        uid = entry["uid"]
+        if entry.get("gone"):
+            self._allocated.pop(uid, None)
+            self._actuated.pop(uid, None)
+        elif one := entry.get("allocated"):
+            self._allocated[uid] = Allocated(dict(one["containers"]), one["pod"])
+        else:
+            one = entry["actuated"]
+            self._actuated[uid] = Actuated(dict(one["containers"]), one["pod"])
+
+    def _set_aside(self, problem: CorruptLedger) -> None:
+        self._allocated, self._actuated = {}, {}
+        aside = self.path.with_name(f"{self.path.name}.corrupt-{self.path.stat().st_mtime_ns}")
+        os.replace(self.path, aside)
+        sync_folder(self.path.parent)
+        log.error("the ledger %s is unusable (%s): set aside as %s, rebuilding", self.path, problem, aside)
 
 
-def _verified(text: bytes) -> dict[str, Any]:
+def _verified(line: bytes) -> dict[str, Any]:
     try:
-        document = msgspec.json.decode(text)
-        version, expected, data = document["version"], document["checksum"], document["data"]
+        document = msgspec.json.decode(line)
+        expected, entry = document["sum"], document["entry"]
     except (msgspec.DecodeError, KeyError, TypeError) as error:
-        raise CorruptLedger(f"not a ledger: {error}") from error
-    if version != VERSION:
-        raise CorruptLedger(f"version {version}, this agent writes {VERSION}")
-    if checksum(_encode(data)) != expected:
-        raise CorruptLedger("the checksum does not match")
-    try:
-        for one in (*data["allocated"].values(), *data["actuated"].values()):
-            one["containers"].items(), one["pod"]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CorruptLedger(f"an entry is malformed: {error!r}") from error
-    return data  # type: ignore[no-any-return]
+        raise CorruptLedger(f"not a line of a ledger: {error}") from error
+    if zlib.crc32(msgspec.json.encode(entry)) != expected or not isinstance(entry, dict):
+        raise CorruptLedger("a checksum does not match")
+    return entry
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

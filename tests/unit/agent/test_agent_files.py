@@ -21,27 +21,26 @@ SIZE = {"limits": {"cpu": "200m"}, "requests": {"cpu": "100m"}}
 
 
 async def test_a_ledger_comes_back_as_it_was(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.json")
+    ledger = Ledger(tmp_path / "ledger")
     ledger.allocate("u", Allocated({"c": SIZE}, {"limits": {"cpu": "1"}}))
     ledger.actuate("u", "c", SIZE)
     await ledger.flush()
-    again = Ledger(tmp_path / "ledger.json")
+    again = Ledger(tmp_path / "ledger")
     assert again.load()
     assert again.allocated("u") == ledger.allocated("u")
     assert again.actuated("u") == ledger.actuated("u")
 
 
 async def test_a_ledger_can_be_read_by_people(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.json")
+    ledger = Ledger(tmp_path / "ledger")
     ledger.allocate("u", Allocated({"c": SIZE}))
     await ledger.flush()
-    document = json.loads(ledger.path.read_text())
-    assert document["version"] == 1
-    assert document["data"]["allocated"]["u"] == {"containers": {"c": SIZE}, "pod": None}
+    lines = [json.loads(line)["entry"] for line in ledger.path.read_text().splitlines()]
+    assert lines == [{"version": 1}, {"uid": "u", "allocated": {"containers": {"c": SIZE}, "pod": None}}]
 
 
 async def test_a_promise_is_durable_only_after_the_flush(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.json")
+    ledger = Ledger(tmp_path / "ledger")
     ledger.allocate("u", Allocated({"c": SIZE}))
     assert not ledger.is_durable("u")
     await ledger.flush()
@@ -49,7 +48,7 @@ async def test_a_promise_is_durable_only_after_the_flush(tmp_path: Path) -> None
 
 
 async def test_changes_that_come_together_share_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Ledger(tmp_path / "ledger.json")
+    ledger = Ledger(tmp_path / "ledger")
     writes = 0
     written = ledger._write
 
@@ -66,26 +65,78 @@ async def test_changes_that_come_together_share_a_write(tmp_path: Path, monkeypa
 
     await asyncio.gather(*(promise(number) for number in range(40)))
     assert writes <= 2
-    assert len(json.loads(ledger.path.read_text())["data"]["allocated"]) == 40
+    again = Ledger(ledger.path)
+    assert again.load() and len(again.uids()) == 40
 
 
 async def test_an_unchanged_ledger_is_not_written(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.json")
+    ledger = Ledger(tmp_path / "ledger")
     ledger.allocate("u", Allocated({"c": SIZE}))
     await ledger.flush()
-    before = ledger.path.stat().st_ino
+    before = ledger.path.read_bytes()
     ledger.allocate("u", Allocated({"c": SIZE}))
     await ledger.flush()
-    assert ledger.path.stat().st_ino == before
+    assert ledger.path.read_bytes() == before
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"version":1}', b'{"version":9,"checksum":0,"data":{}}'])
+async def test_a_line_cut_off_by_a_power_loss_is_dropped(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.allocate("u", Allocated({"c": SIZE}))
+    await ledger.flush()
+    whole = ledger.path.read_bytes()
+    ledger.allocate("u", Allocated({"c": {}}))
+    await ledger.flush()
+    for cut in range(len(whole), ledger.path.stat().st_size - 1, 7):
+        (tmp_path / "cut").write_bytes(ledger.path.read_bytes()[:cut])
+        again = Ledger(tmp_path / "cut")
+        assert again.load()
+        assert again.allocated("u") == Allocated({"c": SIZE})
+        again.allocate("v", Allocated({"c": SIZE}))
+        await again.flush()
+        third = Ledger(tmp_path / "cut")
+        assert third.load() and third.uids() == {"u", "v"}
+
+
+async def test_history_is_thrown_away_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podfit.agent.ledger._COMPACT_BYTES", 4000)
+    ledger = Ledger(tmp_path / "ledger", durable=False)
+    for number in range(500):
+        ledger.allocate("u", Allocated({"c": {"requests": {"cpu": f"{number}m"}}}))
+        ledger.allocate(f"v{number}", Allocated({"c": SIZE}))
+        await ledger.flush()
+        ledger.forget(f"v{number}")
+    assert ledger.path.stat().st_size < 6000
+    again = Ledger(tmp_path / "ledger")
+    assert again.load()
+    assert again.allocated("u") == Allocated({"c": {"requests": {"cpu": "499m"}}})
+
+
+async def test_a_failed_write_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.allocate("u", Allocated({"c": SIZE}))
+    await ledger.flush()
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", full)
+        ledger.allocate("u", Allocated({"c": {}}))
+        with pytest.raises(OSError):
+            await ledger.flush()
+        assert not ledger.is_durable("u")
+    await ledger.flush()
+    again = Ledger(tmp_path / "ledger")
+    assert again.load() and again.allocated("u") == Allocated({"c": {}})
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"version":1}\n', b'{"sum":1,"entry":{"version":1}}\n'])
 def test_a_damaged_ledger_is_set_aside(tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "ledger.json"
+    path = tmp_path / "ledger"
     path.write_bytes(damage)
     assert not Ledger(path).load()
     assert not path.exists()
-    assert [file.read_bytes() for file in tmp_path.glob("ledger.json.corrupt-*")] == [damage]
+    assert [file.read_bytes() for file in tmp_path.glob("ledger.corrupt-*")] == [damage]
     assert "unusable" in caplog.text
 
 
