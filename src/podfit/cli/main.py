@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from podfit.cli.commands import components
+from podfit.cli.commands import components, token
 
 app = typer.Typer(
     name="podfit",
@@ -17,11 +17,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 components.add_to(app)
+token.add_to(app)
 
 
 def main() -> None:
     """Errors of the user end with one line and exit code 1 (2 for a wrong command line), never with a traceback."""
+    from podfit.agent.join import JoinRefused
     from podfit.agent.runtimes.base import RuntimeFailure
+    from podfit.api.status import ApiError
     from podfit.client.kubeconfig import BadKubeconfig
     from podfit.client.transport import Unreachable
     from podfit.compose import BadSetting
@@ -29,7 +32,7 @@ def main() -> None:
 
     try:
         app()
-    except (BadSetting, BadKubeconfig, Unreachable, StoreError, RuntimeFailure) as error:
+    except (BadSetting, BadKubeconfig, Unreachable, StoreError, RuntimeFailure, JoinRefused, ApiError) as error:
         print(f"podfit: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:

@@ -31,6 +31,9 @@ DisableAdmission = Annotated[
 ]
 NodeCpu = Annotated[str, typer.Option("--node-cpu", help="The node's CPU capacity, instead of the machine's.")]
 NodeMemory = Annotated[str, typer.Option("--node-memory", help="The node's memory capacity, instead of the machine's.")]
+StopPods = Annotated[
+    bool, typer.Option("--stop-pods", help="Stop the pods at the end instead of leaving them running.")
+]
 DEFAULT_DATA = Path("podfit-data")
 
 
@@ -81,9 +84,7 @@ def up(
     kubeconfig: Annotated[
         Path | None, typer.Option("--kubeconfig", help="Write the administrator's kubeconfig here as well.")
     ] = None,
-    stop_pods: Annotated[
-        bool, typer.Option("--stop-pods", help="Stop the pods at the end instead of leaving them running.")
-    ] = False,
+    stop_pods: StopPods = False,
     verbose: Verbose = 0,
 ) -> None:
     from podfit.compose import UpOptions
@@ -169,28 +170,38 @@ def controllers(kubeconfig: Kubeconfig = "", leader_elect: LeaderElect = False, 
 
 def agent(
     kubeconfig: Kubeconfig = "",
+    server: Annotated[str, typer.Option("--server", help="Join the cluster at this URL, with --token.")] = "",
+    token: Annotated[str, typer.Option("--token", help="The bootstrap token to join with.")] = "",
+    certificate_authority: Annotated[
+        Path | None, typer.Option("--certificate-authority", help="The CA that the server's certificate must be from.")
+    ] = None,
     node_name: Annotated[str, typer.Option("--node-name", help="The node's name; default this machine's.")] = "",
     data_dir: DataDir = DEFAULT_DATA,
     runtime: RuntimeName = "process",
     node_cpu: NodeCpu = "",
     node_memory: NodeMemory = "",
     pod_manifests: Annotated[Path | None, typer.Option("--pod-manifest-path", help="A folder of static pods.")] = None,
-    stop_pods: Annotated[
-        bool, typer.Option("--stop-pods", help="Stop the pods at the end instead of leaving them running.")
-    ] = False,
+    stop_pods: StopPods = False,
     verbose: Verbose = 0,
 ) -> None:
     import socket
 
     from podfit.agent.config import AgentConfig
-    from podfit.client.kubeconfig import load
-    from podfit.compose import agent_alone
+    from podfit.agent.join import join
+    from podfit.client.kubeconfig import Access, load
+    from podfit.compose import BadSetting, agent_alone
 
-    access = load(kubeconfig)
+    if bool(server) != bool(token):
+        raise BadSetting("--server and --token go together: where to join, and what to show there")
     name = node_name or socket.gethostname().lower()
     config = AgentConfig(name, data_dir, capacity=capacity(node_cpu, node_memory), static_dir=pod_manifests)
 
     async def main() -> None:
+        if server:
+            ca = certificate_authority.read_bytes() if certificate_authority else None
+            access = await join(Access(server, ca=ca, token=token), name, data_dir / f"node-{name}.kubeconfig")
+        else:
+            access = load(kubeconfig)
         started = await agent_alone(access, runtime, config)
 
         async def start() -> str:

@@ -1,0 +1,107 @@
+"""A real `podfit up` in its own process, and a real kubectl."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.agent.runtimes.process.support import check_support
+
+KUBECTL = shutil.which("kubectl")
+
+
+class Running:
+    """`podfit up` as a user starts it."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        self.arguments = arguments
+        self.process: subprocess.Popen[str] | None = None
+        self.kubeconfig = folder / "admin.kubeconfig"
+
+    def start(self) -> Running:
+        command = [
+            sys.executable,
+            "-m",
+            "podfit.cli.main",
+            "up",
+            "--data-dir",
+            str(self.folder),
+            "--listen",
+            "127.0.0.1:0",
+        ]
+        self.process = subprocess.Popen([*command, *self.arguments], stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("ready "), f"no ready line but {line!r}"
+        return self
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(60)
+            self.process = None
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, fails: bool = False) -> str:
+        assert KUBECTL is not None
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder)}
+        done = subprocess.run(
+            [KUBECTL, *arguments],
+            input=stdin,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode != 0) == fails, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stderr + done.stdout if fails else done.stdout
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.kubectl(*arguments, "-o", "json"))
+
+
+def eventually(true: Callable[[], Any], what: str, patience_s: float = 60.0) -> Any:
+    """Asks again until it holds: for what only a command line can see."""
+    end = time.monotonic() + patience_s
+    while True:
+        found = true()
+        if found:
+            return found
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.1)
+
+
+def real_runtime() -> str:
+    """process where this machine can, else fake."""
+    return "fake" if check_support() else "process"
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    if KUBECTL is None:
+        pytest.skip("kubectl is not installed")
+    running = Running(
+        tmp_path_factory.mktemp("up"),
+        "--node-name",
+        "n1",
+        "--runtime",
+        real_runtime(),
+        "--node-cpu",
+        "4",
+        "--stop-pods",
+    )
+    try:
+        yield running.start()
+    finally:
+        running.stop()
