@@ -61,52 +61,53 @@ def dropped_when_empty(row: Field) -> bool:
     return not (isinstance(row.type, Scalar) and row.type.form in NEVER_EMPTY)
 
 
-def _struct_reader(struct: Struct) -> Reader:
+Rows = tuple[dict[str, bool], dict[str, tuple[Reader, bool]], list[tuple[str, Type]]]
+
+
+def _rows(struct: Struct) -> Rows:
+    """String fields and other fields, each with whether empty values vanish, and what is printed even when unset."""
     plain: dict[str, bool] = {}
     others: dict[str, tuple[Reader, bool]] = {}
-    always: list[tuple[str, Field]] = []
-    ready = False
+    for name, row in struct.fields.items():
+        drop = dropped_when_empty(row)
+        if isinstance(row.type, Scalar) and row.type.form == "string":
+            plain[name] = drop
+        else:
+            others[name] = (_reader_of(row.type), drop)
+    return plain, others, [(row.name, row.type) for row in struct if printed_when_unset(row)]
 
-    def prepare() -> None:
-        # Deferred: types refer to themselves (JSONSchemaProps), so fields are compiled at the first use.
-        nonlocal ready
-        for name, row in struct.fields.items():
-            drop = dropped_when_empty(row)
-            if isinstance(row.type, Scalar) and row.type.form == "string":
-                plain[name] = drop
-            else:
-                others[name] = (_reader_of(row.type), drop)
-            if printed_when_unset(row):
-                always.append((name, row))
-        ready = True
+
+def _struct_reader(struct: Struct) -> Reader:
+    rows: Rows | None = None
 
     def read(value: Any) -> dict[str, Any]:
-        if not ready:
-            prepare()
+        nonlocal rows
+        if rows is None:
+            # Only now: types refer to themselves (JSONSchemaProps), so compiling them at once would not end.
+            rows = _rows(struct)
         if value.__class__ is not dict:
             raise _SURPRISE
+        plain, others, always = rows
         out: dict[str, Any] = {}
         for key, item in value.items():
-            if item is None:
-                if key in plain or key in others:
-                    continue
-                raise _SURPRISE
             drop = plain.get(key)
             if drop is not None:
                 if item.__class__ is not str:
+                    if item is None:
+                        continue
                     raise _SURPRISE
-                if item or not drop:
-                    out[key] = item
-                continue
-            other = others.get(key)
-            if other is None:
-                raise _SURPRISE
-            item = other[0](item)
-            if item or not other[1]:
+            else:
+                other = others.get(key)
+                if other is None:
+                    raise _SURPRISE
+                if item is None:
+                    continue
+                item, drop = other[0](item), other[1]
+            if item or not drop:
                 out[key] = item
-        for key, row in always:
+        for key, kind in always:
             if key not in out:
-                out[key] = unset(row)
+                out[key] = zero_of(kind)
         return out
 
     return read

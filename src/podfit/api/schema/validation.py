@@ -1,6 +1,6 @@
 """Validation of custom resources against their schema, in apiextensions' words.
 
-The order of complaints is the one the vectors of such servers show: per value its type, the logical combinations,
+The order of complaints is that of a Kubernetes server: per value its type, the logical combinations,
 then strings, formats, numbers, lists, enumerations and objects; fields by name, missing ones last.
 """
 

@@ -225,13 +225,7 @@ def _applied(
     last = owners.get(who)
     claimed = (reset or _NO_RESET).filtered(owned(typed.applied_set(applied, struct)))
     owners[who] = Owner(claimed, applied.get("apiVersion", ""), last.time if last else None)
-    merged = typed.merge(live, applied, struct)
-    if last is not None:
-        # The object keeps its metadata whoever stops naming it.
-        everyone: FieldSet = {"f:metadata": {}}
-        for owner in owners.values():
-            everyone = fieldset.union(everyone, owner.fields)
-        merged = typed.prune(merged, struct, last.fields, everyone)
+    merged = _pruned(typed.merge(live, applied, struct), struct, last, owners)
     touched, removed = _compared(live, merged, struct, reset)
     if not force:
         _refuse_conflicts(live, owners, who, touched, struct)
@@ -243,10 +237,21 @@ def _applied(
         return live
     if changed and who in owners:
         owners[who].time = managers.stamp(now)
-    merged = dict(merged)
-    merged["metadata"] = dict(merged.get("metadata") or {})
+    merged = {**merged, "metadata": dict(merged.get("metadata") or {})}
     _put(merged["metadata"], owners)
     return merged
+
+
+def _pruned(merged: Object, struct: Struct, last: Owner | None, owners: Owners) -> Object:
+    """The merged object without what the manager applied last time and nobody owns now."""
+    if last is None:
+        return merged
+    # The object keeps its metadata whoever stops naming it.
+    everyone: FieldSet = {"f:metadata": {}}
+    for owner in owners.values():
+        everyone = fieldset.union(everyone, owner.fields)
+    pruned: Object = typed.prune(merged, struct, last.fields, everyone)
+    return pruned
 
 
 def _same_owners(left: Owners, right: Owners) -> bool:
