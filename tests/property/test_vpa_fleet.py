@@ -57,13 +57,18 @@ class Twins:
             assert (view.last_cpu, view.window_end, view.peak) == (object.last_cpu, object.window_end, object.peak)
 
 
+def repeats(seed: int, step: int) -> bool:
+    return seed % 2 == 1 and step == 60
+
+
 def random_scrapes(twins: Twins, seed: int, scrapes: int, step: int) -> None:
     random = np.random.default_rng(seed)
     count = len(twins.views)
     for number in range(scrapes):
-        who = random.integers(0, count, random.integers(1, 2 * count + 1)) if seed % 2 else np.arange(count)
-        # Repeated containers go in by rounds, so only scrapes without any may also be out of order.
-        jitter = random.integers(-step // 2 if seed % 6 == 0 else 0, 15, len(who))
+        # Repeated containers go in by rounds, so only scrapes without any may also be far apart or out of order.
+        repeated = repeats(seed, step)
+        who = random.integers(0, count, random.integers(1, 2 * count + 1)) if repeated else np.arange(count)
+        jitter = random.integers(-step // 2 if seed % 3 == 0 and not repeated else 0, 15, len(who))
         when = START + number * step + jitter.astype(float)
         cpu = np.exp(random.uniform(-2, 15, len(who))).astype(np.int64) - 2
         memory = np.exp(random.uniform(0, 30, len(who))).astype(np.int64) - 2
@@ -92,7 +97,7 @@ def test_scrapes_leave_the_same_state_as_single_samples(
 ) -> None:
     twins = Twins(config, rows, containers)
     random_scrapes(twins, seed, scrapes, step)
-    twins.assert_same(to_the_bit=seed % 2 == 0)
+    twins.assert_same(to_the_bit=not repeats(seed, step))
 
 
 @settings(max_examples=40, deadline=None)

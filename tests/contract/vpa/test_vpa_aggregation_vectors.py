@@ -17,6 +17,7 @@ from podfit.vpa.recommender.decide.config import from_flags
 from podfit.vpa.recommender.decide.container import OomRefused
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.histogram import DecayingHistogram
+from podfit.vpa.recommender.decide.scrape import recommend_all
 from podfit.vpa.recommender.decide.status import recommend
 
 FAR_FUTURE = 4102444800
@@ -67,7 +68,7 @@ class World:
         self.cluster.delete_pod((namespace, name))
 
     def do_ctr(self, namespace: str, pod: str, container: str, requests: dict[str, int]) -> None:
-        self.cluster.add_container((namespace, pod), container, requests)
+        self.cluster.add_container((namespace, pod), container)
 
     def do_oom(self, namespace: str, pod: str, container: str, instant: int, amount: int) -> Any:
         try:
@@ -96,8 +97,10 @@ class World:
     def do_rec(self) -> dict[str, Any]:
         self.reload()
         answer = {}
+        together = recommend_all(self.cluster, None)
         for (namespace, name), vpa in self.cluster.vpas.items():
             found = recommend(self.cluster, vpa, None)
+            assert found == together[namespace, name]
             if found.patch:
                 vpa.object["status"] = found.status  # type: ignore[index]
             raw = {

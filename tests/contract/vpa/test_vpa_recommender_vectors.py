@@ -26,7 +26,7 @@ def start(case: dict[str, Any]) -> ClusterState:
 def add_pod(cluster: ClusterState, case: dict[str, Any]) -> None:
     cluster.add_pod(POD, {"app": "x"}, "Running")
     for container in case["trace"]["containers"]:
-        cluster.add_container(POD, container["name"], {})
+        cluster.add_container(POD, container["name"])
 
 
 def feed(cluster: ClusterState, case: dict[str, Any], event: list[Any]) -> str | None:

@@ -96,6 +96,11 @@ def label_text(labels: Labels | Iterable[tuple[str, str]] | None) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(pairs))
 
 
+def labels_from(text: str) -> dict[str, str]:
+    """The label set whose canonical text this is; neither names nor values can hold a comma or an equals sign."""
+    return dict(pair.split("=", 1) for pair in text.split(",")) if text else {}  # type: ignore[misc]
+
+
 def _requirement(part: str) -> Requirement:
     if found := _SET.match(part):
         values = tuple(value.strip() for value in found[3].split(","))

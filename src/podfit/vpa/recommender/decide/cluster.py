@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from podfit.vpa.model.policy import container_policy
-from podfit.vpa.model.selectors import NOTHING, Selector, label_text
+from podfit.vpa.model.selectors import NOTHING, Selector, label_text, labels_from
 from podfit.vpa.model.times import NEVER, Seconds
 from podfit.vpa.recommender.decide.aggregate import AggregateState, load_aggregate
 from podfit.vpa.recommender.decide.config import Config
@@ -36,11 +36,10 @@ class AggregateKey(NamedTuple):
 @dataclass(slots=True)
 class Pod:
     id: PodId
-    labels: Mapping[str, str]
     label_text: str
+    """Labels are kept as their canonical text only: it is the aggregates' key, and a third of a dict's size."""
     phase: str
     containers: dict[str, ContainerState] = field(default_factory=dict)
-    requests: dict[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def finished(self) -> bool:
@@ -70,46 +69,55 @@ class ClusterState:
         if fleet is not None:
             fleet.lost_row = self._row_again
         self._by_handle: dict[int, tuple[Pod, str]] | None = None
-        self.pods: dict[PodId, Pod] = {}
         self.vpas: dict[VpaId, Vpa] = {}
-        self.aggregates: dict[AggregateKey, AggregateState] = {}
-        self._aggregates_in: dict[str, dict[AggregateKey, Mapping[str, str]]] = {}
+        self._aggregates_in: dict[str, dict[AggregateKey, AggregateState]] = {}
         self._pods_in: dict[str, dict[PodId, Pod]] = {}
         self._vpas_in: dict[str, dict[VpaId, Vpa]] = {}
+
+    @property
+    def pods(self) -> dict[PodId, Pod]:
+        """All pods; built anew, so not for every event."""
+        return {id: pod for pods in self._pods_in.values() for id, pod in pods.items()}
+
+    @property
+    def aggregates(self) -> dict[AggregateKey, AggregateState]:
+        """All aggregates; built anew, so not for every event."""
+        return {key: state for states in self._aggregates_in.values() for key, state in states.items()}
+
+    def pod(self, id: PodId) -> Pod | None:
+        return self._pods_in.get(id[0], {}).get(id)
 
     # --- pods and containers --------------------------------------------------------------------------------------
 
     def add_pod(self, id: PodId, labels: Mapping[str, str], phase: str) -> None:
         """Also for a pod that is known: new labels make its containers count towards other aggregates."""
         text = label_text(labels)
-        pod = self.pods.get(id)
+        pod = self.pod(id)
         if pod is None:
-            pod = self.pods[id] = Pod(id, labels, text, phase)
+            pod = Pod(id, text, phase)
             self._pods_in.setdefault(id[0], {})[id] = pod
-            self._match_pod(pod)
+            self._match_pod(pod, labels)
         elif pod.label_text != text:
-            pod.labels, pod.label_text = labels, text
-            self._match_pod(pod)
+            pod.label_text = text
+            self._match_pod(pod, labels)
             for container in pod.containers:
                 self._bind(pod, container)
         pod.phase = phase
 
     def delete_pod(self, id: PodId) -> None:
         """Its aggregates stay: they are the history."""
-        pod = self.pods.pop(id, None)
+        pod = self._pods_in.get(id[0], {}).pop(id, None)
         if pod is None:
             return
-        del self._pods_in[id[0]][id]
         for vpa in self._vpas_in.get(id[0], {}).values():
             vpa.pods.discard(id)
         for state in pod.containers.values():
             if isinstance(state, RowContainer):
                 state.release()
 
-    def add_container(self, pod_id: PodId, container: str, requests: Mapping[str, int]) -> None:
-        """Requests in millicores and bytes. Raises UnknownTarget when the pod is unknown."""
+    def add_container(self, pod_id: PodId, container: str) -> None:
+        """Raises UnknownTarget when the pod is unknown."""
         pod = self._pod(pod_id)
-        pod.requests[container] = requests
         if container not in pod.containers:
             aggregate = self._aggregate_of(pod, container)
             made = (
@@ -201,7 +209,7 @@ class ClusterState:
         """Merged states without the peaks of windows that still last: those would be counted twice after a restart."""
         found = self.merged(vpa)
         for id in vpa.pods:
-            for name, state in self.pods[id].containers.items():
+            for name, state in self._pod(id).containers.items():
                 if name in found and now < state.window_end:
                     found[name].subtract_peak(state.peak, state.window_end)
         return found
@@ -212,22 +220,20 @@ class ClusterState:
         """Drops aggregates that have expired, and those without samples that no pod will ever add to."""
         active = set()
         for id in contributive:
-            pod = self.pods[id]
+            pod = self._pod(id)
             active |= {AggregateKey(id[0], container, pod.label_text) for container in pod.containers}
-        gone = [
-            key for key, state in self.aggregates.items() if state.expired(now) or (state.empty and key not in active)
-        ]
         self._by_handle = None
-        for key in gone:
-            _release(self.aggregates.pop(key))
-            del self._aggregates_in[key.namespace][key]
-            for vpa in self._vpas_in.get(key.namespace, {}).values():
-                vpa.aggregates.pop(key, None)
+        for namespace, states in self._aggregates_in.items():
+            gone = [key for key, state in states.items() if state.expired(now) or (state.empty and key not in active)]
+            for key in gone:
+                _release(states.pop(key))
+                for vpa in self._vpas_in.get(namespace, {}).values():
+                    vpa.aggregates.pop(key, None)
 
     # --- how it hangs together ------------------------------------------------------------------------------------
 
     def _pod(self, id: PodId) -> Pod:
-        pod = self.pods.get(id)
+        pod = self.pod(id)
         if pod is None:
             raise UnknownTarget(f"pod {id[0]}/{id[1]} is not known")
         return pod
@@ -240,19 +246,23 @@ class ClusterState:
         return pod, state
 
     def _aggregate_of(self, pod: Pod, container: str) -> AggregateState:
+        states = self._aggregates_in.setdefault(pod.id[0], {})
         key = AggregateKey(pod.id[0], container, pod.label_text)
-        state = self.aggregates.get(key)
+        state = states.get(key)
         if state is None:
-            state = self.aggregates[key] = self._new_aggregate()
-            self._aggregates_in.setdefault(key.namespace, {})[key] = pod.labels
-            for vpa in self._vpas_in.get(key.namespace, {}).values():
-                self._use_if_matching(vpa, key, pod.labels)
+            state = states[key] = self._new_aggregate()
+            labels = labels_from(pod.label_text)
+            for vpa in self._vpas_in.get(pod.id[0], {}).values():
+                if vpa.selector.matches(labels):
+                    self._use(vpa, key, state)
         return state
 
     def _target(self, pod: Pod, container: str) -> AggregateState:
-        known = len(self.aggregates)
+        """Where a container's samples go; if its aggregate was forgotten meanwhile, a new one."""
+        states = self._aggregates_in.get(pod.id[0], {})
+        known = len(states)
         state = self._aggregate_of(pod, container)
-        if len(self.aggregates) != known:
+        if len(states) != known:
             self._bind(pod, container)
         return state
 
@@ -293,22 +303,22 @@ class ClusterState:
         pod, name = self._by_handle[handle]
         return self._bind(pod, name)
 
-    def _use_if_matching(self, vpa: Vpa, key: AggregateKey, labels: Mapping[str, str]) -> None:
-        if vpa.selector.matches(labels):
-            state = self.aggregates[key]
-            state.apply_policy(container_policy(vpa.object, key.container))
-            vpa.aggregates[key] = state
+    def _use(self, vpa: Vpa, key: AggregateKey, state: AggregateState) -> None:
+        state.apply_policy(container_policy(vpa.object, key.container))
+        vpa.aggregates[key] = state
 
     def _match_vpa(self, vpa: Vpa) -> None:
         if vpa.selector.nothing:
             return
-        for key, labels in self._aggregates_in.get(vpa.id[0], {}).items():
-            self._use_if_matching(vpa, key, labels)
-        vpa.pods = {id for id, pod in self._pods_in.get(vpa.id[0], {}).items() if vpa.selector.matches(pod.labels)}
+        for key, state in self._aggregates_in.get(vpa.id[0], {}).items():
+            if vpa.selector.matches(labels_from(key.labels)):
+                self._use(vpa, key, state)
+        pods = self._pods_in.get(vpa.id[0], {})
+        vpa.pods = {id for id, pod in pods.items() if vpa.selector.matches(labels_from(pod.label_text))}
 
-    def _match_pod(self, pod: Pod) -> None:
+    def _match_pod(self, pod: Pod, labels: Mapping[str, str]) -> None:
         for vpa in self._vpas_in.get(pod.id[0], {}).values():
-            if vpa.selector.matches(pod.labels):
+            if vpa.selector.matches(labels):
                 vpa.pods.add(pod.id)
             else:
                 vpa.pods.discard(pod.id)

@@ -163,36 +163,37 @@ class Fleet:
         good = (amounts >= 0) & (when >= self.last_memory[who])
         if not good.all():
             who, when, amounts = who[good], when[good], amounts[good]
+        accepted = len(who)
         self.last_memory[who] = when
         ends = self.window_end[who]
         ends = np.where(ends == NEVER, when, ends)
         peaks = np.maximum(self.memory_peak[who], self.oom_peak[who])
         over = when >= ends
-        higher = ~over & (peaks != 0) & (amounts > peaks)
-        if over.any():
-            self._open_windows(who[over], when[over], amounts[over], ends[over])
-        if higher.any():
-            self._raise_peaks(who[higher], amounts[higher], ends[higher], peaks[higher])
-        return len(who)
+        changed = over | ((peaks != 0) & (amounts > peaks))
+        if changed.any():
+            who, when, amounts, ends, peaks, over = (
+                array[changed] for array in (who, when, amounts, ends, peaks, over)
+            )
+            self._change_peaks(who, when, amounts, ends, peaks, over)
+        return accepted
 
-    def _open_windows(self, who: Ints, when: Floats, amounts: Ints, ends: Floats) -> None:
+    def _change_peaks(self, who: Ints, when: Floats, amounts: Ints, ends: Floats, peaks: Ints, over: Flags) -> None:
+        """Enters the first sample of a new window, or a higher one in place of the window's peak."""
         rows = self._rows(who)
         interval = self.interval[rows]
-        ends = ends + np.floor((when - ends) / interval) * interval + interval
+        ends = np.where(over, ends + np.floor((when - ends) / interval) * interval + interval, ends)
         self.window_end[who] = ends
         self.memory_peak[who] = amounts
-        self.oom_peak[who] = 0
-        self.memory.add(rows, self._memory_buckets(amounts), MEMORY_PEAK_WEIGHT, ends)
-
-    def _raise_peaks(self, who: Ints, amounts: Ints, ends: Floats, peaks: Ints) -> None:
-        self.memory_peak[who] = amounts
-        rows = self._rows(who)
+        self.oom_peak[who[over]] = 0
         before, after = self._memory_buckets(peaks), self._memory_buckets(amounts)
+        # Containers may share a row; its changes go in one after the other.
         ordinal = occurrence(rows)
         for number in range(int(ordinal.max()) + 1):
             chosen = ordinal == number
-            self.memory.subtract(rows[chosen], before[chosen], MEMORY_PEAK_WEIGHT, ends[chosen])
-            self.memory.add(rows[chosen], after[chosen], MEMORY_PEAK_WEIGHT, ends[chosen])
+            higher = chosen & ~over
+            if higher.any():
+                self.memory.subtract(rows[higher], before[higher], MEMORY_PEAK_WEIGHT, ends[higher])
+            self.memory.add(rows[chosen], after[chosen], MEMORY_PEAK_WEIGHT, ends[chosen], distinct=True)
 
     @staticmethod
     def _distinct(values: Ints, scratch: NDArray[np.int32]) -> bool:
