@@ -42,13 +42,18 @@ class Cache:
         indexes: dict[str, IndexBy] | None = None,
         clock: Clock | None = None,
         page: int = 0,
+        trim: Callable[[Object], Object] | None = None,
         **query: str,
     ) -> None:
-        """`query` holds selectors in API spelling (fieldSelector="spec.nodeName=n1"); `page` limits list chunks."""
+        """`query` holds selectors in API spelling (fieldSelector="spec.nodeName=n1"); `page` limits list chunks.
+
+        `trim` says what of an object is kept, for large collections of which little is read.
+        """
         self.client, self.kind, self.namespace, self.query = client, kind, namespace, query
         self.ready = asyncio.Event()
         self._clock = clock or RealClock()
         self._page = page
+        self._trim = trim
         self._objects: dict[Key, Object] = {}
         self._handlers: list[Handler] = []
         self._index_by = indexes or {}
@@ -109,7 +114,7 @@ class Cache:
                 # Items of a list carry no kind of their own in some servers; consumers want it on every object.
                 obj.setdefault("kind", self.kind.kind)
                 obj.setdefault("apiVersion", self.kind.api_version)
-                found[key_of(obj)] = obj
+                found[key_of(obj)] = self._trim(obj) if self._trim else obj
             token = answer["metadata"].get("continue")
             if not token:
                 break
@@ -134,7 +139,8 @@ class Cache:
             async for event, obj in events:
                 self.connected = True
                 if event != "BOOKMARK":
-                    self._put(key_of(obj), None if event == "DELETED" else obj, obj)
+                    kept = self._trim(obj) if self._trim else obj
+                    self._put(key_of(obj), None if event == "DELETED" else kept, kept)
                 self._revision = obj["metadata"]["resourceVersion"]
 
     def _put(self, key: Key, after: Object | None, last: Object | None = None) -> None:
