@@ -333,6 +333,15 @@ async def test_a_container_may_not_have_more_cpu_than_its_pod(bench: Bench) -> N
     assert (await bench.runtime.pod_limits(uid)).cpu_quota_us == 100_000
 
 
+async def test_a_container_that_ended_does_not_hold_its_pods_cpu(bench: Bench) -> None:
+    uid = await bench.pod(Limits(1024, 100_000, None))
+    cid = await bench.container(uid, "true", limits=Limits(256, 80_000, None))
+    await bench.runtime.start_container(cid)
+    await bench.event("exited", cid)
+    await bench.runtime.update_pod(uid, Change(cpu_quota_us=20_000))
+    assert (await bench.runtime.pod_limits(uid)).cpu_quota_us == 20_000
+
+
 async def test_a_memory_limit_below_usage_is_refused_and_kills_nobody(bench: Bench) -> None:
     uid = await bench.pod(Limits(512, None, 256 * MIB))
     cid = await bench.hog(uid, 64, Limits(256, None, 128 * MIB))
@@ -429,6 +438,20 @@ async def test_stopping_a_pod_ends_its_containers_and_keeps_their_story(bench: B
     ]
     with pytest.raises(CannotRun):
         await bench.container(uid, "true", name="c3")
+
+
+async def test_a_stopped_pod_may_be_run_anew(bench: Bench) -> None:
+    uid = await bench.pod(Limits(512, None, 64 * MIB))
+    first = await bench.container(uid, "sleep", "1000")
+    await bench.runtime.start_container(first)
+    await bench.runtime.stop_pod(uid)
+    old = await bench.runtime.pod(uid)
+    await bench.runtime.run_pod(old.config)
+    second = await bench.container(uid, "sleep", "1000", attempt=1)
+    await bench.runtime.start_container(second)
+    pod = await bench.runtime.pod(uid)
+    assert pod.alive and [item.state for item in pod.containers] == [EXITED, RUNNING]
+    assert (await bench.runtime.pod_limits(uid)).memory_bytes == 64 * MIB
 
 
 async def test_removal_leaves_nothing(bench: Bench) -> None:

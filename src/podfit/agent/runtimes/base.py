@@ -247,7 +247,8 @@ class Runtime(Protocol):
 
     # pods
     async def run_pod(self, config: PodConfig) -> None:
-        """Makes the pod: its cgroup with its limits, its namespaces. Idempotent for the same uid."""
+        """Makes the pod: its cgroup with its limits, its namespaces. Idempotent for the same uid; a stopped pod is made
+        anew, as after a reboot, and keeps the states of its old containers."""
 
     async def stop_pod(self, uid: str) -> None:
         """Kills whatever still runs in it and frees what it holds; its containers' states stay readable."""

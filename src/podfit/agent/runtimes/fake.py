@@ -13,6 +13,7 @@ from podfit.kit.clock import Clock, RealClock
 
 from .base import (
     CREATED,
+    EXITED,
     RUNNING,
     BelowUsage,
     ByteStream,
@@ -102,8 +103,10 @@ class FakeRuntime:
 
     async def run_pod(self, config: PodConfig) -> None:
         self._step("run_pod", config.uid, config)
-        if config.uid not in self.state.pods:
-            self.state.pods[config.uid] = FakePod(config, config.limits, self._clock.now())
+        known = self.state.pods.get(config.uid)
+        if known is None or not known.alive:
+            kept = known.containers if known is not None else {}
+            self.state.pods[config.uid] = FakePod(config, config.limits, self._clock.now(), containers=kept)
         self._after("run_pod", config.uid, config)
 
     async def stop_pod(self, uid: str) -> None:
@@ -226,7 +229,7 @@ class FakeRuntime:
         for item in pod.containers.values():
             self._time.advance(item)
         limits = changed(pod.limits, change)
-        held = [item for item in pod.containers.values() if item.state == RUNNING and _bounded(item.limits)]
+        held = [item for item in pod.containers.values() if item.state != EXITED and _bounded(item.limits)]
         if any(cores(item.limits) > cores(limits) for item in held):
             raise RuntimeFailure(f"cgroup pod{uid}: Invalid argument (cpu.cfs_quota_us)")
         self._check_fits(pod.memory_at(self._clock.now()), limits, change)

@@ -19,6 +19,7 @@ from typing import Any
 from podfit.kit.clock import Clock, RealClock
 
 from ..base import (
+    UNLIMITED,
     ByteStream,
     CannotRun,
     Change,
@@ -88,7 +89,9 @@ class ProcessRuntime:
         self._pods = self._records.load()
         self._containers = {cid: item for pod in self._pods.values() for cid, item in pod.containers.items()}
         for cid, container in self._containers.items():
-            if not container.exited:
+            if container.exited:
+                self._free_quota(container)
+            else:
                 self._ends[cid] = asyncio.get_running_loop().create_future()
                 self._oom.add(cid, container.record.group)
         for pod in self._pods.values():
@@ -125,13 +128,14 @@ class ProcessRuntime:
     # pods
 
     async def run_pod(self, config: PodConfig) -> None:
-        if config.uid in self._pods:
+        known = self._pods.get(config.uid)
+        if known is not None and not known.record.stopped:
             return
         group = pod_group(self.cgroup_root, config.qos, config.uid)
         self._cgroups.create(group, config.limits)
         record = PodRecord(config, self._clock.now(), group)
         self._records.save_pod(record)
-        self._pods[config.uid] = Pod(record)
+        self._pods[config.uid] = Pod(record, known.containers if known is not None else {})
 
     async def stop_pod(self, uid: str) -> None:
         pod = self._pods.get(uid)
@@ -201,6 +205,7 @@ class ProcessRuntime:
 
     async def _failed_to_start(self, container: Container, message: str) -> None:
         self._oom.remove(container.record.id)
+        self._free_quota(container)
         if not container.exited:
             at = self._clock.now()
             container.state = {
@@ -357,11 +362,17 @@ class ProcessRuntime:
         if container is None:
             return
         container.state = state
+        self._free_quota(container)
         self._oom.remove(container_id)
         end = self._ends.pop(container_id, None)
         if end is not None and not end.done():
             end.set_result(None)
         self._events.put_nowait(Event("exited", container.record.pod_uid, container_id))
+
+    def _free_quota(self, container: Container) -> None:
+        """A dead container's group stays for its counters; its quota must not keep the pod's from being lowered."""
+        with suppress(RuntimeFailure):
+            self._cgroups.write(container.record.group, Change(cpu_quota_us=UNLIMITED))
 
     def _ran_out_of_memory(self, container_id: str) -> None:
         container = self._containers.get(container_id)

@@ -196,6 +196,8 @@ class Keeper:
             answer({"error": "container is not running"})
             return
         spec = {**child.spec, "argv": message["argv"], "tty": message["tty"]}
+        if message["tty"]:
+            spec["environment"] = {"TERM": "xterm", **spec["environment"]}
         pid_namespace = os.open(f"/proc/{child.pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         # A number would mean another process once we are inside that namespace: a descriptor does not.
         process = os.pidfd_open(child.pid)
