@@ -18,6 +18,8 @@ from pathlib import Path
 from podfit.agent.agent import Agent
 from podfit.agent.config import AgentConfig
 from podfit.agent.runtimes.base import Runtime
+from podfit.agent.server.access import Gate, serving_tls
+from podfit.agent.server.server import NodeServer
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.auth.pki import write_kubeconfig
 from podfit.apiserver.config import Config
@@ -139,6 +141,7 @@ class Up:
         self.clock: Clock = clock or RealClock()
         self.tasks = Tasks("up")
         self.agents: list[Agent] = []
+        self.node_servers: list[NodeServer] = []
         options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.server = ApiServer(self._server_config())
 
@@ -191,12 +194,25 @@ class Up:
         config = AgentConfig(name, folder, capacity=self.options.node_capacity, address=self.options.host)
         client = local_client(self.server, node_user(name), f"agent-{name}")
         agent = Agent(client, make_runtime(self.options.runtime, name, folder, self.clock), config, self.clock)
+        await self._serve_node(agent, client)
         await agent.start()
         self.agents.append(agent)
+
+    async def _serve_node(self, agent: Agent, client: Client) -> None:
+        """The node's own server, up before the Node says where it is."""
+        name, host = agent.config.node_name, self.options.host
+        pair = self.server.pki.node_serving(name, (host,))
+        tls = serving_tls(pair.cert, pair.key, self.server.pki.ca)
+        machine = self.options.runtime != "fake"
+        node = NodeServer(agent, tls, host, gate=Gate(client, name, self.clock), machine=machine)
+        await node.start()
+        self.node_servers.append(node)
 
     async def stop(self) -> None:
         for agent in self.agents:
             await agent.stop(stop_pods=self.options.stop_pods)
+        for node in self.node_servers:
+            await node.stop()
         await self.tasks.stop()
         await self.server.stop()
 

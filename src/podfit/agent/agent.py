@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 from podfit.agent.act import Actuator
@@ -26,7 +27,7 @@ from podfit.agent.probes import Probes
 from podfit.agent.record import PodRecord
 from podfit.agent.report import Reporter
 from podfit.agent.roster import Roster
-from podfit.agent.runtimes.base import Runtime, RuntimeFailure
+from podfit.agent.runtimes.base import Event, Runtime, RuntimeFailure
 from podfit.agent.starter import Starter
 from podfit.agent.static import StaticPods
 from podfit.agent.volumes import Volumes
@@ -61,6 +62,8 @@ class Agent:
         self.node = NodeKeeper(client, runtime, config, self.clock)
         self.synced = asyncio.Event()
         """Set once the pods of the API are known and those that ran on are adopted."""
+        self.listeners: list[Callable[[Event], None]] = []
+        """Told of everything the runtime tells."""
         self._tasks = Tasks(f"agent-{config.node_name}")
         self._workers = Workers(self._pass, self.clock)
         self._recorder = EventRecorder(client, "kubelet", config.node_name, self.clock)
@@ -138,6 +141,8 @@ class Agent:
 
     async def _listen(self) -> None:
         async for event in self.runtime.events():
+            for listener in list(self.listeners):
+                listener(event)
             if event.pod_uid in self.records:
                 self._workers.kick(event.pod_uid)
 

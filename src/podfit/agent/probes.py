@@ -46,6 +46,8 @@ class Probes:
         self._following: dict[str, str] = {}
         self._running: dict[str, list[asyncio.Task[None]]] = {}
         self._results: dict[tuple[str, str], _Result] = {}
+        self.counts: dict[tuple[str, str, str], int] = {}
+        """How often each (container, kind of probe) gave each result (successful, failed)."""
         self._containers = {one["name"]: one for one in all_containers(record.pod["spec"])}
 
     # --- what passes ask
@@ -119,6 +121,8 @@ class Probes:
     def _note(self, container: Object, kind: str, result: _Result, error: str | None) -> None:
         """Counts one answer; tells the pod's worker when the verdict changed."""
         probe = container[kind]
+        key = (container["name"], kind, "successful" if error is None else "failed")
+        self.counts[key] = self.counts.get(key, 0) + 1
         if error is None:
             result.successes, result.failures = result.successes + 1, 0
             if not result.good and result.successes >= int(probe.get("successThreshold") or 1):

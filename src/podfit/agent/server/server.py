@@ -1,0 +1,226 @@
+"""The node's own HTTPS server: the kubelet's paths, and two of ours (a pod's story and its four states).
+
+Whoever sits in the same process may call `resource_metrics`, `stats` and `log` without a socket.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from prometheus_client import generate_latest
+
+from podfit.agent.agent import Agent
+from podfit.agent.runtimes.base import EXITED, Event, RuntimeFailure
+from podfit.agent.server import exposition, settings
+from podfit.agent.server.access import Gate
+from podfit.agent.server.inotify import FolderWatch
+from podfit.agent.server.logformat import BadLogOptions, LogOptions
+from podfit.agent.server.logs import follow_log, read_log
+from podfit.agent.server.states import four_states
+from podfit.agent.server.streams import Streams
+from podfit.agent.server.summary import summary
+from podfit.agent.server.targets import Refusal, find_pod, logged_container
+from podfit.agent.server.usage import UsageReader
+
+log = logging.getLogger(__name__)
+
+_OPEN = ("/healthz",)
+Query = Mapping[str, Sequence[str]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class NodeServer:
+    def __init__(
+        self,
+        agent: Agent,
+        tls: ssl.SSLContext | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        gate: Gate | None = None,
+        machine: bool = True,
+    ) -> None:
+        """Without a `gate` everybody may ask; `machine`: the node is this machine (see UsageReader)."""
+        self.agent, self.host, self.port = agent, host, port
+        self._tls, self._gate = tls, gate
+        self._usage = UsageReader(agent, machine)
+        self._streams = Streams(agent)
+        self._started_at = agent.clock.now()
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listens, and has the Node say where."""
+        app = web.Application(middlewares=[self._guard], client_max_size=1 << 20)
+        self._add_routes(app.router)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self.host, self.port, ssl_context=self._tls)
+        await site.start()
+        self.port = int(self._runner.addresses[0][1])
+        self.agent.node.port = self.port
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
+
+    def _add_routes(self, router: web.UrlDispatcher) -> None:
+        pages: dict[str, Handler] = {
+            "/healthz": self._health,
+            "/healthz/{check}": self._health,
+            "/metrics": self._metrics,
+            "/metrics/resource": self._resource,
+            "/metrics/cadvisor": self._cadvisor,
+            "/metrics/probes": self._probes,
+            "/stats/summary": self._summary,
+            "/configz": self._config,
+            "/containerLogs/{namespace}/{pod}/{container}": self._logs,
+            "/podfit/story/{namespace}/{pod}": self._story,
+            "/podfit/states/{namespace}/{pod}": self._states,
+        }
+        for path, handler in pages.items():
+            router.add_get(path, handler)
+        for path in ("/pods", "/pods/"):
+            router.add_get(path, self._pods)
+        for path in ("/runningpods", "/runningpods/"):
+            router.add_get(path, self._running_pods)
+        self._streams.add_to(router)
+
+    # --- every request
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            if self._gate is not None and not request.path.startswith(_OPEN):
+                transport = request.transport
+                certificate = transport.get_extra_info("peercert") if transport is not None else None
+                word = request.headers.get("Authorization", "")
+                await self._gate.check(certificate, word, request.method, request.path)
+            return await handler(request)
+        except Refusal as refusal:
+            return web.Response(status=refusal.code, text=refusal.text)
+        except BadLogOptions as error:
+            return web.Response(status=422, text=str(error))
+        except RuntimeFailure as error:
+            return web.Response(status=500, text=str(error))
+
+    # --- what others in the process may ask
+    async def resource_metrics(self) -> str:
+        """The page that meters read."""
+        return exposition.resource_page(await self._usage.read())
+
+    async def stats(self) -> dict[str, Any]:
+        capacity = self.agent.node.allocatable
+        memory = int(capacity["memory"].value) if "memory" in capacity else 0
+        config = self.agent.config
+        return summary(await self._usage.read(), config.node_name, memory, config.data_dir, self._started_at)
+
+    async def log(self, namespace: str, pod: str, container: str, query: Query) -> AsyncIterator[bytes]:
+        """A container's log as it is to be sent; refusals are raised before the first piece."""
+        options = LogOptions.parse(query, self.agent.clock.now())
+        record = find_pod(self.agent, namespace, pod)
+        state = await logged_container(self.agent, record, container, options.previous)
+        file = self.agent.maker.log_folder(record) / container / f"{state.attempt}.log"
+        if not options.follow or state.state == EXITED:
+            return read_log(file, options)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return self._follow(file, options, state.id)
+
+    async def _follow(self, file: Any, options: LogOptions, container_id: str) -> AsyncIterator[bytes]:
+        watch = FolderWatch(file.parent)
+
+        def woken(event: Event) -> None:
+            if event.container_id in ("", container_id):
+                watch.poke()
+
+        async def ended() -> bool:
+            state = await self.agent.runtime.container(container_id)
+            return state is None or state.state == EXITED
+
+        self.agent.listeners.append(woken)
+        try:
+            async for piece in follow_log(file, options, watch, ended):
+                yield piece
+        finally:
+            self.agent.listeners.remove(woken)
+            watch.close()
+
+    # --- pages
+    async def _logs(self, request: web.Request) -> web.StreamResponse:
+        info = request.match_info
+        query = {key: request.query.getall(key) for key in request.query}
+        pieces = await self.log(info["namespace"], info["pod"], info["container"], query)
+        answer = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        answer.enable_chunked_encoding()
+        await answer.prepare(request)
+        try:
+            async for piece in pieces:
+                await answer.write(piece)
+            await answer.write_eof()
+        except ConnectionError:
+            log.debug("the reader of a log is gone")
+        finally:
+            await pieces.aclose()  # type: ignore[attr-defined]
+        return answer
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        return _text(generate_latest(self.agent.metrics.registry))
+
+    async def _resource(self, request: web.Request) -> web.Response:
+        return _text((await self.resource_metrics()).encode())
+
+    async def _cadvisor(self, request: web.Request) -> web.Response:
+        capacity = self.agent.node.allocatable
+        root = str(getattr(self.agent.runtime, "cgroup_root", "/kubepods"))
+        cores = capacity["cpu"].milli / 1000 if "cpu" in capacity else 0
+        memory = int(capacity["memory"].value) if "memory" in capacity else 0
+        return _text(exposition.cadvisor_page(await self._usage.read(), root, cores, memory).encode())
+
+    async def _probes(self, request: web.Request) -> web.Response:
+        return _text(exposition.probes_page(self.agent.records.values()).encode())
+
+    async def _summary(self, request: web.Request) -> web.Response:
+        return _json(await self.stats())
+
+    async def _config(self, request: web.Request) -> web.Response:
+        return _json(settings.configz(self.agent.config, self.port))
+
+    async def _pods(self, request: web.Request) -> web.Response:
+        return _json(_pod_list([record.shown for record in self.agent.records.values()]))
+
+    async def _running_pods(self, request: web.Request) -> web.Response:
+        alive = {state.config.uid for state in await self.agent.runtime.pods() if state.alive}
+        records = self.agent.records.values()
+        return _json(_pod_list([record.shown for record in records if record.uid in alive]))
+
+    async def _story(self, request: web.Request) -> web.Response:
+        record = find_pod(self.agent, request.match_info["namespace"], request.match_info["pod"])
+        names = {"namespace": record.namespace, "name": record.name, "uid": record.uid}
+        return _json({**names, "story": record.story.to_json()})
+
+    async def _states(self, request: web.Request) -> web.Response:
+        record = find_pod(self.agent, request.match_info["namespace"], request.match_info["pod"])
+        return _json(await four_states(self.agent, record))
+
+
+def _pod_list(pods: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods}
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), content_type="application/json")
+
+
+def _text(body: bytes) -> web.Response:
+    return web.Response(body=body, headers={"Content-Type": exposition.TEXT})

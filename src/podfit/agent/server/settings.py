@@ -1,0 +1,42 @@
+"""/configz: how this node is set up, in the form of a KubeletConfiguration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.agent.config import AgentConfig
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60)
+    return f"{int(minutes)}m{rest:g}s" if minutes else f"{rest:g}s"
+
+
+def configz(config: AgentConfig, port: int) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "kind": "KubeletConfiguration",
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "port": port,
+        "authentication": {
+            "x509": {},
+            "webhook": {"enabled": True, "cacheTTL": "2m0s"},
+            "anonymous": {"enabled": False},
+        },
+        "authorization": {
+            "mode": "Webhook",
+            "webhook": {"cacheAuthorizedTTL": "5m0s", "cacheUnauthorizedTTL": "30s"},
+        },
+        "nodeStatusReportFrequency": _duration(config.status_s),
+        "nodeLeaseDurationSeconds": config.lease_duration_s,
+        "cgroupDriver": config.cgroup_driver,
+        "maxPods": config.max_pods,
+        "clusterDomain": config.cluster_domain,
+        "containerLogMaxSize": str(config.log_max_bytes),
+        "containerLogMaxFiles": config.log_max_files,
+        "systemReserved": dict(config.reserved),
+    }
+    if config.cluster_dns:
+        shown["clusterDNS"] = list(config.cluster_dns)
+    if config.static_dir is not None:
+        shown["staticPodPath"] = str(config.static_dir)
+    return {"kubeletconfig": shown}

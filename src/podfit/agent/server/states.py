@@ -1,0 +1,72 @@
+"""The four states of a pod's size next to each other, for people: desired, allocated, actuated, actual."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.agent.agent import Agent
+from podfit.agent.decide.kernel import cpu_text, memory_text, milli_of_quota, milli_of_shares
+from podfit.agent.decide.states import desired_of
+from podfit.agent.record import PodRecord
+from podfit.agent.runtimes.base import RUNNING, Limits, NotFound
+
+
+async def four_states(agent: Agent, record: PodRecord) -> dict[str, Any]:
+    desired = desired_of(record.pod)
+    allocated, actuated = agent.ledger.allocated(record.uid), agent.ledger.actuated(record.uid)
+    state = await agent.runtime.pod(record.uid)
+    running = {one.name: one for one in state.containers if one.state == RUNNING} if state is not None else {}
+    containers = []
+    for name, wanted in desired.containers.items():
+        row: dict[str, Any] = {"name": name, "desired": wanted}
+        row["allocated"] = allocated.containers.get(name) if allocated is not None else None
+        row["actuated"] = actuated.containers.get(name)
+        row["actual"] = await _container(agent, running[name].id) if name in running else None
+        containers.append(row)
+    whole: dict[str, Any] = {
+        "desired": desired.pod,
+        "allocated": allocated.pod if allocated is not None else None,
+        "actuated": actuated.pod,
+        "actual": await _pod(agent, record.uid) if state is not None and state.alive else None,
+    }
+    return {
+        "namespace": record.namespace,
+        "name": record.name,
+        "uid": record.uid,
+        "generation": record.generation,
+        "qosClass": record.qos,
+        "durable": agent.ledger.is_durable(record.uid),
+        "pod": whole,
+        "containers": containers,
+    }
+
+
+async def _container(agent: Agent, container_id: str) -> dict[str, Any] | None:
+    try:
+        return shown(await agent.runtime.container_limits(container_id))
+    except (NotFound, OSError):
+        return None
+
+
+async def _pod(agent: Agent, uid: str) -> dict[str, Any] | None:
+    try:
+        return shown(await agent.runtime.pod_limits(uid))
+    except (NotFound, OSError):
+        return None
+
+
+def shown(limits: Limits) -> dict[str, Any]:
+    """What the kernel has, in the API's units and in its own."""
+    upper: dict[str, str] = {}
+    if limits.cpu_quota_us is not None:
+        upper["cpu"] = cpu_text(milli_of_quota(limits.cpu_quota_us, limits.cpu_period_us))
+    if limits.memory_bytes is not None:
+        upper["memory"] = memory_text(limits.memory_bytes)
+    lower = {"cpu": cpu_text(milli_of_shares(limits.cpu_shares))} if limits.cpu_shares is not None else {}
+    kernel = {
+        "cpuShares": limits.cpu_shares,
+        "cpuQuotaUs": limits.cpu_quota_us,
+        "cpuPeriodUs": limits.cpu_period_us,
+        "memoryBytes": limits.memory_bytes,
+    }
+    return {"requests": lower, "limits": upper, "kernel": kernel}

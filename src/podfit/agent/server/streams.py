@@ -1,0 +1,130 @@
+"""Exec, attach, run and port-forward: from an HTTP request to a container's streams."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from aiohttp import web
+
+from podfit.agent.agent import Agent
+from podfit.agent.hooks import run_command
+from podfit.agent.record import PodRecord
+from podfit.agent.runtimes.base import ByteStream, ExecStream, RuntimeFailure
+from podfit.agent.server.channels import V4, V5, ChannelEnd
+from podfit.agent.server.forward import BadPort, ChannelForward, ports_of
+from podfit.agent.server.remote import STDERR, STDOUT, converse, failure_status
+from podfit.agent.server.targets import Refusal, container_spec, find_pod, running_container
+
+log = logging.getLogger(__name__)
+
+OpenStream = Callable[[], Awaitable[ExecStream]]
+
+
+class Streams:
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        for method in ("GET", "POST"):
+            for uid in ("", "/{uid}"):
+                where = "{namespace}/{pod}" + uid
+                router.add_route(method, f"/exec/{where}/{{container}}", self.exec)
+                router.add_route(method, f"/attach/{where}/{{container}}", self.attach)
+                router.add_route(method, f"/portForward/{where}", self.port_forward)
+        router.add_post("/run/{namespace}/{pod}/{container}", self.run)
+        router.add_post("/run/{namespace}/{pod}/{uid}/{container}", self.run)
+
+    def _pod(self, request: web.Request) -> PodRecord:
+        info = request.match_info
+        return find_pod(self._agent, info["namespace"], info["pod"], info.get("uid", ""))
+
+    # --- exec and attach
+    async def exec(self, request: web.Request) -> web.StreamResponse:
+        command = request.query.getall("command", [])
+        if not command:
+            raise Refusal(400, "you must specify a command")
+
+        async def open_stream() -> ExecStream:
+            container = await running_container(self._agent, self._pod(request), request.match_info["container"])
+            tty, stdin = _asked(request, "tty", "tty"), _asked(request, "input", "stdin")
+            return await self._agent.runtime.exec(container.id, list(command), tty, stdin)
+
+        return await self._converse(request, open_stream, False)
+
+    async def attach(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["container"]
+
+        async def open_stream() -> ExecStream:
+            record = self._pod(request)
+            container = await running_container(self._agent, record, name)
+            takes_input = bool((container_spec(record, name) or {}).get("stdin"))
+            return await self._agent.runtime.attach(container.id, takes_input and _asked(request, "input", "stdin"))
+
+        return await self._converse(request, open_stream, True)
+
+    async def _converse(self, request: web.Request, open_stream: OpenStream, attached: bool) -> web.StreamResponse:
+        wanted = {
+            channel
+            for channel, names in ((STDOUT, ("output", "stdout")), (STDERR, ("error", "stderr")))
+            if _asked(request, *names)
+        }
+        if not wanted and not _asked(request, "input", "stdin"):
+            raise Refusal(400, "you must specify at least 1 of stdin, stdout, stderr")
+        socket = await _upgraded(request, (V5, V4))
+        end = ChannelEnd(socket)
+        try:
+            stream = await open_stream()
+        except Refusal as refusal:
+            await end.finish(failure_status(f"unable to upgrade connection: {refusal.text}"))
+        except RuntimeFailure as error:
+            word = "attaching to container" if attached else "executing command in container"
+            await end.finish(failure_status(f"error {word}: {error}"))
+        else:
+            await converse(end, stream, frozenset(wanted), attached)
+        return socket
+
+    async def run(self, request: web.Request) -> web.Response:
+        """A command's output as plain text, without streams."""
+        words = request.query.getall("cmd", [])
+        container = await running_container(self._agent, self._pod(request), request.match_info["container"])
+        command = words[0].split() if len(words) == 1 else list(words)
+        if not command:
+            raise Refusal(400, "you must specify a command")
+        code, output = await run_command(self._agent.runtime, container.id, command)
+        return web.Response(status=200 if code == 0 else 500, text=output)
+
+    # --- port-forward
+    async def port_forward(self, request: web.Request) -> web.StreamResponse:
+        record = self._pod(request)
+
+        async def connect(port: int) -> ByteStream:
+            return await self._agent.runtime.connect(record.uid, port)
+
+        try:
+            ports = ports_of(request.query.getall("port", []))
+        except BadPort as error:
+            raise Refusal(400, str(error)) from error
+        socket = await _upgraded(request, (V4,))
+        await ChannelForward(socket, connect, ports).run()
+        return socket
+
+
+def _asked(request: web.Request, *names: str) -> bool:
+    return any(request.query.get(name, "").lower() in ("1", "true") for name in names)
+
+
+async def _upgraded(request: web.Request, protocols: Sequence[str]) -> web.WebSocketResponse:
+    """The request as a WebSocket that speaks one of the protocols."""
+    if "websocket" not in request.headers.get("Upgrade", "").lower():
+        raise Refusal(400, "Upgrade request required")
+    words = request.headers.get("Sec-WebSocket-Protocol", "")
+    offered = [word.strip() for word in words.split(",") if word.strip()]
+    if offered and not set(offered) & set(protocols):
+        server = " ".join(protocols)
+        raise Refusal(
+            400, f"unable to negotiate protocol: client supports [{' '.join(offered)}], server accepts [{server}]"
+        )
+    socket = web.WebSocketResponse(protocols=protocols, max_msg_size=0)
+    await socket.prepare(request)
+    return socket

@@ -1,0 +1,80 @@
+"""Which pod and container a request means, or why there is none: Kubernetes' words for it, free of any HTTP library."""
+
+from __future__ import annotations
+
+from podfit.agent.agent import Agent
+from podfit.agent.record import PodRecord
+from podfit.agent.runtimes.base import CREATED, EXITED, RUNNING, ContainerState
+from podfit.api.status import Object
+
+
+class Refusal(Exception):
+    """The answer is an HTTP error with this text."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code, self.text = code, text
+
+
+def find_pod(agent: Agent, namespace: str, name: str, uid: str = "") -> PodRecord:
+    record = agent.find(namespace, name)
+    if record is None or (uid and uid not in _uids(record)):
+        raise Refusal(404, f'pod "{name}" does not exist')
+    return record
+
+
+def _uids(record: PodRecord) -> set[str]:
+    """A static pod is asked for by its mirror's uid: the API knows no other."""
+    return {record.uid, str(record.shown["metadata"].get("uid") or "")}
+
+
+def container_spec(record: PodRecord, name: str) -> Object | None:
+    spec = record.pod["spec"]
+    for group in ("containers", "initContainers", "ephemeralContainers"):
+        for container in spec.get(group) or ():
+            if container["name"] == name:
+                return dict(container)
+    return None
+
+
+async def attempts(agent: Agent, record: PodRecord, name: str) -> list[ContainerState]:
+    """Of one container, oldest first."""
+    state = await agent.runtime.pod(record.uid)
+    found = [one for one in state.containers if one.name == name] if state is not None else []
+    return sorted(found, key=lambda one: one.attempt)
+
+
+async def running_container(agent: Agent, record: PodRecord, name: str) -> ContainerState:
+    """For exec and attach."""
+    known = await attempts(agent, record, name)
+    if not known or known[-1].state != RUNNING:
+        raise Refusal(500, f'container not found ("{name}")')
+    return known[-1]
+
+
+async def logged_container(agent: Agent, record: PodRecord, name: str, previous: bool) -> ContainerState:
+    """Whose log is meant: the newest attempt's, or with `previous` that of the last one that ended before it."""
+    if container_spec(record, name) is None:
+        raise Refusal(404, f'container "{name}" not found in pod "{record.name}"')
+    known = await attempts(agent, record, name)
+    if previous:
+        ended = [one for one in known if one.state == EXITED]
+        # One that waits to be started again has its newest end as its past; one that is over has an earlier one.
+        over = bool(ended) and known[-1] is ended[-1] and name not in record.waiting
+        candidates = ended[:-1] if over else ended
+        if not candidates:
+            raise Refusal(400, f'previous terminated container "{name}" in pod "{record.name}" not found')
+        return candidates[-1]
+    if not known or known[-1].state == CREATED:
+        if len(known) > 1:
+            return known[-2]
+        raise Refusal(400, _not_started(record, name))
+    return known[-1]
+
+
+def _not_started(record: PodRecord, name: str) -> str:
+    if record.terminal:
+        return f'container "{name}" in pod "{record.name}" is not available'
+    reason = record.waiting.get(name, ("ContainerCreating", ""))[0]
+    shown = "trying and failing to pull image" if reason in ("ErrImagePull", "ImagePullBackOff") else reason
+    return f'container "{name}" in pod "{record.name}" is waiting to start: {shown}'

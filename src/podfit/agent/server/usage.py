@@ -1,0 +1,147 @@
+"""One look at what everything on the node uses, kept for at most a second however many ask."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from podfit.agent.agent import Agent
+from podfit.agent.record import PodRecord
+from podfit.agent.runtimes.base import RUNNING, ContainerState, Limits, RuntimeFailure, Usage
+
+FRESH_S = 1.0
+_TICK_NANOS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSample:
+    state: ContainerState
+    usage: Usage
+    limits: Limits
+    nano_cores: int | None
+    """CPU use between the last two looks; None until there are two."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSample:
+    record: PodRecord
+    created_at: float
+    usage: Usage
+    limits: Limits
+    nano_cores: int | None
+    containers: tuple[ContainerSample, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSample:
+    at: float
+    usage: Usage
+    nano_cores: int | None
+    pods: tuple[PodSample, ...]
+    errors: int = 0
+    """Pods that could not be read."""
+
+
+@dataclass(slots=True)
+class _Rates:
+    """CPU rates from the last two readings of each counter. A counter that fell has begun anew and has no rate yet."""
+
+    last: dict[str, tuple[float, int, int | None]] = field(default_factory=dict)
+    seen: dict[str, tuple[float, int, int | None]] = field(default_factory=dict)
+
+    def of(self, key: str, usage: Usage) -> int | None:
+        before = self.last.get(key)
+        rate: int | None = None
+        if before is not None and usage.cpu_nanos >= before[1]:
+            passed = usage.at - before[0]
+            rate = int((usage.cpu_nanos - before[1]) / passed) if passed > 0 else before[2]
+        self.seen[key] = (usage.at, usage.cpu_nanos, rate)
+        return rate
+
+    def turn(self) -> None:
+        """Ends a look: what was not seen in it is forgotten."""
+        self.last, self.seen = self.seen, {}
+
+
+class UsageReader:
+    def __init__(self, agent: Agent, machine: bool = True) -> None:
+        """`machine`: the node is this machine. Otherwise it uses what its pods use."""
+        self._agent, self._machine = agent, machine
+        self._rates = _Rates()
+        self._kept: tuple[float, NodeSample] | None = None
+        self._lock = asyncio.Lock()
+
+    async def read(self) -> NodeSample:
+        async with self._lock:
+            now = self._agent.clock.monotonic()
+            if self._kept is None or not 0 <= now - self._kept[0] < FRESH_S:
+                self._kept = (now, await self._read())
+            return self._kept[1]
+
+    async def _read(self) -> NodeSample:
+        pods: list[PodSample] = []
+        errors = 0
+        for record in list(self._agent.records.values()):
+            try:
+                if (sample := await self._pod(record)) is not None:
+                    pods.append(sample)
+            except (RuntimeFailure, OSError):
+                # It may have ended between two reads; then there is nothing to count.
+                state = await self._agent.runtime.pod(record.uid)
+                errors += int(state is not None and state.alive)
+        at = self._agent.clock.now()
+        usage = machine_usage(at) if self._machine else _sum([pod.usage for pod in pods], at)
+        rate = self._rates.of("", usage)
+        self._rates.turn()
+        return NodeSample(at, usage, rate, tuple(pods), errors)
+
+    async def _pod(self, record: PodRecord) -> PodSample | None:
+        runtime = self._agent.runtime
+        state = await runtime.pod(record.uid)
+        if state is None or not state.alive:
+            return None
+        containers = []
+        for container in state.containers:
+            if container.state == RUNNING:
+                usage = await runtime.container_usage(container.id)
+                limits = await runtime.container_limits(container.id)
+                containers.append(ContainerSample(container, usage, limits, self._rates.of(container.id, usage)))
+        usage, limits = await runtime.pod_usage(record.uid), await runtime.pod_limits(record.uid)
+        rate = self._rates.of(record.uid, usage)
+        return PodSample(record, state.created_at, usage, limits, rate, tuple(containers))
+
+
+def machine_usage(at: float, read: Callable[[str], str] = lambda name: Path("/proc", name).read_text()) -> Usage:
+    """The whole machine: CPU time that was not idle, memory that is neither free nor an inactive file's."""
+    words = read("stat").split("\n", 1)[0].split()[1:]
+    ticks = [int(word) for word in words]
+    # user nice system idle iowait irq softirq steal guest guest_nice: guests are in user already.
+    busy = sum(ticks[index] for index in (0, 1, 2, 5, 6, 7) if index < len(ticks))
+    memory = {
+        parts[0].rstrip(":"): int(parts[1]) * 1024
+        for parts in (line.split() for line in read("meminfo").splitlines())
+        if len(parts) >= 2
+    }
+    used = memory["MemTotal"] - memory["MemFree"]
+    return Usage(
+        at,
+        cpu_nanos=busy * _TICK_NANOS,
+        memory_bytes=used,
+        working_set_bytes=max(0, used - memory.get("Inactive(file)", 0)),
+        rss_bytes=memory.get("AnonPages", 0),
+        cache_bytes=memory.get("Cached", 0),
+    )
+
+
+def _sum(usages: list[Usage], at: float) -> Usage:
+    return Usage(
+        at,
+        cpu_nanos=sum(one.cpu_nanos for one in usages),
+        memory_bytes=sum(one.memory_bytes for one in usages),
+        working_set_bytes=sum(one.working_set_bytes for one in usages),
+        rss_bytes=sum(one.rss_bytes for one in usages),
+        cache_bytes=sum(one.cache_bytes for one in usages),
+    )
