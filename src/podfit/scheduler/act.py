@@ -1,0 +1,162 @@
+"""What the scheduler does to the cluster: bind, report a refusal, preempt, evict. No decisions here.
+
+Writes wait in two queues with workers of their own, so that a burst of refusals never holds up bindings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from podfit.api.kinds import POD
+from podfit.api.status import ApiError, Object
+from podfit.client import Client, EventRecorder
+from podfit.client.rest import STRATEGIC
+from podfit.client.transport import Unreachable
+from podfit.kit.clock import Clock, rfc3339
+from podfit.kit.tasks import Tasks
+from podfit.scheduler.decide.pods import pod_key
+
+log = logging.getLogger(__name__)
+
+Work = Callable[[], Awaitable[None]]
+
+
+class Hands:
+    """Workers that carry out what was decided."""
+
+    def __init__(self, client: Client, recorder: EventRecorder, clock: Clock, name: str) -> None:
+        self._client, self._recorder, self._clock, self._name = client, recorder, clock, name
+        self._binds: asyncio.Queue[Work] = asyncio.Queue()
+        self._writes: asyncio.Queue[Work] = asyncio.Queue()
+
+    def start(self, tasks: Tasks, binders: int, writers: int) -> None:
+        for queue, count in ((self._binds, binders), (self._writes, writers)):
+            for _ in range(count):
+                tasks.start(self._work(queue), f"{self._name}-writes")
+
+    async def idle(self) -> None:
+        await self._binds.join()
+        await self._writes.join()
+
+    def bind(self, work: Work) -> None:
+        self._binds.put_nowait(work)
+
+    def write(self, work: Work) -> None:
+        self._writes.put_nowait(work)
+
+    @staticmethod
+    async def _work(queue: asyncio.Queue[Work]) -> None:
+        while True:
+            work = await queue.get()
+            try:
+                await work()
+            except (ApiError, Unreachable) as error:
+                log.info("a write failed: %s", error)
+            except Exception:
+                log.exception("a write failed")
+            finally:
+                queue.task_done()
+
+    # --- the writes
+    async def bind_pod(self, pod: Object, node: str) -> None:
+        namespace, name = pod_key(pod)
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace, "uid": pod["metadata"].get("uid", "")},
+            "target": {"kind": "Node", "name": node},
+        }
+        await self._client.create(POD, binding, namespace, name, "binding")
+        self._recorder.record(_typed(pod), "Normal", "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
+
+    async def report_refusal(self, pod: Object, reason: str, message: str, nominated: str | None) -> None:
+        """PodScheduled=False, written only where it says something new. `nominated`: None leaves it as it is."""
+        status = pod.get("status") or {}
+        rows: list[Object] = status.get("conditions") or []
+        before: Object = next((row for row in rows if row.get("type") == "PodScheduled"), {})
+        same = (before.get("status"), before.get("reason"), before.get("message")) == ("False", reason, message)
+        if same and (nominated is None or nominated == (status.get("nominatedNodeName") or "")):
+            return
+        row = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": reason,
+            "message": message,
+            "lastProbeTime": None,
+            "lastTransitionTime": before.get("lastTransitionTime")
+            if before.get("status") == "False"
+            else rfc3339(self._clock.now()),
+        }
+        if pod["metadata"].get("generation"):
+            row["observedGeneration"] = pod["metadata"]["generation"]
+        patch: Object = {"conditions": [row]}
+        if nominated is not None:
+            patch["nominatedNodeName"] = nominated or None
+        await self._patch_status(pod, patch)
+
+    async def clear_nomination(self, pod: Object) -> None:
+        await self._patch_status(pod, {"nominatedNodeName": None})
+
+    async def preempt(self, victim: Object, preemptor: Object, node: str) -> None:
+        """Ends a victim as gracefully as it asks for."""
+        if victim["metadata"].get("deletionTimestamp"):
+            return
+        namespace, name = pod_key(victim)
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": f"{self._name}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": rfc3339(self._clock.now()),
+        }
+        if victim["metadata"].get("generation"):
+            condition["observedGeneration"] = victim["metadata"]["generation"]
+        try:
+            await self._patch_status(victim, {"conditions": [condition]})
+            preconditions = {"uid": victim["metadata"].get("uid", "")}
+            await self._client.delete(POD, namespace, name, {"preconditions": preconditions})
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return
+        uid = preemptor["metadata"].get("uid", "")
+        self._recorder.record(_typed(victim), "Normal", "Preempted", f"Preempted by pod {uid} on node {node}")
+
+    async def evict(self, victim: Object, why: str) -> bool:
+        """Through the Eviction API; False where a disruption budget says no."""
+        namespace, name = pod_key(victim)
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": victim["metadata"].get("uid", "")}},
+        }
+        try:
+            await self._client.create(POD, eviction, namespace, name, "eviction")
+        except ApiError as error:
+            if error.code in (404, 409):
+                return True
+            if error.code == 429:
+                return False
+            raise
+        self._recorder.record(_typed(victim), "Normal", "Preempted", why)
+        return True
+
+    def tell(self, pod: Object, type: str, reason: str, message: str) -> None:
+        self._recorder.record(_typed(pod), type, reason, message)
+
+    async def _patch_status(self, pod: Object, status: Object) -> None:
+        namespace, name = pod_key(pod)
+        patch = {"metadata": {"uid": pod["metadata"].get("uid")}, "status": status}
+        try:
+            await self._client.patch(POD, namespace, name, patch, "status", STRATEGIC)
+        except ApiError as error:
+            # Gone, or another pod of the same name by now: nothing to report on.
+            if error.code not in (404, 409):
+                raise
+
+
+def _typed(pod: Object) -> Object:
+    return pod if pod.get("kind") else {**pod, "kind": "Pod", "apiVersion": "v1"}

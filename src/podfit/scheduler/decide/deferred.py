@@ -1,0 +1,135 @@
+"""Room for a resize that a node keeps deferring: which less important pods of the node would have to go.
+
+Kubernetes leaves deferred resizes waiting for ever; this is the answer to "how long?" where the policy allows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from podfit.api.quantity import Quantity
+from podfit.api.resources import CPU, pod_requests
+from podfit.api.status import Object
+from podfit.kit.clock import parse_rfc3339
+from podfit.scheduler.decide.pods import finished, pod_key, priority_of
+from podfit.scheduler.decide.preempt import Budget
+
+Amounts = dict[str, int]
+_SETTLED = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
+
+
+@dataclass(frozen=True, slots=True)
+class Enough:
+    """The node has room, or will have when pods that are going have gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    victims: tuple[Object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Even without all pods that may go the resize would not fit."""
+
+    missing: tuple[tuple[str, int], ...]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{amount}{'m' if name == CPU else ''} {name}" for name, amount in self.missing)
+
+
+def deferred_since(pod: Object) -> float | None:
+    """When the pod's resize was deferred; None when it is not."""
+    for row in (pod.get("status") or {}).get("conditions") or ():
+        if row.get("type") == "PodResizePending" and row.get("status") == "True" and row.get("reason") == "Deferred":
+            at = row.get("lastTransitionTime")
+            return parse_rfc3339(at) if at else 0.0
+    return None
+
+
+def make_room(pod: Object, node: Object, pods: Iterable[Object], budgets: list[Budget]) -> Enough | Evict | Stuck:
+    """`pods` are those of the node. Others count with what they have been given, this one with what it wants."""
+    status = node.get("status") or {}
+    limits = {name: _units(name, Quantity.parse(text)) for name, text in (status.get("allocatable") or {}).items()}
+    wanted = _amounts(pod_requests(pod, use_status=True))
+    missing = {name: amount - limits.get(name, 0) for name, amount in wanted.items()}
+    mine, staying = pod_key(pod), []
+    for other in pods:
+        if pod_key(other) == mine or finished(other) or other["metadata"].get("deletionTimestamp"):
+            continue
+        staying.append(other)
+        for name, amount in _settled(other).items():
+            if name in missing:
+                missing[name] += amount
+    if not _short(missing):
+        return Enough()
+    return _victims(pod, staying, missing, budgets)
+
+
+def _victims(pod: Object, staying: list[Object], missing: Amounts, budgets: list[Budget]) -> Evict | Stuck:
+    priority = priority_of(pod)
+    lower = sorted((one for one in staying if priority_of(one) < priority), key=_importance)
+    left = {id(budget): budget.allowed for budget in budgets}
+    chosen: list[Object] = []
+    for one in lower:
+        if not _short(missing):
+            break
+        takes = _settled(one)
+        helps = any(takes.get(name, 0) > 0 for name in _short(missing))
+        if helps and _may_go(one, budgets, left):
+            chosen.append(one)
+            _add(missing, takes, -1)
+    if short := _short(missing):
+        return Stuck(tuple(sorted(short.items())))
+    for one in reversed(list(chosen)):
+        _add(missing, _settled(one), 1)
+        if _short(missing):
+            _add(missing, _settled(one), -1)
+        else:
+            chosen.remove(one)
+    return Evict(tuple(chosen))
+
+
+def _importance(pod: Object) -> tuple[int, float]:
+    """Sorts the least important first: lower priority, then started later."""
+    began = (pod.get("status") or {}).get("startTime")
+    return priority_of(pod), -(parse_rfc3339(began) if began else float("inf"))
+
+
+def _may_go(pod: Object, budgets: list[Budget], left: dict[int, int]) -> bool:
+    namespace, name = pod_key(pod)
+    labels = pod["metadata"].get("labels") or {}
+    mine = [
+        budget
+        for budget in budgets
+        if budget.namespace == namespace and budget.selector.matches(labels) and name not in budget.gone
+    ]
+    if any(left[id(budget)] <= 0 for budget in mine):
+        return False
+    for budget in mine:
+        left[id(budget)] -= 1
+    return True
+
+
+def _settled(pod: Object) -> Amounts:
+    """What the pod has been given, whatever it asks for: as the node counts, not as the scheduler does."""
+    status = {**(pod.get("status") or {}), "conditions": _SETTLED}
+    return _amounts(pod_requests({**pod, "status": status}, use_status=True))
+
+
+def _amounts(found: dict[str, Quantity]) -> Amounts:
+    return {name: _units(name, amount) for name, amount in found.items()}
+
+
+def _units(name: str, amount: Quantity) -> int:
+    return amount.milli if name == CPU else amount.value
+
+
+def _short(missing: Amounts) -> Amounts:
+    return {name: amount for name, amount in missing.items() if amount > 0}
+
+
+def _add(missing: Amounts, takes: Amounts, sign: int) -> None:
+    for name in missing:
+        missing[name] += sign * takes.get(name, 0)

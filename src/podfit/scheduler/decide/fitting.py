@@ -1,0 +1,224 @@
+"""One shape of pod against all nodes: who refuses it and how good the others are, kept current row by row.
+
+The first question about a shape looks at every node at once; later ones look only at rows that changed since, which is
+what makes placing many pods of one shape cheap.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podfit.api.placement import tolerates
+from podfit.scheduler.decide import scores
+from podfit.scheduler.decide.pods import PODS, Shape
+from podfit.scheduler.decide.reasons import HOPELESS, WORDS, Code, insufficient
+from podfit.scheduler.decide.relations import Relations
+from podfit.scheduler.decide.rules import Rules
+from podfit.scheduler.decide.selection import Selection, named_nodes
+from podfit.scheduler.decide.snapshot import Snapshot
+from podfit.scheduler.decide.terms import PREFERRED
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Codes = NDArray[np.int8]
+_UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "value": "", "effect": "NoSchedule"}
+_REFUSED = -1
+_FEW = 8
+"""Up to so many rows plain arithmetic is faster than arrays."""
+
+
+class Fitting:
+    def __init__(self, shape: Shape, snapshot: Snapshot, selection: Selection, rules: Rules) -> None:
+        self.shape, self.relations = shape, Relations(shape, snapshot)
+        self._snapshot, self._selection, self._rules = snapshot, selection, rules
+        self.names = named_nodes(shape.spec)
+        columns = {snapshot.column(name): amount for name, amount in shape.needs.amounts.items()}
+        columns[snapshot.column(PODS)] = 1
+        self._columns = np.array(list(columns), np.intp)
+        self._needs = np.array(list(columns.values()), np.int64)
+        self._pairs = list(columns.items())
+        self._ignores_cordon = any(tolerates(one, _UNSCHEDULABLE) for one in shape.tolerations)
+        affinity = (shape.spec.get("affinity") or {}).get("nodeAffinity") or {}
+        self._prefers_nodes = bool(affinity.get(PREFERRED))
+        self._tainted = np.zeros(0, np.bool_)
+        self._soft: Ints | None = None
+        self._codes: Codes = np.zeros(0, np.int8)
+        self._ranked: Ints = np.zeros(0, np.int64)
+        self._liked: Ints = np.zeros(0, np.int64)
+        self._changed = self._reshaped = -1
+
+    # --- keeping up
+    def sync(self) -> None:
+        snapshot = self._snapshot
+        changed, reshaped = snapshot.changed.position, snapshot.reshaped.position
+        if len(self._codes) != snapshot.capacity:
+            self._whole()
+        elif self._reshaped != reshaped or self._changed != changed:
+            rows = snapshot.reshaped.since(self._reshaped)
+            more = snapshot.changed.since(self._changed)
+            if rows is None or more is None or len(rows) + len(more) > snapshot.capacity:
+                self._whole()
+            elif rows:
+                self._look(np.array(list({*rows, *more}), np.intp), statics=True)
+            elif len(more) > _FEW:
+                self._look(np.array(more, np.intp), statics=False)
+            else:
+                for row in more:
+                    self._glance(row)
+        self._changed, self._reshaped = changed, reshaped
+
+    def _whole(self) -> None:
+        size = self._snapshot.capacity
+        self._codes, self._ranked = np.zeros(size, np.int8), np.zeros(size, np.int64)
+        self._static: Codes = np.zeros(size, np.int8)
+        self._liked = np.zeros(size, np.int64)
+        self._look(np.arange(size), statics=True)
+
+    def _look(self, rows: NDArray[np.intp], statics: bool) -> None:
+        snapshot = self._snapshot
+        if statics:
+            self._static[rows] = self._statics(rows)
+            if self._prefers_nodes:
+                self._liked[rows] = scores.preferred_affinity(snapshot, self.shape, rows.tolist())
+        codes = self._static[rows]
+        free = snapshot.allocatable[rows[:, None], self._columns] - snapshot.requested[rows[:, None], self._columns]
+        codes[(codes == 0) & (free < self._needs).any(axis=1)] = Code.RESOURCES
+        if self.shape.ports:
+            for at, row in enumerate(rows.tolist()):
+                if codes[at] in (Code.FITS, Code.RESOURCES) and snapshot.port_taken(row, self.shape.ports):
+                    codes[at] = Code.PORTS
+        self._codes[rows] = codes
+        good = scores.allocation(snapshot, self.shape, rows, self._rules)
+        self._ranked[rows] = np.where(codes == 0, good, _REFUSED)
+
+    def _glance(self, row: int) -> None:
+        """`_look` for one row whose node is as it was."""
+        snapshot = self._snapshot
+        code = int(self._static[row])
+        has, used = snapshot.allocatable[row].tolist(), snapshot.requested[row].tolist()
+        if not code:
+            if self.shape.ports and snapshot.port_taken(row, self.shape.ports):
+                code = Code.PORTS
+            elif any(has[column] - used[column] < need for column, need in self._pairs):
+                code = Code.RESOURCES
+        self._codes[row] = code
+        if code:
+            self._ranked[row] = _REFUSED
+        else:
+            self._ranked[row] = scores.allocation_of(self.shape, has, used, snapshot.nonzero[row].tolist(), self._rules)
+
+    def _statics(self, rows: NDArray[np.intp]) -> Codes:
+        snapshot = self._snapshot
+        codes = np.zeros(len(rows), np.int8)
+        codes[~self._selection.mask(self.shape)[rows]] = Code.SELECTOR
+        codes[self._taint_table()[snapshot.taints[rows]]] = Code.TAINT
+        wanted = self.shape.spec.get("nodeName")
+        if wanted:
+            codes[rows != snapshot.rows.get(wanted, -1)] = Code.NODE_NAME
+        if not self._ignores_cordon:
+            codes[snapshot.unschedulable[rows]] = Code.UNSCHEDULABLE
+        if self.names is not None:
+            named = [snapshot.rows[name] for name in self.names if name in snapshot.rows]
+            codes[~np.isin(rows, named)] = Code.NOT_NAMED
+        codes[~snapshot.alive[rows]] = Code.NO_ROW
+        return codes
+
+    def _taint_table(self) -> Bools:
+        """For each distinct set of taints whether one of them keeps the pod away."""
+        sets = self._snapshot.taint_sets
+        if len(self._tainted) != len(sets):
+            self._tainted = np.array([self.first_taint(number) is not None for number in range(len(sets))], np.bool_)
+            self._soft = scores.soft_taints(self._snapshot, self.shape)
+        return self._tainted
+
+    def first_taint(self, number: int) -> tuple[str, str, str] | None:
+        for key, value, effect in self._snapshot.taint_sets[number]:
+            taint = {"key": key, "value": value, "effect": effect}
+            if effect in ("NoSchedule", "NoExecute") and not any(tolerates(o, taint) for o in self.shape.tolerations):
+                return key, value, effect
+        return None
+
+    # --- questions
+    def codes(self) -> Codes:
+        """The first refusal of every row; a copy."""
+        self.sync()
+        codes = self._codes.copy()
+        if self.relations.active:
+            related = self._related()
+            codes = np.where(codes == 0, related, codes)
+        return codes
+
+    def _related(self) -> Codes:
+        return self.relations.codes(self._selection.mask(self.shape), ~self._taint_table()[self._snapshot.taints])
+
+    def fits_row(self, row: int) -> bool:
+        self.sync()
+        if self._codes[row]:
+            return False
+        return not (self.relations.active and self._related()[row])
+
+    def ranked(self) -> Ints:
+        """The score of every row, negative where the pod does not fit. Not to be written to."""
+        self.sync()
+        ranked = self._ranked
+        if self.relations.active:
+            ranked = np.where(self._related() == 0, ranked, _REFUSED)
+        plain = not self._prefers_nodes and self._soft is None and not self.relations.preferring
+        if plain:
+            return ranked
+        fits = ranked >= 0
+        return np.where(fits, ranked + self._preferences(fits), _REFUSED) if fits.any() else ranked
+
+    def _preferences(self, fits: Bools) -> Ints:
+        snapshot, rules = self._snapshot, self._rules
+        total = np.zeros(len(fits), np.int64)
+        if self._prefers_nodes:
+            total += rules.node_affinity_weight * scores.scaled(self._liked, fits)
+        if self._soft is not None:
+            total += rules.taint_weight * scores.scaled(self._soft[snapshot.taints], fits, reverse=True)
+        liking = self.relations.liking()
+        if liking is not None:
+            total += rules.pod_affinity_weight * scores.stretched(liking, fits)
+        if any(not spread.hard for spread in self.shape.spreads):
+            untainted = ~self._taint_table()[snapshot.taints]
+            counted = self.relations.soft_spreads(self._selection.mask(self.shape), untainted)
+            total += rules.spread_weight * scores.spreading(snapshot, counted, fits, strict=True)
+        return total
+
+    # --- explaining
+    def reasons(self, codes: Codes) -> Counter[str]:
+        """How many nodes refuse for which reason, in Kubernetes' words."""
+        found: Counter[str] = Counter()
+        values, counts = np.unique(codes, return_counts=True)
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            if value in WORDS:
+                found[WORDS[Code(value)]] = count
+        rows = np.flatnonzero(codes == Code.RESOURCES)
+        for name, lacking in self.lacking(rows).items():
+            if (short := int((lacking > 0).sum())) > 0:
+                found[insufficient(name)] = short
+        return found
+
+    def reasons_of(self, row: int) -> Counter[str]:
+        codes = self.codes()
+        only: Codes = np.full_like(codes, Code.NO_ROW)
+        only[row] = codes[row]
+        return self.reasons(only)
+
+    def lacking(self, rows: NDArray[np.intp]) -> dict[str, Ints]:
+        """By resource how much each of the rows has too little (negative: to spare)."""
+        snapshot = self._snapshot
+        names = {column: name for name, column in snapshot.columns.items()}
+        free = snapshot.allocatable[rows[:, None], self._columns] - snapshot.requested[rows[:, None], self._columns]
+        short = self._needs - free
+        return {names[int(column)]: short[:, at] for at, column in enumerate(self._columns)}
+
+    def hopeless(self, codes: Codes) -> Bools:
+        """Where removing pods would not help."""
+        never = np.isin(codes, (*HOPELESS, Code.NO_ROW))
+        too_small = (self._snapshot.allocatable[:, self._columns] < self._needs).any(axis=1)
+        hopeless: Bools = never | ((codes == Code.RESOURCES) & too_small)
+        return hopeless

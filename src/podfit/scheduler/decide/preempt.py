@@ -1,0 +1,195 @@
+"""Which pods to remove so that a more important one fits: as few, as unimportant and as little promised as can be."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podfit.api.selectors import LabelSelector, SelectorError
+from podfit.api.status import Object
+from podfit.scheduler.decide.board import Board, Refused
+from podfit.scheduler.decide.fitting import Fitting
+from podfit.scheduler.decide.pods import Resident, pod_key, priority_of
+from podfit.scheduler.decide.reasons import NEVER, NO_VICTIMS, NOT_HELPFUL, TERMINATING, available
+
+_LEAST_CANDIDATES, _SHARE = 100, 10
+_OFFSET = 2**31
+"""Makes priorities positive, so that fewer victims always weigh less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    row: int
+    node: str
+    victims: tuple[Resident, ...]
+    """The most important first."""
+    violations: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """Preemption does not help; the message tells why."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A disruption budget as far as it decides who may go."""
+
+    namespace: str
+    selector: LabelSelector
+    allowed: int
+    gone: frozenset[str]
+
+
+def budgets_from(objects: Iterable[Object]) -> list[Budget]:
+    found = []
+    for obj in objects:
+        try:
+            selector = LabelSelector.from_object((obj.get("spec") or {}).get("selector"))
+        except SelectorError:
+            continue
+        status = obj.get("status") or {}
+        if selector.nothing or selector.everything:
+            continue
+        found.append(
+            Budget(
+                obj["metadata"].get("namespace") or "",
+                selector,
+                int(status.get("disruptionsAllowed") or 0),
+                frozenset(status.get("disruptedPods") or ()),
+            )
+        )
+    return found
+
+
+def preempt(
+    board: Board, pod: Object, refused: Refused, budgets: list[Budget], rng: random.Random | None = None
+) -> Candidate | NoRoom:
+    priority = priority_of(pod)
+    if (pod.get("spec") or {}).get("preemptionPolicy") == "Never":
+        return NoRoom(NEVER)
+    if _room_is_coming(board, pod, priority):
+        return NoRoom(TERMINATING)
+    snapshot, codes = board.snapshot, refused.codes
+    nodes = len(snapshot)
+    if codes is None:
+        return NoRoom(available(nodes, {}))
+    hopeless = refused.fitting.hopeless(codes)
+    reasons: Counter[str] = Counter({NOT_HELPFUL: int((hopeless & snapshot.alive).sum())})
+    open_rows = snapshot.alive & ~hopeless
+    lower = open_rows & (snapshot.lowest < priority)
+    reasons[NO_VICTIMS] += int((open_rows & ~lower).sum())
+    rows = np.flatnonzero(lower)
+    candidates = _candidates(board, pod, refused.fitting, rows, budgets, reasons, rng)
+    return _best(candidates) if candidates else NoRoom(available(nodes, reasons))
+
+
+def _room_is_coming(board: Board, pod: Object, priority: int) -> bool:
+    """Pods on the node this one is to get are going already: removing more would be too much."""
+    nominated = (pod.get("status") or {}).get("nominatedNodeName")
+    row = board.snapshot.rows.get(nominated or "", -1)
+    if row < 0:
+        return False
+    return any(one.terminating and one.priority < priority for one in board.snapshot.here[row].values())
+
+
+def _candidates(
+    board: Board,
+    pod: Object,
+    fitting: Fitting,
+    rows: NDArray[np.intp],
+    budgets: list[Budget],
+    reasons: Counter[str],
+    rng: random.Random | None,
+) -> list[Candidate]:
+    """Looks at nodes until enough would do; from anywhere on, so that not always the same ones suffer."""
+    enough = max(_LEAST_CANDIDATES, len(board.snapshot) // _SHARE)
+    start = rng.randrange(len(rows)) if rng is not None and len(rows) else 0
+    found: list[Candidate] = []
+    clean = False
+    for row in np.roll(rows, -start).tolist():
+        with board.snapshot.rehearsal():
+            candidate = _on_node(board, pod, fitting, row, budgets, reasons)
+        if candidate is not None:
+            found.append(candidate)
+            clean = clean or not candidate.violations
+            if clean and len(found) >= enough:
+                break
+    return found
+
+
+def _on_node(
+    board: Board, pod: Object, fitting: Fitting, row: int, budgets: list[Budget], reasons: Counter[str]
+) -> Candidate | None:
+    snapshot, priority = board.snapshot, priority_of(pod)
+    promised = board.promised_on(pod).get(row, [])
+    victims = sorted((one for one in snapshot.here[row].values() if one.priority < priority), key=importance)
+    for one in victims:
+        snapshot.remove_pod(one.key)
+    removed = {one.key: one for one in victims}
+    try:
+        if not board.fits_beside(fitting, row, promised):
+            with board.beside(promised):
+                reasons.update(fitting.reasons_of(row))
+            return None
+        protected, free = _by_budget(victims, budgets)
+        violations = 0
+        for one in [*protected, *free]:
+            snapshot.put_pod(one)
+            if board.fits_beside(fitting, row, promised):
+                del removed[one.key]
+            else:
+                snapshot.remove_pod(one.key)
+                violations += one in protected
+        chosen = sorted(removed.values(), key=importance)
+        return Candidate(row, snapshot.names[row], tuple(chosen), violations)
+    finally:
+        for one in removed.values():
+            snapshot.put_pod(one)
+
+
+def importance(one: Resident) -> tuple[int, float]:
+    """Sorts the more important first: higher priority, then longer running."""
+    return -one.priority, one.started
+
+
+def _by_budget(victims: list[Resident], budgets: list[Budget]) -> tuple[list[Resident], list[Resident]]:
+    """Those whose going would break a budget, and the others."""
+    left = {id(budget): budget.allowed for budget in budgets}
+    protected: list[Resident] = []
+    free: list[Resident] = []
+    for one in victims:
+        broken = False
+        for budget in budgets:
+            if budget.namespace != one.namespace or not one.labels or not budget.selector.matches(one.labels):
+                continue
+            if one.key[1] in budget.gone:
+                continue
+            left[id(budget)] -= 1
+            broken = broken or left[id(budget)] < 0
+        (protected if broken else free).append(one)
+    return protected, free
+
+
+def _best(candidates: list[Candidate]) -> Candidate:
+    def cost(candidate: Candidate) -> tuple[int, int, int, int, float]:
+        victims = candidate.victims
+        top = max((one.priority for one in victims), default=-_OFFSET)
+        oldest = min((one.started for one in victims if one.priority == top), default=0.0)
+        total = sum(one.priority + _OFFSET for one in victims)
+        return candidate.violations, top, total, len(victims), -oldest
+
+    return min(candidates, key=cost)
+
+
+def less_important_waiting(board: Board, node: str, pod: Object) -> list[Resident]:
+    """Pods that were promised room on the node and lose it to this one."""
+    mine, priority = pod_key(pod), priority_of(pod)
+    return [one for one in board.nominated.values() if one.node == node and one.key != mine and one.priority < priority]

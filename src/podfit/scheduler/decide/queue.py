@@ -1,0 +1,175 @@
+"""Pods that want a node: due now, due later, or waiting for the cluster to change.
+
+Waiting pods are kept in groups of one shape. When the cluster has room for a group, its first pod is due at once; the
+next follows when that one has its node, so that no event makes pods try in vain.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from podfit.api.status import Object
+from podfit.scheduler.decide.pods import Key, Shape, pod_key, priority_of
+
+ACTIVE, BACKOFF, WAITING, GATED, TAKEN = "active", "backoff", "unschedulable", "gated", "taken"
+BACKOFF_INITIAL_S, BACKOFF_MAXIMUM_S = 1.0, 10.0
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    pod: Object
+    key: Key
+    uid: str
+    priority: int
+    order: int
+    """Earlier pods of the same priority go first."""
+    added_s: float
+    state: str = ACTIVE
+    attempts: int = 0
+    failures: int = 0
+    """Tries that ended in an error rather than a verdict; they back off."""
+    since_s: float = 0.0
+    group: Group | None = None
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return -self.priority, self.order
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    shape: Shape
+    members: dict[Key, Entry] = field(default_factory=dict)
+    heap: list[tuple[int, int, int, Entry]] = field(default_factory=list)
+    seen: tuple[int, ...] = ()
+    """How the cluster was when the group was last found not to fit."""
+
+    def head(self) -> Entry | None:
+        while self.heap and self.members.get(self.heap[0][3].key) is not self.heap[0][3]:
+            heapq.heappop(self.heap)
+        return self.heap[0][3] if self.heap else None
+
+
+class PodQueue:
+    def __init__(self) -> None:
+        self._entries: dict[Key, Entry] = {}
+        self._active: list[tuple[int, int, int, Entry]] = []
+        self._backoff: list[tuple[float, int, Entry]] = []
+        self.groups: dict[bytes, Group] = {}
+        self._order = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: Key) -> Entry | None:
+        return self._entries.get(key)
+
+    def counts(self) -> dict[str, int]:
+        found = dict.fromkeys((ACTIVE, BACKOFF, WAITING, GATED), 0)
+        for entry in self._entries.values():
+            if entry.state in found:
+                found[entry.state] += 1
+        return found
+
+    # --- coming and going
+    def add(self, pod: Object, now: float, gated: bool = False) -> Entry:
+        """A pod that is new, or changed so that trying again makes sense."""
+        key, uid = pod_key(pod), pod["metadata"].get("uid") or ""
+        entry = self._entries.get(key)
+        if entry is None or entry.uid != uid:
+            self.remove(key)
+            entry = Entry(pod, key, uid, priority_of(pod), next(self._order), now)
+            self._entries[key] = entry
+            entry.state = GATED
+        entry.pod, entry.priority = pod, priority_of(pod)
+        if gated:
+            self._leave_group(entry)
+            entry.state = GATED
+        else:
+            self.activate(entry)
+        return entry
+
+    def remove(self, key: Key) -> Entry | None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._leave_group(entry)
+            entry.state = TAKEN
+        return entry
+
+    def pop(self) -> Entry | None:
+        """The most important pod that is due; it is the caller's until parked, backed off or removed."""
+        while self._active:
+            entry = heapq.heappop(self._active)[3]
+            if entry.state == ACTIVE:
+                entry.state = TAKEN
+                entry.attempts += 1
+                return entry
+        return None
+
+    def activate(self, entry: Entry) -> None:
+        if entry.state == ACTIVE:
+            return
+        self._leave_group(entry)
+        entry.state = ACTIVE
+        heapq.heappush(self._active, (*entry.rank, next(self._order), entry))
+
+    @property
+    def due(self) -> bool:
+        while self._active and self._active[0][3].state != ACTIVE:
+            heapq.heappop(self._active)
+        return bool(self._active)
+
+    # --- waiting
+    def park(self, entry: Entry, shape: Shape, seen: tuple[int, ...], now: float) -> None:
+        """No node takes it: wait until one may."""
+        if self._entries.get(entry.key) is not entry:
+            return
+        group = self.groups.get(shape.key)
+        if group is None:
+            group = self.groups[shape.key] = Group(shape)
+        entry.state, entry.group, entry.since_s = WAITING, group, now
+        group.members[entry.key] = entry
+        heapq.heappush(group.heap, (*entry.rank, next(self._order), entry))
+        group.seen = seen
+
+    def back_off(self, entry: Entry, now: float) -> None:
+        """Something failed that has nothing to do with room."""
+        if self._entries.get(entry.key) is not entry:
+            return
+        delay = min(BACKOFF_INITIAL_S * 2 ** min(entry.failures, 10), BACKOFF_MAXIMUM_S)
+        entry.failures += 1
+        entry.state = BACKOFF
+        heapq.heappush(self._backoff, (now + delay, next(self._order), entry))
+
+    def ripen(self, now: float) -> float | None:
+        """Makes due what has backed off long enough; when the next will be."""
+        while self._backoff:
+            at, _, entry = self._backoff[0]
+            if entry.state == BACKOFF and at > now:
+                return at
+            heapq.heappop(self._backoff)
+            if entry.state == BACKOFF:
+                self.activate(entry)
+        return None
+
+    def waiting(self) -> Iterator[Entry]:
+        for group in list(self.groups.values()):
+            yield from list(group.members.values())
+
+    def flush(self, now: float, older_s: float) -> int:
+        """Tries those that have waited very long, in case an event was missed."""
+        old = [entry for entry in self.waiting() if now - entry.since_s >= older_s]
+        for entry in old:
+            self.activate(entry)
+        return len(old)
+
+    def _leave_group(self, entry: Entry) -> None:
+        group, entry.group = entry.group, None
+        if group is None:
+            return
+        group.members.pop(entry.key, None)
+        if not group.members:
+            self.groups.pop(group.shape.key, None)

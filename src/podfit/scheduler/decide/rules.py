@@ -1,0 +1,23 @@
+"""How nodes are compared: the strategy and the weight of each score, as kube-scheduler's by default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LEAST_ALLOCATED = "LeastAllocated"
+MOST_ALLOCATED = "MostAllocated"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    strategy: str = LEAST_ALLOCATED
+    fit_weight: int = 1
+    balanced_weight: int = 1
+    taint_weight: int = 3
+    node_affinity_weight: int = 2
+    spread_weight: int = 2
+    pod_affinity_weight: int = 2
+    deterministic: bool = False
+    """Among equally good nodes take the first instead of any."""
+    max_shapes: int = 512
+    """How many shapes of pods to remember."""

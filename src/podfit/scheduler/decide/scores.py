@@ -1,0 +1,134 @@
+"""How good a node is for a pod that fits on it: 0 to 100 a score, in whole numbers as Kubernetes rounds them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podfit.api.placement import term_matches, tolerates
+from podfit.api.resources import CPU, MEMORY
+from podfit.scheduler.decide.pods import Shape
+from podfit.scheduler.decide.rules import MOST_ALLOCATED, Rules
+from podfit.scheduler.decide.snapshot import Snapshot
+from podfit.scheduler.decide.terms import PREFERRED, Spread
+from podfit.scheduler.decide.topology import HOSTNAME
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Rows = NDArray[np.intp] | slice
+MAX = 100
+
+
+def allocation(snapshot: Snapshot, shape: Shape, rows: Rows, rules: Rules) -> Ints:
+    """Weighted scores of allocation and balance for the rows."""
+    has = snapshot.allocatable[rows, :2]
+    needs = shape.needs
+    used = snapshot.nonzero[rows] + np.array((needs.nonzero_cpu, needs.nonzero_memory), np.int64)
+    divisor = np.maximum(has, 1)
+    part = used if rules.strategy == MOST_ALLOCATED else has - used
+    each = np.where(used > has, 0, part * MAX // divisor)
+    counted = np.maximum((has > 0).sum(axis=1), 1)
+    fit = each.sum(axis=1) // counted
+    cpu, memory = needs.amounts.get(CPU, 0), needs.amounts.get(MEMORY, 0)
+    total: Ints = fit * rules.fit_weight
+    if cpu or memory:
+        share = np.minimum((snapshot.requested[rows, :2] + np.array((cpu, memory), np.int64)) / divisor, 1.0)
+        gap = np.abs(share[:, 0] - share[:, 1]) / 2
+        total = total + ((1 - gap) * MAX).astype(np.int64) * rules.balanced_weight
+    return total
+
+
+def allocation_of(shape: Shape, has: list[int], requested: list[int], nonzero: list[int], rules: Rules) -> int:
+    """`allocation` of a single node, from its rows as plain numbers."""
+    needs = shape.needs
+    fit = counted = 0
+    for capacity, used in ((has[0], nonzero[0] + needs.nonzero_cpu), (has[1], nonzero[1] + needs.nonzero_memory)):
+        counted += capacity > 0
+        if used <= capacity:
+            fit += (used if rules.strategy == MOST_ALLOCATED else capacity - used) * MAX // max(capacity, 1)
+    total = fit // max(counted, 1) * rules.fit_weight
+    cpu, memory = needs.amounts.get(CPU, 0), needs.amounts.get(MEMORY, 0)
+    if cpu or memory:
+        first = min((requested[0] + cpu) / max(has[0], 1), 1.0)
+        second = min((requested[1] + memory) / max(has[1], 1), 1.0)
+        total += int((1 - abs(first - second) / 2) * MAX) * rules.balanced_weight
+    return total
+
+
+def preferred_affinity(snapshot: Snapshot, shape: Shape, rows: list[int]) -> Ints:
+    """The sum of weights of the node preferences that hold on each of the rows."""
+    affinity = (shape.spec.get("affinity") or {}).get("nodeAffinity") or {}
+    found = np.zeros(len(rows), np.int64)
+    for one in affinity.get(PREFERRED) or ():
+        term, weight = one.get("preference") or {}, int(one.get("weight") or 0)
+        if not term.get("matchExpressions") and not term.get("matchFields"):
+            found += weight
+            continue
+        for at, row in enumerate(rows):
+            if term_matches(term, dict(snapshot.labels(row)), snapshot.names[row]):
+                found[at] += weight
+    return found
+
+
+def soft_taints(snapshot: Snapshot, shape: Shape) -> Ints | None:
+    """How many PreferNoSchedule taints of each taint set the pod does not tolerate; None where no node has any."""
+    soft = [one for one in shape.tolerations if not one.get("effect") or one["effect"] == "PreferNoSchedule"]
+    counts = [
+        sum(
+            not any(tolerates(one, {"key": key, "value": value, "effect": effect}) for one in soft)
+            for key, value, effect in taints
+            if effect == "PreferNoSchedule"
+        )
+        for taints in snapshot.taint_sets
+    ]
+    return np.array(counts, np.int64) if any(counts) else None
+
+
+def scaled(raw: Ints, among: Bools, reverse: bool = False) -> Ints:
+    """Scores relative to the best of the nodes that fit."""
+    top = int(raw[among].max(initial=0))
+    if top == 0:
+        return np.full(len(raw), MAX if reverse else 0, np.int64)
+    share = raw * MAX // top
+    return MAX - share if reverse else share
+
+
+def stretched(raw: Ints, among: Bools) -> Ints:
+    """Scores between the worst and the best of the nodes that fit."""
+    low, high = int(raw[among].min()), int(raw[among].max())
+    if low == high:
+        return np.zeros(len(raw), np.int64)
+    stretched: Ints = (MAX * ((raw - low) / (high - low))).astype(np.int64)
+    return stretched
+
+
+def spreading(snapshot: Snapshot, counted: list[tuple[Spread, Ints]], among: Bools, strict: bool) -> Ints:
+    """Soft spread constraints with their matching pods by row: fewer in the domain is better."""
+    topology = snapshot.topology
+    ignored = np.zeros(len(among), np.bool_)
+    if strict:
+        for spread, _ in counted:
+            ignored |= topology.of(spread.topology_key) < 0
+    eligible = among & ~ignored
+    raw = np.zeros(len(among), np.float64)
+    for spread, counts in counted:
+        key = spread.topology_key
+        ids = topology.of(key)
+        there = ids >= 0
+        if key == HOSTNAME:
+            domains, by_row = int(eligible.sum()), counts
+        else:
+            domains = len(np.unique(ids[eligible & there]))
+            by_row = topology.spread(key, topology.sum(key, counts))
+        raw += np.where(there, by_row * math.log(domains + 2) + (spread.max_skew - 1), 0)
+    rounded = np.floor(raw + 0.5).astype(np.int64)
+    if not eligible.any():
+        return np.zeros(len(among), np.int64)
+    low, high = int(rounded[eligible].min()), int(rounded[eligible].max())
+    if high == 0:
+        score = np.full(len(among), MAX, np.int64)
+    else:
+        score = MAX * (high + low - rounded) // high
+    return np.where(ignored, 0, score)

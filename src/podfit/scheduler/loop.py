@@ -1,0 +1,260 @@
+"""The scheduler: watches tell what there is, each turn gives nodes to the pods that are due, workers write it down.
+
+A turn decides many pods without yielding; what it decided is assumed at once, so that the next decision sees it, and
+taken back should the API server refuse it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+
+from prometheus_client import CollectorRegistry
+
+from podfit.api.kinds import NAMESPACE, NODE, POD, kind_named
+from podfit.api.status import ApiError, Object
+from podfit.client import Cache, Client, EventRecorder
+from podfit.client.transport import Unreachable
+from podfit.kit.clock import Clock, RealClock
+from podfit.kit.tasks import Tasks
+from podfit.scheduler.act import Hands
+from podfit.scheduler.config import SchedulerConfig
+from podfit.scheduler.decide.board import Board, Epoch, Placed, Refused
+from podfit.scheduler.decide.pods import Shape, resident
+from podfit.scheduler.decide.preempt import Candidate, NoRoom, budgets_from, less_important_waiting, preempt
+from podfit.scheduler.decide.queue import Entry, Group, PodQueue
+from podfit.scheduler.decide.reasons import refusal
+from podfit.scheduler.making_room import MakingRoom
+from podfit.scheduler.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
+from podfit.scheduler.observe import Observer
+
+log = logging.getLogger(__name__)
+
+_LIVE = "status.phase!=Succeeded,status.phase!=Failed"
+_FLUSH_EVERY_S = 30.0
+
+
+class Scheduler:
+    def __init__(
+        self,
+        client: Client,
+        config: SchedulerConfig | None = None,
+        clock: Clock | None = None,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self.client, self.config, self.clock = client, config or SchedulerConfig(), clock or RealClock()
+        self.metrics = SchedulerMetrics(registry)
+        self.ready = asyncio.Event()
+        self._tasks = Tasks("scheduler")
+        self._reset()
+
+    def _reset(self) -> None:
+        """A scheduler that becomes leader again starts from what the API server says, not from what it believed."""
+        config, client, clock = self.config, self.client, self.clock
+        self.board = Board(rules=config.rules, seed=config.seed)
+        self.queue = PodQueue()
+        self._recorder = EventRecorder(client, config.scheduler_name, clock=clock)
+        self._hands = Hands(client, self._recorder, clock, config.scheduler_name)
+        self._due = asyncio.Event()
+        self._observer = Observer(self.board, self.queue, clock, config.scheduler_name, self._due.set)
+        self._random = random.Random(config.seed)
+        self._no_room: dict[tuple[bytes, int, str], tuple[Epoch, NoRoom]] = {}
+        self.nodes = Cache(client, NODE, clock=clock)
+        self.pods = Cache(client, POD, clock=clock, page=2000, fieldSelector=_LIVE)
+        self.namespaces = Cache(client, NAMESPACE, clock=clock)
+        self.budgets = Cache(client, kind_named("PodDisruptionBudget"), clock=clock)
+        self._room = MakingRoom(config, self.board, self._observer, self.budgets, self._hands, self.metrics, clock)
+        self.nodes.subscribe(self._observer.node)
+        self.namespaces.subscribe(self._observer.namespace)
+        self.pods.subscribe(self._observer.pod)
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        self._reset()
+        tasks = self._tasks = Tasks("scheduler")
+        try:
+            caches = (self.nodes, self.namespaces, self.budgets, self.pods)
+            for cache in caches:
+                tasks.start(cache.run(), f"watch-{cache.kind.plural}")
+            await asyncio.gather(*(cache.ready.wait() for cache in caches))
+            self._hands.start(tasks, self.config.bind_workers, self.config.write_workers)
+            tasks.start(self._recorder.run(), "events")
+            tasks.start(self._tick(), "timers")
+            self.ready.set()
+            while True:
+                await self._due.wait()
+                self._due.clear()
+                self.turn()
+                # Watches and bindings get their turn between two of ours.
+                await asyncio.sleep(0)
+        finally:
+            self.ready.clear()
+            await tasks.stop()
+
+    async def idle(self) -> None:
+        """Until nothing is due and everything decided was written."""
+        while self._due.is_set() or self.queue.due or self._observer.assumed:
+            await asyncio.sleep(0)
+        await self._hands.idle()
+        await self._recorder.flush()
+
+    async def _tick(self) -> None:
+        """What comes with time alone: the end of a backoff, pods that waited too long, deadlines of resizes."""
+        flushed = self.clock.monotonic()
+        while True:
+            await self.clock.sleep(0.25)
+            now = self.clock.monotonic()
+            self.queue.ripen(now)
+            if now - flushed >= _FLUSH_EVERY_S:
+                flushed = now
+                self.queue.flush(now, self.config.flush_after_s)
+            self._room.look()
+            self._count()
+            if self.queue.due:
+                self._due.set()
+
+    def _count(self) -> None:
+        for name, number in self.queue.counts().items():
+            self.metrics.pending.labels(name).set(number)
+        self.metrics.cache_size.labels("nodes").set(len(self.board.snapshot))
+        self.metrics.cache_size.labels("pods").set(len(self.board.snapshot.pods))
+
+    # --- a turn
+    def turn(self) -> None:
+        """Gives nodes to pods that are due, and to those that waited for what has changed since."""
+        self._wake()
+        for _ in range(self.config.turn_pods):
+            if not self.queue.due:
+                self._wake()
+            entry = self.queue.pop()
+            if entry is None:
+                return
+            self._schedule(entry)
+        self._due.set()
+
+    def _wake(self) -> None:
+        """Makes due the first pod of every group that fits somewhere now."""
+        for group in list(self.queue.groups.values()):
+            seen = self._seen(group.shape)
+            if group.seen != seen:
+                self._try_group(group, seen)
+
+    def _try_group(self, group: Group, seen: tuple[int, ...]) -> None:
+        head = group.head()
+        if head is None:
+            return
+        shape = self.board.shape(head.pod)
+        if self.board.fits_somewhere(head.pod, shape):
+            self.metrics.incoming.labels("active", "ClusterChanged").inc()
+            self.queue.activate(head)
+        else:
+            group.seen = seen
+
+    def _seen(self, shape: Shape) -> tuple[int, ...]:
+        """What must change before a pod of this shape may fit; new pods help only those that care for others."""
+        freed, filled, nodes, promises = self.board.epoch
+        return (freed, nodes, promises, filled) if shape.relational else (freed, nodes, promises)
+
+    def _schedule(self, entry: Entry) -> None:
+        began = self.clock.monotonic()
+        try:
+            shape = self.board.shape(entry.pod)
+            verdict = self.board.place(entry.pod, shape)
+            if isinstance(verdict, Placed):
+                self._assume(entry, verdict)
+                result = SCHEDULED
+            else:
+                self._refuse(entry, shape, verdict)
+                result = UNSCHEDULABLE
+        except Exception as error:
+            # One pod that cannot be understood must not stop the others.
+            log.exception("scheduling %s/%s failed", *entry.key)
+            self._hands.tell(entry.pod, "Warning", "FailedScheduling", f"internal error: {error}")
+            self.queue.back_off(entry, self.clock.monotonic())
+            result = ERROR
+        name = self.config.scheduler_name
+        self.metrics.attempts.labels(result, name).inc()
+        self.metrics.duration.labels(result, name).observe(self.clock.monotonic() - began)
+
+    def _assume(self, entry: Entry, placed: Placed) -> None:
+        self.board.snapshot.put_pod(resident(entry.pod, placed.node))
+        self.board.unnominate(entry.key)
+        self._observer.assumed[entry.key] = entry.uid
+        self._hands.bind(lambda: self._bind(entry, placed.node))
+
+    async def _bind(self, entry: Entry, node: str) -> None:
+        if self._observer.assumed.get(entry.key) != entry.uid:
+            return  # deleted meanwhile, or bound by someone else
+        try:
+            await self._hands.bind_pod(entry.pod, node)
+        except (ApiError, Unreachable) as error:
+            self._forget(entry, error)
+            return
+        self.metrics.tries.observe(entry.attempts)
+        waited = self.clock.monotonic() - entry.added_s
+        self.metrics.sli.labels(str(min(entry.attempts, 16))).observe(waited)
+
+    def _forget(self, entry: Entry, error: ApiError | Unreachable) -> None:
+        """Takes back what was assumed; the pod tries again later unless it is gone or has its node by now."""
+        if self._observer.assumed.get(entry.key) != entry.uid:
+            return
+        del self._observer.assumed[entry.key]
+        self.board.snapshot.remove_pod(entry.key)
+        self._due.set()
+        if isinstance(error, ApiError) and error.code == 404:
+            self.queue.remove(entry.key)
+            return
+        self.metrics.attempts.labels(ERROR, self.config.scheduler_name).inc()
+        self._hands.tell(entry.pod, "Warning", "FailedScheduling", f"binding rejected: {error}")
+        self.queue.back_off(entry, self.clock.monotonic())
+
+    # --- refusals
+    def _refuse(self, entry: Entry, shape: Shape, refused: Refused) -> None:
+        message, nominated = refused.message, None
+        if refused.codes is not None:
+            self.metrics.preemptions.inc()
+            outcome = self._find_victims(entry, shape, refused)
+            if isinstance(outcome, NoRoom):
+                message = refusal(message, outcome.message)
+                nominated = self._keep_nomination(entry.pod, outcome)
+            else:
+                nominated = outcome.node
+                self._preempt(entry, outcome)
+        self.queue.park(entry, shape, self._seen(shape), self.clock.monotonic())
+        self._hands.tell(entry.pod, "Warning", "FailedScheduling", message)
+        pod = entry.pod
+        self._hands.write(lambda: self._hands.report_refusal(pod, "Unschedulable", message, nominated))
+
+    def _find_victims(self, entry: Entry, shape: Shape, refused: Refused) -> Candidate | NoRoom:
+        """Pods of one shape and priority fail alike as long as nothing changes: looking once is enough."""
+        policy = entry.pod["spec"].get("preemptionPolicy") or ""
+        kind = (shape.key, entry.priority, policy)
+        nominated = (entry.pod.get("status") or {}).get("nominatedNodeName")
+        epoch, known = self._no_room.get(kind, (None, None))
+        if known is not None and epoch == self.board.epoch and not nominated:
+            return known
+        outcome = preempt(self.board, entry.pod, refused, budgets_from(self.budgets), self._random)
+        if isinstance(outcome, NoRoom) and not nominated:
+            if len(self._no_room) > self.config.rules.max_shapes:
+                self._no_room.clear()
+            self._no_room[kind] = (self.board.epoch, outcome)
+        return outcome
+
+    def _keep_nomination(self, pod: Object, outcome: NoRoom) -> str | None:
+        """A pod whose victims are still going keeps its claim; any other gives up a claim that did not come true."""
+        mine = (pod.get("status") or {}).get("nominatedNodeName")
+        if not mine or outcome.message.startswith("not eligible"):
+            return None
+        self.board.unnominate((pod["metadata"].get("namespace") or "", pod["metadata"]["name"]))
+        return ""
+
+    def _preempt(self, entry: Entry, chosen: Candidate) -> None:
+        preemptor, node = entry.pod, chosen.node
+        self.metrics.victims.observe(len(chosen.victims))
+        for loser in less_important_waiting(self.board, node, preemptor):
+            self.board.unnominate(loser.key)
+            self._hands.write(lambda pod=loser.pod: self._hands.clear_nomination(pod))  # type: ignore[misc]
+        self.board.nominate(preemptor, node)
+        for victim in chosen.victims:
+            self._hands.write(lambda pod=victim.pod: self._hands.preempt(pod, preemptor, node))  # type: ignore[misc]

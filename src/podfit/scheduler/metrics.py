@@ -1,0 +1,72 @@
+"""What the scheduler counts, under kube-scheduler's names."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
+_FINE = tuple(0.0001 * 2**power for power in range(18))
+_COARSE = tuple(0.01 * 2**power for power in range(20))
+
+
+class SchedulerMetrics:
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry = registry or CollectorRegistry()
+        self.attempts = Counter(
+            "scheduler_schedule_attempts_total",
+            "Number of attempts to schedule pods, by the result.",
+            ["result", "profile"],
+            registry=registry,
+        )
+        self.duration = Histogram(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Scheduling attempt latency in seconds (scheduling algorithm).",
+            ["result", "profile"],
+            buckets=_FINE,
+            registry=registry,
+        )
+        self.pending = Gauge(
+            "scheduler_pending_pods", "Number of pending pods, by the queue type.", ["queue"], registry=registry
+        )
+        self.tries = Histogram(
+            "scheduler_pod_scheduling_attempts",
+            "Number of attempts to successfully schedule a pod.",
+            buckets=(1, 2, 4, 8, 16),
+            registry=registry,
+        )
+        self.sli = Histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "Latency from a pod entering the queue to its binding.",
+            ["attempts"],
+            buckets=_COARSE,
+            registry=registry,
+        )
+        self.incoming = Counter(
+            "scheduler_queue_incoming_pods_total",
+            "Number of pods added to scheduling queues by event and queue type.",
+            ["queue", "event"],
+            registry=registry,
+        )
+        self.preemptions = Counter(
+            "scheduler_preemption_attempts_total", "Total preemption attempts so far.", registry=registry
+        )
+        self.victims = Histogram(
+            "scheduler_preemption_victims",
+            "Number of selected preemption victims.",
+            buckets=(1, 2, 4, 8, 16, 32, 64),
+            registry=registry,
+        )
+        self.refusals = Counter(
+            "scheduler_unschedulable_pods_total",
+            "Number of times a plugin refused a pod everywhere.",
+            ["plugin", "profile"],
+            registry=registry,
+        )
+        self.cache_size = Gauge(
+            "scheduler_scheduler_cache_size", "Number of nodes and pods known.", ["type"], registry=registry
+        )
+        self.deferred_evictions = Counter(
+            "podfit_scheduler_deferred_resize_evictions_total",
+            "Pods evicted to make room for deferred resizes.",
+            registry=registry,
+        )

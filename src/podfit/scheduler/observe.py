@@ -1,0 +1,105 @@
+"""Turns what the watches tell into changes of the board and the queue; says nothing to the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from podfit.api.status import Object
+from podfit.kit.clock import Clock
+from podfit.scheduler.decide.board import Board
+from podfit.scheduler.decide.deferred import deferred_since
+from podfit.scheduler.decide.pods import Key, finished, pod_key, resident
+from podfit.scheduler.decide.queue import PodQueue
+
+
+class Observer:
+    def __init__(self, board: Board, queue: PodQueue, clock: Clock, name: str, changed: Callable[[], None]) -> None:
+        self._board, self._queue, self._clock, self._name = board, queue, clock, name
+        self._changed = changed
+        self.assumed: dict[Key, str] = {}
+        """Pods that were given a node which the API server does not show yet, with their UID."""
+        self.deferred: dict[Key, Object] = {}
+        """Pods whose resize their node defers."""
+
+    # --- nodes, namespaces
+    def node(self, before: Object | None, after: Object | None) -> None:
+        if after is None:
+            assert before is not None
+            self._board.snapshot.remove_node(before["metadata"]["name"])
+        else:
+            self._board.snapshot.put_node(after)
+        self._changed()
+
+    def namespace(self, before: Object | None, after: Object | None) -> None:
+        meta = (after or before or {})["metadata"]
+        self._board.snapshot.put_namespace(meta["name"], None if after is None else meta.get("labels") or {})
+        self._changed()
+
+    # --- pods
+    def pod(self, before: Object | None, after: Object | None) -> None:
+        if after is None or finished(after):
+            self._gone(pod_key(after or before or {}))
+        elif (after.get("spec") or {}).get("nodeName"):
+            self._bound(after)
+        elif (after["spec"].get("schedulerName") or "default-scheduler") == self._name:
+            self._unbound(before, after)
+        self._changed()
+
+    def _gone(self, key: Key) -> None:
+        self._queue.remove(key)
+        self._board.unnominate(key)
+        self._board.snapshot.remove_pod(key)
+        self.assumed.pop(key, None)
+        self.deferred.pop(key, None)
+
+    def _bound(self, pod: Object) -> None:
+        key = pod_key(pod)
+        self._queue.remove(key)
+        self._board.unnominate(key)
+        self.assumed.pop(key, None)
+        if deferred_since(pod) is None:
+            self.deferred.pop(key, None)
+        else:
+            self.deferred[key] = pod
+        new, old = resident(pod), self._board.snapshot.pods.get(key)
+        unchanged = (
+            old is not None
+            and old.uid == new.uid
+            and old.node == new.node
+            and old.needs is new.needs
+            and old.terminating == new.terminating
+            and old.labels == new.labels
+            and old.priority == new.priority
+        )
+        if unchanged and old is not None:
+            # Most updates are status that does not matter here: no row changes, nobody is woken.
+            old.pod, old.started = pod, new.started
+        else:
+            self._board.snapshot.put_pod(new)
+
+    def _unbound(self, before: Object | None, pod: Object) -> None:
+        key, uid = pod_key(pod), pod["metadata"].get("uid") or ""
+        if self.assumed.get(key) == uid:
+            return
+        if key in self.assumed:
+            # Another pod of the same name: the assumed one is gone without its deletion having been seen.
+            self._gone(key)
+        if pod["metadata"].get("deletionTimestamp"):
+            self._queue.remove(key)
+            self._board.unnominate(key)
+            return
+        nominated = (pod.get("status") or {}).get("nominatedNodeName")
+        if nominated:
+            self._board.nominate(pod, nominated)
+        entry = self._queue.get(key)
+        same = entry is not None and entry.uid == uid and before is not None and _asks_the_same(before, pod)
+        if same and entry is not None:
+            entry.pod = pod
+        else:
+            self._queue.add(pod, self._clock.monotonic(), bool(pod["spec"].get("schedulingGates")))
+
+
+def _asks_the_same(before: Object, after: Object) -> bool:
+    return bool(
+        before.get("spec") == after.get("spec") and before["metadata"].get("labels") == after["metadata"].get("labels")
+    )
