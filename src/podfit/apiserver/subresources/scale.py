@@ -118,6 +118,8 @@ _BUILT_IN = Where()
 
 
 def _lookup(obj: Any, path: tuple[str, ...]) -> Any:
+    if not path:
+        return None
     for part in path:
         obj = obj.get(part) if isinstance(obj, dict) else None
     return obj

@@ -1,0 +1,120 @@
+"""Changes find their watchers, once encoded, and never wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from podfit.api.kinds import POD, Registry
+from podfit.apiserver import events, wire
+from podfit.apiserver.events import BUFFER, Happening, Hub, Watcher
+from podfit.apiserver.forms import Spliced
+from podfit.apiserver.objects import Objects
+from podfit.apiserver.selection import chosen
+from podfit.kit.clock import RealClock
+from podfit.store.backend import Change, Record
+from podfit.store.memory import MemoryStore
+
+FORM = Spliced(wire.Splicer(POD))
+
+
+def pod(name: str, node: str = "", color: str = "") -> bytes:
+    meta: dict[str, Any] = {"name": name, "namespace": "ns"}
+    if color:
+        meta["labels"] = {"color": color}
+    return wire.stored_value(
+        {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {"nodeName": node} if node else {}}
+    )
+
+
+def words(watcher: Watcher) -> list[str]:
+    return [json.loads(line)["type"] for line in watcher.queue]
+
+
+async def hub_with(store: MemoryStore) -> tuple[Hub, Objects]:
+    await store.open()
+    hub = Hub(store)
+    objects = Objects(store, Registry(), hub, RealClock())
+    hub.start()
+    return hub, objects
+
+
+def watcher(hub: Hub, objects: Objects, fields: str = "", labels: str = "", namespace: str = "") -> Watcher:
+    selection = chosen(objects, POD, labels, fields)
+    index = selection.index(POD) if selection is not None else None
+    made = Watcher(POD.storage_prefix, namespace, FORM, selection, index, hub.seen)
+    hub.add(made)
+    return made
+
+
+async def settle(hub: Hub, store: MemoryStore) -> None:
+    while hub.seen < store.revision:
+        await asyncio.sleep(0)
+
+
+async def test_a_watcher_of_one_node_hears_of_pods_that_come_and_go_there() -> None:
+    store = MemoryStore()
+    hub, objects = await hub_with(store)
+    there = watcher(hub, objects, fields="spec.nodeName=n1")
+    elsewhere = watcher(hub, objects, fields="spec.nodeName=n2")
+    await store.put(POD.key("ns", "a"), pod("a"))
+    await store.put(POD.key("ns", "a"), pod("a", node="n1"))
+    await store.put(POD.key("ns", "a"), pod("a", node="n1", color="red"))
+    await store.delete(POD.key("ns", "a"))
+    await settle(hub, store)
+    assert words(there) == ["ADDED", "MODIFIED", "DELETED"]
+    assert words(elsewhere) == []
+    await hub.stop()
+
+
+async def test_leaving_a_selection_shows_the_last_selected_state_at_the_new_revision() -> None:
+    store = MemoryStore()
+    hub, objects = await hub_with(store)
+    red = watcher(hub, objects, labels="color=red")
+    await store.put(POD.key("ns", "a"), pod("a", color="red"))
+    blue = await store.put(POD.key("ns", "a"), pod("a", color="blue"))
+    await settle(hub, store)
+    last = json.loads(red.queue[-1])
+    assert last["type"] == "DELETED"
+    assert last["object"]["metadata"]["labels"] == {"color": "red"}
+    assert last["object"]["metadata"]["resourceVersion"] == str(blue.modified)
+    await hub.stop()
+
+
+async def test_an_event_is_encoded_once_for_all_its_watchers() -> None:
+    store = MemoryStore()
+    hub, objects = await hub_with(store)
+    several = [watcher(hub, objects) for _ in range(3)]
+    await store.put(POD.key("ns", "a"), pod("a"))
+    await settle(hub, store)
+    assert len({id(one.queue[0]) for one in several}) == 1
+    await hub.stop()
+
+
+async def test_namespaces_are_kept_apart() -> None:
+    store = MemoryStore()
+    hub, objects = await hub_with(store)
+    inside, outside = watcher(hub, objects, namespace="ns"), watcher(hub, objects, namespace="other")
+    await store.put(POD.key("ns", "a"), pod("a"))
+    await settle(hub, store)
+    assert (words(inside), words(outside)) == (["ADDED"], [])
+    await hub.stop()
+
+
+def test_a_watcher_that_does_not_keep_up_is_cut_off() -> None:
+    slow = Watcher(POD.storage_prefix, "", FORM, None, None, 0)
+    key = POD.key("ns", "a")
+    for revision in range(1, BUFFER + 3):
+        record = Record(key, pod("a"), 1, revision)
+        slow.offer(Happening(Change(revision, key, record, None)))
+    assert slow.lagging
+    assert not slow.queue
+
+
+def test_what_was_seen_is_not_offered_again() -> None:
+    one = Watcher(POD.storage_prefix, "", FORM, None, None, 5)
+    key = POD.key("ns", "a")
+    one.offer(Happening(Change(5, key, Record(key, pod("a"), 5, 5), None)))
+    assert not one.queue
+    assert POD.storage_prefix == events.PODS
