@@ -1,0 +1,153 @@
+"""Command lines of the autoscaler's components: upstream's flag names and spellings, read into configuration values.
+
+A configuration is a dataclass whose fields are named as flags are (underscores for dashes). Fields of a nested
+configuration are flags of the same command. Durations are written as in Go (`1m30s`, also `8d`) and kept in seconds.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+from podfit.api.quantity import Quantity, QuantityError
+
+T = TypeVar("T")
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h|d|w)")
+_TRUE, _FALSE = ("1", "t", "true"), ("0", "f", "false")
+IGNORED = ("v", "logtostderr", "alsologtostderr", "stderrthreshold", "vmodule", "profiling", "min-checkpoints")
+"""Flags that are accepted, because manifests carry them, and change nothing."""
+
+
+class BadFlag(ValueError):
+    """A flag that cannot be used; the message tells which and why."""
+
+
+def duration(text: str) -> float:
+    """Seconds of a Go duration."""
+    if text in ("0", "+0", "-0"):
+        return 0.0
+    sign, rest = (-1.0, text[1:]) if text.startswith("-") else (1.0, text.removeprefix("+"))
+    if not rest or _PART.sub("", rest):
+        raise ValueError(f'time: invalid duration "{text}"')
+    return sign * sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(rest))
+
+
+def parse(default: T, arguments: Sequence[str]) -> T:
+    """The configuration with what a command line changes. Raises BadFlag."""
+    changes: dict[str, dict[str, Any]] = {}
+    known = _known(default)
+    for name, text in _pairs(arguments, known):
+        if name in IGNORED:
+            continue
+        if name not in known:
+            raise BadFlag(f"unknown flag: --{name}")
+        holder, field, kind = known[name]
+        changes.setdefault(holder, {})[field.name] = _value(name, text, kind)
+    inner = {holder: replace(getattr(default, holder), **values) for holder, values in changes.items() if holder}
+    return replace(default, **{**changes.get("", {}), **inner})  # type: ignore[type-var]
+
+
+def described(default: Any) -> Iterator[tuple[str, str]]:
+    """Every flag with its default, for help texts."""
+    for name, (holder, field, _) in sorted(_known(default).items()):
+        value = getattr(getattr(default, holder) if holder else default, field.name)
+        yield f"--{name}", _shown(value)
+
+
+Known = dict[str, tuple[str, "Field[Any]", Any]]
+
+
+def _known(default: Any) -> Known:
+    found: Known = {}
+    hints = typing.get_type_hints(type(default))
+    for field in fields(default):
+        value = getattr(default, field.name)
+        if is_dataclass(value):
+            inner = typing.get_type_hints(type(value))
+            for one in fields(value):
+                found.setdefault(_flag(one), (field.name, one, inner[one.name]))
+        else:
+            found[_flag(field)] = ("", field, hints[field.name])
+    return found
+
+
+def _flag(field: Field[Any]) -> str:
+    name: str = field.metadata.get("flag") or field.name.removesuffix("_s").replace("_", "-")
+    return name
+
+
+def _pairs(arguments: Sequence[str], known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    waiting = list(reversed(arguments))
+    while waiting:
+        argument = waiting.pop()
+        if not argument.startswith("-"):
+            raise BadFlag(f"unexpected argument: {argument}")
+        name, equals, text = argument.lstrip("-").partition("=")
+        name = name.replace("_", "-")
+        if not equals:
+            is_flag = name in known and known[name][2] is bool
+            follows = bool(waiting) and not waiting[-1].startswith("--")
+            if is_flag or (name in IGNORED and not follows):
+                text = "true"
+            elif waiting:
+                text = waiting.pop()
+            else:
+                raise BadFlag(f"flag needs an argument: --{name}")
+        yield name, text
+
+
+def _value(name: str, text: str, kind: Any) -> Any:
+    try:
+        return _converted(text, kind)
+    except (ValueError, QuantityError) as error:
+        raise BadFlag(f'invalid argument "{text}" for "--{name}" flag: {error}') from error
+
+
+def _converted(text: str, kind: Any) -> Any:
+    if kind is bool:
+        if text.lower() not in _TRUE + _FALSE:
+            raise ValueError("it is true or false")
+        return text.lower() in _TRUE
+    if kind is int:
+        return int(text)
+    if kind is float:
+        # A number as it is, a duration in seconds: no flag of one sort can be mistaken for the other.
+        return float(text) if re.fullmatch(r"[+-]?[0-9.]+(e[+-]?\d+)?", text) else duration(text)
+    if kind is str:
+        return text
+    if "Quantity" in str(kind):
+        return Quantity.parse(text) if text else None
+    if "dict" in str(kind):
+        return gates(text)
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def gates(text: str) -> dict[str, bool]:
+    """`A=true,B=false`."""
+    found = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = part.partition("=")
+        if not equals or value.lower() not in _TRUE + _FALSE:
+            raise ValueError(f"missing bool value for {name}")
+        found[name] = value.lower() in _TRUE
+    return found
+
+
+def _shown(value: Any) -> str:
+    if value is None or value is MISSING:
+        return ""
+    if isinstance(value, dict):
+        return ",".join(f"{name}={str(on).lower()}" for name, on in value.items())
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def namespaces_apart(selected: str, ignored: Iterable[str]) -> None:
+    if selected and tuple(ignored):
+        raise BadFlag("--vpa-object-namespace and --ignored-vpa-object-namespaces cannot be set together")

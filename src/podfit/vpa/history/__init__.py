@@ -1,0 +1,1 @@
+"""Where the past comes from: usage and out-of-memory events of the last days."""

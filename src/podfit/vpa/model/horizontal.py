@@ -1,0 +1,67 @@
+"""Horizontal autoscalers on the same target: the resource they scale by is theirs, the vertical one leaves it alone.
+
+Two loops on one signal chase each other: more replicas lower the use of each, less use lowers the request, a lower
+request raises the utilisation that asks for more replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from podfit.vpa.model.matching import Target, target_of
+from podfit.vpa.model.policy import RESOURCES
+
+Object = Mapping[str, Any]
+CONDITION = "ResourceScaledHorizontally"
+_SIZES = ("target", "lowerBound", "upperBound")
+
+
+def scaled_horizontally(hpas: Iterable[Object]) -> dict[Target, dict[str, str]]:
+    """For every target, the resources a horizontal autoscaler uses, with that autoscaler's name."""
+    found: dict[Target, dict[str, str]] = {}
+    for hpa in hpas:
+        reference = (hpa.get("spec") or {}).get("scaleTargetRef") or {}
+        meta = hpa.get("metadata") or {}
+        target = Target(meta.get("namespace") or "", reference.get("kind") or "", reference.get("name") or "")
+        for resource in _resources(hpa):
+            found.setdefault(target, {}).setdefault(resource, meta.get("name") or "")
+    return found
+
+
+def _resources(hpa: Object) -> Iterable[str]:
+    metrics = (hpa.get("spec") or {}).get("metrics")
+    if not metrics:
+        # Without metrics a horizontal autoscaler uses CPU.
+        yield "cpu"
+        return
+    for metric in metrics:
+        holder = metric.get("resource") or metric.get("containerResource") or {}
+        if metric.get("type") in ("Resource", "ContainerResource") and holder.get("name") in RESOURCES:
+            yield holder["name"]
+
+
+def horizontal_resources(vpa: Object, index: Mapping[Target, Mapping[str, str]]) -> Mapping[str, str]:
+    target = target_of(vpa)
+    return index.get(target, {}) if target is not None else {}
+
+
+def without(vpa: Object, resources: Iterable[str]) -> Object:
+    """The autoscaler as if it recommended nothing for these resources."""
+    taken = frozenset(resources)
+    recommendation = (vpa.get("status") or {}).get("recommendation")
+    if not taken or not recommendation:
+        return vpa
+    entries = [
+        {
+            field: {name: amount for name, amount in value.items() if name not in taken} if field in _SIZES else value
+            for field, value in entry.items()
+        }
+        for entry in recommendation.get("containerRecommendations") or ()
+    ]
+    return {**vpa, "status": {**vpa["status"], "recommendation": {"containerRecommendations": entries}}}
+
+
+def message(resources: Mapping[str, str]) -> str:
+    words = [f"{name} by HorizontalPodAutoscaler {hpa}" for name, hpa in sorted(resources.items())]
+    return f"Scaled horizontally: {', '.join(words)}; left alone here."

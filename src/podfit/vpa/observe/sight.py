@@ -1,0 +1,73 @@
+"""The caches one component looks through, started together.
+
+Each component names what it wants to see; what it does not name costs it nothing (no memory, no permission).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from podfit.api.kinds import POD, VPA, Kind, kind_named
+from podfit.api.status import Object
+from podfit.client import Cache, Client
+from podfit.client.cache import IndexBy
+from podfit.kit.clock import Clock
+from podfit.kit.tasks import Tasks
+from podfit.vpa.observe import trims
+
+WELL_KNOWN: dict[str, Kind] = {
+    name: kind_named(name, group)
+    for name, group in (
+        ("DaemonSet", "apps"),
+        ("Deployment", "apps"),
+        ("ReplicaSet", "apps"),
+        ("StatefulSet", "apps"),
+        ("ReplicationController", ""),
+        ("Job", "batch"),
+        ("CronJob", "batch"),
+    )
+}
+PAGE = 500
+Trim = Callable[[Object], Object]
+
+
+def namespace_of(obj: Object) -> Iterable[str]:
+    return (obj["metadata"].get("namespace", ""),)
+
+
+class Sight:
+    def __init__(self, client: Client, clock: Clock, namespace: str = "", ignored: Iterable[str] = ()) -> None:
+        """`namespace` limits autoscalers and pods to one namespace; those in `ignored` ones are not seen."""
+        self.client, self.clock, self.namespace = client, clock, namespace
+        self.ignored = frozenset(ignored)
+        self.tasks = Tasks("vpa-caches")
+        self._caches: list[Cache] = []
+        self.vpas = self.follow(VPA)
+        self.workloads = {name: self.follow(kind, trim=trims.workload) for name, kind in WELL_KNOWN.items()}
+
+    def follow(
+        self, kind: Kind, trim: Trim = trims.plain, indexes: dict[str, IndexBy] | None = None, **query: str
+    ) -> Cache:
+        """A cache of this kind, by namespace unless told otherwise; it starts with the others."""
+        namespace = self.namespace if kind.namespaced else ""
+        by = {"namespace": namespace_of} if indexes is None else indexes
+        cache = Cache(self.client, kind, namespace, indexes=by, clock=self.clock, page=PAGE, trim=trim, **query)
+        self._caches.append(cache)
+        return cache
+
+    def follow_pods(self, selector: str, indexes: dict[str, IndexBy] | None = None) -> Cache:
+        return self.follow(POD, trims.pod, indexes, fieldSelector=selector)
+
+    def watched_vpas(self) -> list[Object]:
+        """The autoscalers of the namespaces this component is to care for."""
+        return [vpa for vpa in self.vpas if vpa["metadata"].get("namespace") not in self.ignored]
+
+    async def start(self) -> None:
+        """Returns when every cache has its first picture."""
+        for cache in self._caches:
+            self.tasks.start(cache.run(), f"cache of {cache.kind.plural}")
+        await asyncio.gather(*(cache.ready.wait() for cache in self._caches))
+
+    async def stop(self) -> None:
+        await self.tasks.stop()

@@ -1,0 +1,122 @@
+"""Who owns whom: the selector of an autoscaler's target, the topmost controller above a pod, how many replicas.
+
+Reads caches only, so that the pure decisions can call it in the middle of a pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.status import Object
+from podfit.vpa.model.matching import Target
+from podfit.vpa.model.pods import controller_of
+from podfit.vpa.model.selectors import Selector, equal_to, from_object
+from podfit.vpa.observe.scales import Scalable, Scales
+from podfit.vpa.observe.sight import Sight
+from podfit.vpa.updater.decide.groups import Creator
+
+_DEPTH = 16
+"""Owners above owners; more than any real chain, so that a circle ends."""
+
+
+class Unsupported(ValueError):
+    """Why a target cannot be used, as the ConfigUnsupported condition says it."""
+
+
+class Targets:
+    def __init__(self, sight: Sight, scales: Scales) -> None:
+        self._sight, self._scales = sight, scales
+
+    # --- autoscalers
+
+    def selector_of(self, vpa: Any) -> Selector | None:
+        try:
+            return self.resolve(vpa)
+        except Unsupported:
+            return None
+
+    def resolve(self, vpa: Any) -> Selector | None:
+        """The pods of a target. None: not known yet. Raises Unsupported."""
+        reference = (vpa.get("spec") or {}).get("targetRef")
+        if not reference:
+            raise Unsupported("Cannot read targetRef")
+        namespace = vpa["metadata"].get("namespace", "")
+        kind, name = reference.get("kind") or "", reference.get("name") or ""
+        if kind not in self._sight.workloads:
+            return self._foreign(namespace, reference)
+        found = self._sight.workloads[kind].get(namespace, name)
+        if found is None:
+            raise Unsupported(f"Cannot read targetRef. Reason: {kind} {namespace}/{name} does not exist")
+        self._refuse_owned(namespace, reference, found)
+        return workload_selector(found)
+
+    def _foreign(self, namespace: str, reference: Object) -> Selector | None:
+        what = Scalable(
+            namespace, reference.get("apiVersion") or "", reference.get("kind") or "", reference.get("name") or ""
+        )
+        scale = self._scales.look(what)
+        if scale is None:
+            return None
+        if scale.selector is None and scale.problem:
+            raise Unsupported(f"Cannot read targetRef. Reason: {scale.problem}")
+        return scale.selector
+
+    def _refuse_owned(self, namespace: str, reference: Object, found: Object) -> None:
+        owner = controller_of(found)
+        if owner is None:
+            return
+        if self.topmost_of(namespace, owner) is None:
+            return
+        shown = f"{reference.get('apiVersion') or ''}.{reference.get('kind')}/{reference.get('name')}"
+        raise Unsupported(
+            f"The target {shown} has a parent controller but it should point to a topmost well-known or scalable "
+            "controller"
+        )
+
+    # --- pods
+
+    def topmost_of(self, namespace: str, owner: Any) -> Target | None:
+        """The topmost well-known or scalable controller from an owner reference upwards."""
+        top: Target | None = None
+        for _ in range(_DEPTH):
+            kind, name = owner.get("kind") or "", owner.get("name") or ""
+            cache = self._sight.workloads.get(kind)
+            if cache is None:
+                what = Scalable(namespace, owner.get("apiVersion") or "", kind, name)
+                scale = None if kind == "Node" else self._scales.look(what)
+                # An owner that cannot be scaled (an operator's own object) is no target: what it owns is.
+                return Target(namespace, kind, name) if scale is not None and scale.selector is not None else top
+            found = cache.get(namespace, name)
+            if found is None:
+                return top
+            top = Target(namespace, kind, name)
+            above = controller_of(found)
+            if above is None:
+                return top
+            owner = above
+        return top
+
+    def replicas_of(self, creator: Creator) -> int | None:
+        """As many as wanted (of a DaemonSet: are ready); None when it cannot be told, 0 for kinds without a number."""
+        if creator.kind not in ("ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"):
+            return 0
+        found = self._sight.workloads[creator.kind].get(creator.namespace, creator.name)
+        if found is None:
+            return None
+        if creator.kind == "DaemonSet":
+            return (found.get("status") or {}).get("numberReady") or None
+        return (found.get("spec") or {}).get("replicas") or None
+
+
+def workload_selector(found: Object) -> Selector:
+    spec = found.get("spec") or {}
+    kind = found.get("kind")
+    if kind == "CronJob":
+        template = ((spec.get("jobTemplate") or {}).get("spec") or {}).get("template") or {}
+        return equal_to((template.get("metadata") or {}).get("labels") or {})
+    if kind == "ReplicationController":
+        return equal_to(spec.get("selector") or {})
+    try:
+        return from_object(spec.get("selector"))
+    except ValueError as error:
+        raise Unsupported(f"Cannot read targetRef. Reason: {error}") from error

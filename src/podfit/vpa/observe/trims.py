@@ -1,0 +1,81 @@
+"""What is kept of objects that clusters have by the ten thousand: the fields the autoscaler reads, nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.status import Object
+
+_META = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "labels",
+    "annotations",
+    "ownerReferences",
+)
+_CONTAINER = ("name", "resources", "resizePolicy", "restartPolicy")
+_SPEC = (
+    "nodeName",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "restartPolicy",
+    "schedulingGates",
+    "overhead",
+    "resources",
+    "priority",
+)
+_STATUS = ("phase", "conditions", "startTime", "resize", "allocatedResources", "resources", "qosClass")
+_CONTAINER_STATUS = ("name", "state", "lastState", "restartCount", "resources", "allocatedResources", "ready")
+
+
+def pod(obj: Object) -> Object:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    kept_spec = _only(spec, _SPEC)
+    for field in ("containers", "initContainers"):
+        if spec.get(field):
+            kept_spec[field] = [_only(container, _CONTAINER) for container in spec[field]]
+    kept_status = _only(status, _STATUS)
+    for field in ("containerStatuses", "initContainerStatuses"):
+        if status.get(field):
+            kept_status[field] = [_only(entry, _CONTAINER_STATUS) for entry in status[field]]
+    return {**_head(obj), "spec": kept_spec, "status": kept_status}
+
+
+def workload(obj: Object) -> Object:
+    """A controller: its selector and number of replicas; of the template only the labels."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    kept = _only(spec, ("selector", "replicas"))
+    if obj.get("kind") == "CronJob":
+        template = ((spec.get("jobTemplate") or {}).get("spec") or {}).get("template") or {}
+        kept["jobTemplate"] = {"spec": {"template": _labels(template)}}
+    elif spec.get("template"):
+        kept["template"] = _labels(spec["template"])
+    return {**_head(obj), "spec": kept, "status": _only(status, ("numberReady", "replicas"))}
+
+
+def plain(obj: Object) -> Object:
+    """Everything but who wrote which field."""
+    obj["metadata"].pop("managedFields", None)
+    return obj
+
+
+def _labels(template: Object) -> Object:
+    return {"metadata": {"labels": (template.get("metadata") or {}).get("labels") or {}}}
+
+
+def _head(obj: Object) -> Object:
+    return {
+        "apiVersion": obj.get("apiVersion", ""),
+        "kind": obj.get("kind", ""),
+        "metadata": _only(obj["metadata"], _META),
+    }
+
+
+def _only(holder: Object, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: holder[name] for name in names if name in holder}
