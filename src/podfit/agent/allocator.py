@@ -196,10 +196,16 @@ class Allocator:
 
     async def _one_round(self, trigger: str) -> None:
         granted: list[tuple[PodRecord, Allocated]] = []
-        for record in self._queue():
-            before = self._ledger.allocated(record.uid)
-            if before is not None and self._attempt(record, before):
+        queue = self._queue()
+        everybody = self.room("") if len(queue) > 1 else None
+        for record in queue:
+            before, held = self._ledger.allocated(record.uid), record.used
+            if before is None:
+                continue
+            room = _without(everybody, held) if everybody is not None else self.room(record.uid)
+            if self._attempt(record, before, room):
                 granted.append((record, before))
+                everybody = Room(room.allocatable, _sum(room.used, record.used), room.pods + 1, room.max_pods)
         if not granted:
             return
         try:
@@ -211,10 +217,9 @@ class Allocator:
         for record, before in granted:
             self._tell_granted(record, before, trigger)
 
-    def _attempt(self, record: PodRecord, before: Allocated) -> bool:
+    def _attempt(self, record: PodRecord, before: Allocated, room: Room) -> bool:
         """One pod of the queue; True when it got what it wants (in memory: not yet to be acted on)."""
         desired = desired_of(record.pod)
-        room = self.room(record.uid)
         verdict = allocate.decide(record.pod, desired, before, room, record.qos, self._config.policy)
         match verdict:
             case Unchanged():
@@ -318,6 +323,17 @@ class Allocator:
         victim.story.tell("evicted", message)
         self._notices.say(victim.pod, WARNING, reason, message)
         self._kick(victim.uid)
+
+
+def _without(room: Room, held: Amounts) -> Room:
+    left = {name: total - held[name] if name in held else total for name, total in room.used.items()}
+    return Room(room.allocatable, left, room.pods - 1, room.max_pods)
+
+
+def _sum(used: Mapping[str, Quantity], more: Amounts) -> Amounts:
+    total = dict(used)
+    add_into(total, more)
+    return total
 
 
 def _units(amounts: Amounts, name: str) -> int:

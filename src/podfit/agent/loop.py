@@ -7,6 +7,7 @@ Actuated ─► Actual     `_settle`
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from podfit.agent import messages
@@ -33,6 +34,8 @@ from podfit.agent.starter import Starter
 from podfit.agent.volumes import Volumes
 from podfit.kit.clock import Clock, parse_rfc3339, rfc3339
 from podfit.reconcile.result import DONE, Again, Result
+
+_PATIENCE_S = 0.1
 
 
 class PodLoop:
@@ -83,8 +86,7 @@ class PodLoop:
         if following.over:
             return await self._over(record, snapshot, following)
         if snapshot.state is None:
-            await self._reporter.report(record, snapshot, following.initialized)
-            await self._starter.sandbox(record, snapshot)
+            await self._make(record, snapshot, following.initialized)
             snapshot = await observe(record, self._ledger, self._runtime)
         elif not snapshot.sandbox:
             await self._starter.sandbox(record, snapshot)
@@ -99,6 +101,17 @@ class PodLoop:
         self._allocator.recount(record)
         again += self._deadline(record) + await self._refresh(record, snapshot)
         return Again(min(again), "timers") if again else DONE
+
+    async def _make(self, record: PodRecord, snapshot: Snapshot, initialized: bool) -> None:
+        """The sandbox; only one that takes its time is worth a status of its own."""
+        work = asyncio.ensure_future(self._starter.sandbox(record, snapshot))
+        try:
+            await asyncio.wait({work}, timeout=_PATIENCE_S)
+            if not work.done():
+                await self._reporter.report(record, snapshot, initialized)
+            await work
+        finally:
+            work.cancel()
 
     async def _resize(self, record: PodRecord, snapshot: Snapshot, following: Next) -> list[float]:
         """Allocated → Actuated. Returns when to try again, if something failed."""

@@ -103,7 +103,11 @@ class Roster:
             self._update(record, after)
 
     def _update(self, record: PodRecord, after: Object) -> None:
-        if after["metadata"].get("resourceVersion") == record.written or newer(record.pod, after):
+        if newer(record.pod, after):
+            return
+        if after["metadata"].get("resourceVersion") == record.written:
+            # Our own echo says nothing new, but the cache's copy saves keeping another.
+            record.pod = after
             return
         desired_before = desired_of(record.pod)
         record.pod = after

@@ -166,6 +166,8 @@ class Starter:
         except RuntimeFailure as error:
             self._no_image(record, name, image, ImageMissing(str(error)))
             await self._clock.sleep(self._pulls.next(key))
+        finally:
+            record.jobs.pop(f"image:{image}", None)
         self._kick(record.uid)
 
     def _no_image(self, record: PodRecord, name: str, image: str, missing: ImageMissing) -> None:
