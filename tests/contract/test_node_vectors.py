@@ -1,8 +1,8 @@
 """Replays recorded scenarios of a Kubernetes node against our agent: same end states, same resize conditions and
 Events, same order of cgroup changes.
 
-The recordings' programs are played by the fake runtime in virtual time. What differs on purpose is written down as
-rules below, each with its reason; none of them knows a scenario.
+The recordings' programs are played by the fake runtime in virtual time. The rules of comparison are in
+`podfit.testing.recordings`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,20 @@ from podfit.agent.runtimes.fake_load import Curve
 from podfit.agent.runtimes.fake_node import FakeContainer
 from podfit.agent.runtimes.fake_program import read_program
 from podfit.api.kinds import POD, kind_named
-from podfit.api.quantity import Quantity
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
 from podfit.testing.nodes import Cluster, TestNode
+from podfit.testing.recordings import (
+    PAGE,
+    check_events,
+    check_order,
+    differences,
+    is_artefact,
+    recorded_changes,
+)
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS", Path(__file__).parents[2] / ".." / "shared" / "vectors")) / "node"
 FILES = sorted(VECTORS.glob("*.json"))
-UNLIMITED_V1 = "9007199254740988Ki"
-PAGE = 4096
 
 pytestmark = pytest.mark.skipif(not FILES, reason=f"no recordings in {VECTORS}")
 
@@ -52,170 +57,6 @@ def play(container: FakeContainer) -> None:
         # Reading into a variable takes more for a moment than the variable holds afterwards.
         points = [(0.0, size * 1.2), (1.0, size * 1.2), (1.001, size * 1.015)]
         container.memory = Curve([(0.0, 1e6), (30.0, 1e6), (30.001, size * 1.2)] if "/d/go" in text else points)
-
-
-# --- what a recording shows of a pod --------------------------------------------------------------------------------
-
-
-def shown_state(state: dict[str, Any]) -> str:
-    if "running" in state:
-        return "running"
-    if "waiting" in state:
-        return f"waiting:{state['waiting'].get('reason', '')}"
-    return f"terminated:{state['terminated'].get('reason', '')}({state['terminated']['exitCode']})"
-
-
-def shown_container(status: dict[str, Any]) -> dict[str, Any]:
-    shown = {
-        "name": status["name"],
-        "state": shown_state(status["state"]),
-        "ready": status["ready"],
-        "restartCount": status["restartCount"],
-    }
-    for key in ("allocatedResources", "resources"):
-        if key in status:
-            shown[key] = status[key]
-    if status.get("lastState"):
-        shown["lastState"] = shown_state(status["lastState"])
-    return shown
-
-
-def shown_pod(pod: dict[str, Any]) -> dict[str, Any]:
-    status = pod.get("status") or {}
-    conditions = status.get("conditions") or []
-    resize = [one for one in conditions if one["type"].startswith("PodResize")]
-    shown = {
-        "generation": pod["metadata"]["generation"],
-        "observedGeneration": status.get("observedGeneration"),
-        "phase": status.get("phase"),
-        "reason": status.get("reason"),
-        "message": status.get("message"),
-        "initContainerStatuses": [shown_container(one) for one in status.get("initContainerStatuses") or ()],
-        "containerStatuses": [shown_container(one) for one in status.get("containerStatuses") or ()],
-        "resize": [
-            {
-                key: re.sub(r"usage \(\d+\)", "usage (<bytes>)", str(one[key])) if key == "message" else one[key]
-                for key in ("type", "status", "reason", "message", "observedGeneration")
-                if one.get(key)
-            }
-            for one in resize
-        ],
-        "conditions": {one["type"]: one["status"] for one in conditions if not one["type"].startswith("PodResize")},
-    }
-    level = {key: status[key] for key in ("allocatedResources", "resources") if key in status}
-    if level:
-        shown["statusPodLevel"] = level
-    return shown
-
-
-# --- rules: what may differ, and why --------------------------------------------------------------------------------
-
-
-def crashed(container: dict[str, Any]) -> dict[str, Any]:
-    """Between two runs a container may show `terminated` or `waiting: CrashLoopBackOff`: upstream shows both."""
-    if container["state"] == "waiting:CrashLoopBackOff":
-        return {**container, "state": "between runs", "lastState": None}
-    if container["state"].startswith("terminated:"):
-        return {**container, "state": "between runs", "lastState": None}
-    return container
-
-
-def whole_bytes(pod: dict[str, Any]) -> bool:
-    """Upstream never finishes a resize to a size that is not a whole number of bytes; we do."""
-    for resources in (pod.get("spec") or {}).values():
-        for kind in ("requests", "limits"):
-            text = (resources.get(kind) or {}).get("memory")
-            if text and Quantity.parse(text).nanos % 10**9:
-                return False
-    return True
-
-
-def all_limited(pod: dict[str, Any], name: str) -> bool:
-    if name in ((pod.get("specPodLevel") or {}).get("limits") or {}):
-        return True
-    return all(name in (one.get("limits") or {}) for one in (pod.get("spec") or {}).values())
-
-
-def level_resources(pod: dict[str, Any], recorded: dict[str, Any], ours: dict[str, Any]) -> tuple[Any, Any]:
-    """Pod-level status: upstream's memory request is stale, small CPU values and unlimited v1 limits are artefacts,
-    and after the end it shows what is left of a cgroup."""
-    if pod["phase"] in ("Succeeded", "Failed"):
-        return None, None
-    kept: list[dict[str, Any]] = []
-    for side in (recorded, ours):
-        kept.append({kind: dict((side or {}).get(kind) or {}) for kind in ("requests", "limits")})
-    theirs, mine = kept
-    theirs["requests"].pop("memory", None)
-    mine["requests"].pop("memory", None)
-    if theirs["limits"].get("memory") == UNLIMITED_V1:
-        del theirs["limits"]["memory"]
-        mine["limits"].pop("memory", None)
-    for name in ("cpu", "memory"):
-        if not all_limited(pod, name):
-            # The pod's cgroup has no limit then: upstream goes on showing the sum it saw first.
-            theirs["limits"].pop(name, None)
-            mine["limits"].pop(name, None)
-    for kind in ("requests", "limits"):
-        if "cpu" not in theirs[kind]:
-            mine[kind].pop("cpu", None)
-        if "memory" in theirs[kind] and "memory" in mine[kind]:
-            theirs[kind]["memory"] = _pages(theirs[kind]["memory"])
-            mine[kind]["memory"] = _pages(mine[kind]["memory"])
-    return theirs, mine
-
-
-def _pages(text: str) -> int:
-    return Quantity.parse(text).value // PAGE
-
-
-def is_artefact(step: dict[str, Any]) -> bool:
-    """A restart for a resize in which upstream could not shrink the pod: cgroup v1 refuses a quota below that of a
-    container on its way out, and the pod's memory was compared with what the ended container had used."""
-    said = [(one["reason"], one["message"]) for one in step.get("events") or ()]
-    restarted = any("resize requires restart" in message for _, message in said)
-    return restarted and any(reason == "ResizeError" for reason, _ in said)
-
-
-def differences(recorded: dict[str, Any], pod: dict[str, Any], artefact: bool = False) -> list[str]:
-    ours = shown_pod(pod)
-    found = []
-    for key in ("generation", "observedGeneration", "phase", "reason", "message", "conditions"):
-        if recorded.get(key) != ours.get(key):
-            found.append(f"{key}: recorded {recorded.get(key)!r}, ours {ours.get(key)!r}")
-    if list(recorded.get("conditions") or {}) != list(ours["conditions"]):
-        found.append(f"order of conditions: {list(recorded['conditions'])} vs {list(ours['conditions'])}")
-    for key in ("initContainerStatuses", "containerStatuses"):
-        theirs = [crashed(one) for one in recorded.get(key) or ()]
-        mine = [crashed(one) for one in ours.get(key) or ()]
-        if theirs != mine:
-            found.append(f"{key}: recorded {theirs}, ours {mine}")
-    if recorded["resize"] != ours["resize"] and not (not whole_bytes(recorded) and not ours["resize"]):
-        found.append(f"resize: recorded {recorded['resize']}, ours {ours['resize']}")
-    theirs, mine = recorded.get("statusPodLevel") or {}, ours.get("statusPodLevel") or {}
-    if theirs.get("allocatedResources", {}) != mine.get("allocatedResources", {}):
-        found.append(f"pod allocated: {theirs.get('allocatedResources')} vs {mine.get('allocatedResources')}")
-    left, right = level_resources(recorded, theirs.get("resources") or {}, mine.get("resources") or {})
-    if left != right and not artefact:
-        found.append(f"pod resources: recorded {left}, ours {right}")
-    return found
-
-
-def resize_events(said: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """Those about resizes, in order; a failure that repeats counts once (we retry at another pace)."""
-    kept: list[tuple[str, str, str]] = []
-    for pod, reason, message in said:
-        message = re.sub(r"usage \(\d+\)", "usage (<bytes>)", message)
-        about = reason.startswith("Resize") or reason == "Preempting" or "resize requires restart" in message
-        if about and (pod, reason, message) not in kept[-1:]:
-            kept.append((pod, reason, message))
-    return kept
-
-
-def by_pod(rows: list[tuple[str, str, str]]) -> dict[str, list[tuple[str, str]]]:
-    grouped: dict[str, list[tuple[str, str]]] = {}
-    for pod, reason, message in rows:
-        grouped.setdefault(pod, []).append((reason, message))
-    return grouped
 
 
 # --- the order of cgroup changes ------------------------------------------------------------------------------------
@@ -270,28 +111,6 @@ class Machine:
             grouped.setdefault(pod, []).append((who, file, value))
         self.rows = []
         return grouped
-
-
-def recorded_changes(step: dict[str, Any], before: dict[str, dict[str, Any]]) -> dict[str, list[tuple[str, str, int]]]:
-    """Changes of pods and of containers that were there before; the first values of a new cgroup are its creation."""
-    rows = step.get("cgroup_order") or []
-    made = {row["who"] for row in rows if row["file"] == "(cgroup)" and row["value"] == "created"}
-    grouped: dict[str, list[tuple[str, str, int]]] = {}
-    for row in rows:
-        pod, _, who = row["who"].partition("/")
-        if not who or who == "(sandbox)" or row["value"] == "removed":
-            continue
-        if row["file"] == "(cgroup)" and who != "(pod)":
-            grouped.setdefault(pod, []).append((who, "(cgroup)", 1))
-        elif row["who"] not in made:
-            value = int(row["value"])
-            same = value in (2, (before.get(row["who"]) or {}).get("cpu.shares"))
-            if step["do"] == "start node agent" and row["file"] == "cpu.shares" and same:
-                # Without its files upstream first tells containers empty CPU values: shares dip and come back.
-                continue
-            value = value // PAGE if row["file"].startswith("memory") else value
-            grouped.setdefault(pod, []).append((who, row["file"], value))
-    return grouped
 
 
 # --- the player -----------------------------------------------------------------------------------------------------
@@ -468,60 +287,6 @@ class Player:
             else:
                 found += [f"{name} {one}" for one in differences(recorded, pod, self.artefact)]
         return found
-
-
-def patches_of(step: dict[str, Any]) -> int:
-    return len(step["body"]) if isinstance(step.get("body"), list) else 1
-
-
-def check_events(step: dict[str, Any], said: list[tuple[str, str, str]]) -> None:
-    recorded = by_pod(resize_events([(one["pod"], one["reason"], one["message"]) for one in step.get("events") or ()]))
-    ours = by_pod(resize_events(said))
-    final = (step.get("final") or {}).get("pods", {})
-    for pod in recorded.keys() | ours.keys():
-        theirs = [_generation_only(one) for one in recorded.get(pod, [])]
-        mine = [_generation_only(one) for one in ours.get(pod, [])]
-        if not whole_bytes(final.get(pod) or {}):
-            mine = [one for one in mine if one[0] != "ResizeCompleted"]
-        if is_artefact(step):
-            theirs = [one for one in theirs if one[0] != "ResizeError"]
-        if "delete at once" in step["do"]:
-            # A race: what of the resize is done before the end differs from run to run.
-            mine, theirs = mine[:1], theirs[:1]
-        if patches_of(step) > 1:
-            # Resizes that follow each other quickly may be taken together, and one that is taken back at once may not
-            # be seen at all; the last one that is seen completes.
-            assert not mine or mine[-1][0] == "ResizeCompleted"
-            assert " 0 ms" in step["do"] or mine[-1:] == theirs[-1:]
-            continue
-        if step["do"] == "start node agent":
-            mine, theirs = _after_start(mine), _after_start(theirs)
-        assert mine == theirs, f"{step['do']}: Events of {pod}: {mine} instead of {theirs}"
-
-
-def _after_start(events: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """A resize patched while no agent ran: upstream looks at it half a minute later, or takes it for allocated and
-    completes it without a start; without its files it also completes what was complete. We start it at once."""
-    return [one for one in events if one[0] not in ("ResizeStarted", "ResizeCompleted")]
-
-
-def _generation_only(event: tuple[str, str]) -> tuple[str, str]:
-    """Upstream sometimes words the completion with the sizes from before: the generation tells which resize it was."""
-    if event[0] == "ResizeCompleted":
-        return event[0], event[1].rpartition(',"generation"')[2]
-    return event
-
-
-def check_order(step: dict[str, Any], theirs: dict[str, Any], ours: dict[str, Any]) -> None:
-    if patches_of(step) > 1:
-        return
-    for pod in theirs.keys() | ours.keys():
-        left, right = theirs.get(pod, []), ours.get(pod, [])
-        if step["do"] == "start node agent":
-            # A container that ended meanwhile: upstream starts it with the old size and resizes it afterwards.
-            made = {who for who, file, _ in left + right if file == "(cgroup)"}
-            left, right = ([row for row in rows if row[0] not in made] for rows in (left, right))
-        assert right == left, f"{step['do']}: cgroups of {pod}: {right} instead of {left}"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -1,0 +1,176 @@
+"""The agent on real cgroups: recorded scenarios of one pod end the same, and the kernel has the same values.
+
+Only scenarios whose steps are creations and resizes of pods that just sleep: they need no time of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.agent.agent import Agent
+from podfit.agent.config import AgentConfig
+from podfit.agent.runtimes.base import RUNNING, RuntimeFailure
+from podfit.agent.runtimes.process.runtime import ProcessRuntime
+from podfit.api.kinds import POD
+from podfit.api.status import ApiError
+from podfit.client.rest import STRATEGIC
+from podfit.testing.nodes import Cluster
+from podfit.testing.recordings import PAGE, differences, is_artefact
+
+VECTORS = Path(os.environ.get("PODFIT_VECTORS", Path(__file__).parents[2] / ".." / "shared" / "vectors")) / "node"
+pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root and writable cgroups")]
+
+
+def is_plain(scenario: dict[str, Any]) -> bool:
+    pods = [one for one in scenario["manifests"] if one["kind"] == "Pod"]
+    if len(pods) != 1 or len(scenario["manifests"]) != 1 or "nodeName" not in pods[0]["spec"]:
+        return False
+    containers = [*(pods[0]["spec"].get("initContainers") or ()), *pods[0]["spec"]["containers"]]
+    sleeping = all(one["command"] == ["sh", "-c", "sleep 1d"] for one in containers)
+    steps = all(step["do"] in ("create pod/p1", "patch resize pod/p1") for step in scenario["steps"])
+    patient = any("resizePolicy" in one or "readinessProbe" in one for one in containers)
+    present = all("absent" not in one["image"] for one in containers)
+    return sleeping and steps and present and not patient
+
+
+FILES = [file for file in sorted(VECTORS.glob("*.json")) if is_plain(json.loads(file.read_text()))]
+
+
+class RealNode:
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster, self.folder = cluster, folder
+        self.root = f"/podfit-agent-{secrets.token_hex(4)}"
+        self.runtime = ProcessRuntime(folder / "runtime", cgroup_root=self.root)
+        self.config = AgentConfig("node1", folder / "agent", capacity={"cpu": "2", "memory": "24580016Ki"})
+        self.agent = Agent(cluster.client, self.runtime, self.config)
+
+    async def start(self) -> None:
+        await self.agent.start()
+        await asyncio.wait_for(self.agent.synced.wait(), 30)
+
+    async def until(self, done: Any, limit_s: float = 20.0) -> list[str]:
+        """What `done` (a coroutine function) still misses when it misses nothing, or when time is up."""
+        end = asyncio.get_running_loop().time() + limit_s
+        while (missing := await done()) and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(0.01)
+        return missing  # type: ignore[no-any-return]
+
+    async def kernel(self, uid: str) -> dict[str, dict[str, int | None]]:
+        state = await self.runtime.pod(uid)
+        assert state is not None
+        pod = await self.runtime.pod_limits(uid)
+        found = {"(pod)": pod}
+        for one in state.containers:
+            if one.state == RUNNING:
+                found[one.name + (f"#{one.attempt}" if one.attempt else "")] = await self.runtime.container_limits(
+                    one.id
+                )
+        return {
+            name: {
+                "cpu.shares": limits.cpu_shares,
+                "cpu.cfs_quota_us": limits.cpu_quota_us,
+                "memory.limit_in_bytes": None if limits.memory_bytes is None else limits.memory_bytes // PAGE,
+            }
+            for name, limits in found.items()
+        }
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[RealNode]:
+    async with Cluster(tmp_path, enable_admission=("PodResizeValidator",)) as cluster:
+        real = RealNode(cluster, tmp_path)
+        try:
+            await real.start()
+        except RuntimeFailure as error:
+            pytest.skip(f"no cgroups to write here: {error}")
+        yield real
+        for uid in list(real.agent.records):
+            await real.runtime.remove_pod(uid)
+        await real.agent.stop()
+        await real.runtime.purge()
+
+
+def recorded_kernel(step: dict[str, Any]) -> dict[str, dict[str, int | None]]:
+    found: dict[str, dict[str, int | None]] = {}
+    for who, files in ((step.get("final") or {}).get("cgroups") or {}).items():
+        name = who.partition("/")[2]
+        if name and name != "(sandbox)":
+            memory = int(files["memory.limit_in_bytes"])
+            quota = int(files["cpu.cfs_quota_us"])
+            found[name] = {
+                "cpu.shares": int(files["cpu.shares"]),
+                "cpu.cfs_quota_us": None if quota < 0 else quota,
+                "memory.limit_in_bytes": None if memory > 1 << 60 else memory // PAGE,
+            }
+    return found
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+async def test_a_recorded_resize_leaves_the_same_values_in_the_kernel(file: Path, node: RealNode) -> None:
+    scenario = json.loads(file.read_text())
+    manifest = scenario["manifests"][0]
+    namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+    await node.cluster.namespace(namespace)
+    client = node.cluster.client
+    for step in scenario["steps"]:
+        try:
+            if step["do"].startswith("create"):
+                await client.create(POD, manifest)
+            else:
+                await client.patch(POD, namespace, name, step["body"], "resize", STRATEGIC)
+        except ApiError as error:
+            assert error.code == step["response"]["code"]
+        recorded = step["final"]["pods"][name]
+
+        async def missing(recorded: dict[str, Any] = recorded, step: dict[str, Any] = step) -> list[str]:
+            pod = await client.get(POD, namespace, name)
+            return differences(recorded, pod, is_artefact(step))
+
+        assert not await node.until(missing), step["do"]
+        uid = (await client.get(POD, namespace, name))["metadata"]["uid"]
+        assert await node.kernel(uid) == recorded_kernel(step), step["do"]
+
+
+async def test_memory_in_use_is_not_taken_away_and_the_resize_ends_when_it_is_given_back(node: RealNode) -> None:
+    hold = "import sys,time; x=bytearray(64<<20); time.sleep(2); del x; time.sleep(1000)"
+    container = {
+        "name": "c",
+        "image": "any:1",
+        "command": ["python3", "-c", hold],
+        "resources": {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
+    }
+    spec = {"nodeName": "node1", "hostNetwork": True, "automountServiceAccountToken": False, "containers": [container]}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}, "spec": spec}
+    uid = (await node.cluster.client.create(POD, body))["metadata"]["uid"]
+
+    async def holding() -> list[str]:
+        state = await node.runtime.pod(uid)
+        usage = (await node.runtime.pod_usage(uid)).memory_bytes if state is not None else 0
+        return [] if usage > 60 << 20 else ["not yet"]
+
+    assert not await node.until(holding)
+    smaller = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "40Mi"}}
+    await node.cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": smaller}]}})
+
+    async def refused() -> list[str]:
+        conditions = {one["type"]: one for one in (await node.cluster.pod("p"))["status"]["conditions"]}
+        shown = conditions.get("PodResizeInProgress") or {}
+        return [] if "below current usage" in shown.get("message", "") else [str(conditions)]
+
+    async def done() -> list[str]:
+        seen = (await node.cluster.pod("p"))["status"]
+        types = {one["type"] for one in seen["conditions"]}
+        good = seen["containerStatuses"][0]["resources"] == smaller and "PodResizeInProgress" not in types
+        return [] if good else [str(seen)]
+
+    assert not await node.until(refused)
+    assert not await node.until(done)
+    assert (await node.cluster.pod("p"))["status"]["containerStatuses"][0]["restartCount"] == 0
