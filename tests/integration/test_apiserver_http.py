@@ -290,7 +290,6 @@ async def test_a_second_start_writes_nothing(tmp_path: Path) -> None:
     store = MemoryStore()
     first = ApiServer(Config(store, tmp_path))
     await first.start()
-    await first.aggregation.stop()
     await first.stop()
     revision = store.revision
     second = ApiServer(Config(store, tmp_path))

@@ -11,7 +11,7 @@ import base64
 import logging
 import ssl
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -35,6 +35,7 @@ _SERVICE, _ENDPOINTS = kind_named("Service"), kind_named("Endpoints")
 URL = "podfit.dev/url"
 AUTOMANAGED = "kube-aggregator.kubernetes.io/automanaged"
 _RETRY_S = 10.0
+_LOCAL = ("Local", "Local APIServices are always available")
 _SKIPPED = frozenset(
     ("host", "connection", "authorization", "content-length", "transfer-encoding", "upgrade", "accept-encoding")
 )
@@ -68,6 +69,12 @@ class Aggregation:
         for service in self._objects.list(API_SERVICE):
             self._learn(service["metadata"]["name"], None, service)
 
+    async def say_local(self) -> None:
+        """Our own groups are available, and say so before anybody asks."""
+        for service in self._objects.list(API_SERVICE):
+            if not (service.get("spec") or {}).get("service"):
+                await self._say(service["metadata"]["name"], True, *_LOCAL)
+
     async def stop(self) -> None:
         await self._tasks.stop()
         if self._session is not None:
@@ -85,8 +92,7 @@ class Aggregation:
             if before is not None and self._remote.pop(before, None) is not None:
                 self._forget(*before)
             if new is not None and not _condition(new):
-                reason = ("Local", "Local APIServices are always available")
-                self._tasks.start(self._say(name, True, *reason), f"status of {name}")
+                self._tasks.start(self._say(name, True, *_LOCAL), f"status of {name}")
             return
         self._remote[_group_version(new)] = new
         if (
@@ -193,16 +199,9 @@ class Aggregation:
             return str(given).rstrip("/")
         ref = service["spec"]["service"]
         namespace, name, port = ref.get("namespace", ""), ref.get("name", ""), ref.get("port", 443)
-        target = self._objects.get(_SERVICE, namespace, name)
-        if target is None:
-            raise ApiError(503, "ServiceUnavailable", f"service/{name} in {namespace!r} is not present")
-        wanted = next((row for row in (target.get("spec") or {}).get("ports") or [] if row.get("port") == port), None)
-        endpoints = self._objects.get(_ENDPOINTS, namespace, name) or {}
-        for subset in endpoints.get("subsets") or []:
-            addresses, ports = subset.get("addresses") or [], subset.get("ports") or []
-            found = [row for row in ports if wanted is None or row.get("name", "") == wanted.get("name", "")]
-            if addresses and found:
-                return f"https://{addresses[0]['ip']}:{found[0]['port']}"
+        found = endpoint_of(self._objects, namespace, name, port)
+        if found is not None:
+            return f"https://{found[0]}:{found[1]}"
         raise ApiError(503, "ServiceUnavailable", f"no endpoints available for service {name!r}")
 
     def _context(self, service: Object) -> ssl.SSLContext:
@@ -223,12 +222,26 @@ class Aggregation:
         return context
 
 
-async def _pieces(answer: aiohttp.ClientResponse):  # type: ignore[no-untyped-def]
+async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     try:
         async for piece in answer.content.iter_any():
             yield piece
     finally:
         answer.close()
+
+
+def endpoint_of(objects: Objects, namespace: str, name: str, port: int) -> tuple[str, int] | None:
+    """Host and port behind a port of a Service; None when nobody is there."""
+    target = objects.get(_SERVICE, namespace, name)
+    if target is None:
+        return None
+    wanted = next((row for row in (target.get("spec") or {}).get("ports") or [] if row.get("port") == port), None)
+    for subset in (objects.get(_ENDPOINTS, namespace, name) or {}).get("subsets") or []:
+        addresses, ports = subset.get("addresses") or [], subset.get("ports") or []
+        found = [row for row in ports if wanted is None or row.get("name", "") == wanted.get("name", "")]
+        if addresses and found:
+            return addresses[0]["ip"], found[0]["port"]
+    return None
 
 
 def _identity(user: User) -> dict[str, str]:

@@ -11,30 +11,32 @@ import ssl
 import tempfile
 from pathlib import Path
 
-from podfit.api.kinds import Kind, Registry
-from podfit.apiserver import bootstrap
+from podfit.api.kinds import Registry
+from podfit.api.status import Object
+from podfit.apiserver import bootstrap, shapes
 from podfit.apiserver.addresses import ServiceAddresses
+from podfit.apiserver.admission.base import Attributes
 from podfit.apiserver.admission.chain import build
 from podfit.apiserver.admission.rbac_escalation import RbacEscalation
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
-from podfit.apiserver.aggregation import Aggregation, local_services
+from podfit.apiserver.aggregation import Aggregation, endpoint_of, local_services
 from podfit.apiserver.auth.authenticate import Authenticator, TokenAuthenticator
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.apiserver.auth.node import NodeAuthorizer, NodeGraph
 from podfit.apiserver.auth.other_tokens import BootstrapTokens, StaticTokens
 from podfit.apiserver.auth.pki import Pki
-from podfit.apiserver.auth.rbac import GROUP as RBAC_GROUP
 from podfit.apiserver.auth.rbac import Rbac
 from podfit.apiserver.auth.reviews import Reviews
 from podfit.apiserver.auth.tokens import ServiceAccountTokens
 from podfit.apiserver.config import Config
 from podfit.apiserver.custom import CustomResources
-from podfit.apiserver.events import PODS, Happening, Hub
+from podfit.apiserver.events import Hub
 from podfit.apiserver.http import HttpFront
 from podfit.apiserver.nodes import NodeProxy
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.request import Request, Response
 from podfit.apiserver.server import Core, ForeignGroup
+from podfit.apiserver.standing import Standing
 from podfit.apiserver.subresources import binding, eviction
 from podfit.apiserver.subresources.reviews import ReviewHandlers
 from podfit.apiserver.subresources.scale import ScaleHandlers
@@ -54,7 +56,7 @@ class ApiServer:
         self.authenticator = Authenticator(self._token_sources(), anonymous=config.anonymous)
         self.rbac, self.graph = Rbac(self._forget), NodeGraph()
         self.authorization = Authorization([NodeAuthorizer(self.graph), self.rbac])
-        self.webhooks = Webhooks(self.objects)
+        self.webhooks = Webhooks(self.objects, self._resolve, _defaulted)
         chain = build(
             self.objects,
             enable=config.enable_admission,
@@ -63,6 +65,10 @@ class ApiServer:
             webhooks=self.webhooks,
         )
         self.core = Core(self.objects, chain, self.authorization)
+        self.core.paths.documents["/.well-known/openid-configuration"] = lambda: self.tokens.openid_configuration(
+            self.url
+        )
+        self.core.paths.documents["/openid/v1/jwks"] = self.tokens.jwks
         self.addresses = ServiceAddresses(config.service_cidr)
         self.core.writer.before_create["", "services"] = self.addresses.allot
         self.aggregation = Aggregation(self.objects, self.core.discovery, self.pki)
@@ -71,7 +77,7 @@ class ApiServer:
         self.custom = self._handlers()
         context = self.pki.server_tls() if config.tls else None
         self.front = HttpFront(self.core.handle, self.authenticator, context)
-        self._rbac_prefixes = {kind.storage_prefix: kind.kind for kind in self.registry if kind.group == RBAC_GROUP}
+        self.standing = Standing(self.objects, self.rbac, self.graph, self.addresses)
 
     def _handlers(self) -> CustomResources:
         handlers, scales = self.core.handlers, ScaleHandlers()
@@ -92,6 +98,9 @@ class ApiServer:
             sources.insert(0, StaticTokens.load(self.config.token_file))
         return sources
 
+    def _resolve(self, namespace: str, name: str, port: int) -> tuple[str, int] | None:
+        return endpoint_of(self.objects, namespace, name, port)
+
     def _forget(self) -> None:
         self.authorization.forget()
 
@@ -111,8 +120,8 @@ class ApiServer:
 
     async def start(self) -> None:
         await self.config.store.open()
-        self._load()
-        self.hub.listen(self._changed)
+        self.standing.load()
+        self.hub.listen(self.standing.changed)
         self.hub.listen(self.custom.changed)
         self.hub.listen(self.aggregation.changed)
         self.hub.start()
@@ -125,34 +134,13 @@ class ApiServer:
 
     async def stop(self) -> None:
         self.core.paths.ready = False
+        await self.standing.stop()
         await self.custom.stop()
         await self.aggregation.stop()
         await self.hub.stop()
         await self.front.stop()
         await self.nodes.stop()
         await self.config.store.close()
-
-    def _load(self) -> None:
-        """What is kept in memory beside the store: roles, the graph of nodes, addresses in use."""
-        for kind in self.registry:
-            if kind.group == RBAC_GROUP:
-                for obj in self.objects.list(kind):
-                    self.rbac.changed(kind.kind, None, obj)
-        for pod in self.objects.list(self._kind("v1", "Pod")):
-            self.graph.pod_changed(None, pod)
-        for service in self.objects.list(self._kind("v1", "Service")):
-            self.addresses.learn(service)
-
-    def _kind(self, api_version: str, kind: str) -> Kind:
-        return bootstrap.of_kind(self.registry, api_version, kind)
-
-    def _changed(self, happening: Happening) -> None:
-        if happening.resource == PODS:
-            self.graph.pod_changed(happening.old, happening.new)
-        elif (kind := self._rbac_prefixes.get(happening.resource)) is not None:
-            self.rbac.changed(kind, happening.old, happening.new)
-        else:
-            self.addresses.changed(happening)
 
     async def _bootstrap(self) -> None:
         writer, registry, store = self.core.writer, self.registry, self.config.store
@@ -164,16 +152,29 @@ class ApiServer:
             *bootstrap.priority_classes(),
             *bootstrap.roles(),
             *bootstrap.kubernetes_service(self.addresses.first, host, self.front.port),
+            *bootstrap.extension_authentication(self.pki),
         ]
         if self.config.install_vpa:
             missing += bootstrap.vpa_definitions()
         await bootstrap.create_missing(writer, registry, missing)
         await self.custom.start()
+        await self.aggregation.say_local()
+        await self._settled()
+        await self.standing.collect_rules()
+        await self._settled()
         if store.revision > first:
             # Nobody has seen these revisions; history begins with a cluster that is complete.
             await store.compact(store.revision)
-        while self.hub.seen < store.revision:
+
+    async def _settled(self) -> None:
+        """Until everything written has been heard of."""
+        while self.hub.seen < self.config.store.revision:
             await asyncio.sleep(0)
+
+
+def _defaulted(attrs: Attributes, obj: Object) -> Object:
+    shapes.default(attrs.kind, obj)
+    return obj
 
 
 def _node_context(pki: Pki) -> ssl.SSLContext:

@@ -14,6 +14,7 @@ import msgspec
 from podfit.api.kinds import Kind, Registry
 from podfit.api.status import Object
 from podfit.apiserver.auth import bootstrap_roles
+from podfit.apiserver.auth.pki import Pki
 from podfit.apiserver.writes import Writer
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -87,6 +88,23 @@ def kubernetes_service(address: str, host: str, port: int) -> Iterator[Object]:
         "kind": "Endpoints",
         "metadata": dict(meta),
         "subsets": [{"addresses": [{"ip": host}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
+    }
+
+
+def extension_authentication(pki: Pki) -> Iterator[Object]:
+    """How servers behind this one recognise it and its users."""
+    yield {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+        "data": {
+            "client-ca-file": pki.ca.decode(),
+            "requestheader-allowed-names": '["front-proxy-client"]',
+            "requestheader-client-ca-file": pki.front_proxy.pem.decode(),
+            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+            "requestheader-group-headers": '["X-Remote-Group"]',
+            "requestheader-username-headers": '["X-Remote-User"]',
+        },
     }
 
 

@@ -15,6 +15,8 @@ from podfit.apiserver import conversion, wire
 from podfit.store.backend import Record
 
 Row = Record | Object
+_KEPT_FROM = 500
+_KEPT_LISTS = 4
 
 
 class Form(Protocol):
@@ -45,6 +47,7 @@ class Spliced:
 
     def __init__(self, splicer: wire.Splicer) -> None:
         self._splicer = splicer
+        self._joined: dict[str, tuple[tuple[int, int], bytes]] = {}
 
     def object(self, row: Row) -> bytes:
         if isinstance(row, Record):
@@ -53,6 +56,19 @@ class Spliced:
 
     def list(self, rows: Sequence[Record], revision: int, more: Object | None = None) -> bytes:
         return self._splicer.list(self._splicer.items(rows), revision, more)
+
+    def whole(self, prefix: str, rows: Sequence[Record], revision: int) -> bytes:
+        """A list of everything below a prefix. Large ones are kept joined until something below it changes."""
+        if len(rows) < _KEPT_FROM:
+            return self.list(rows, revision)
+        # Every write raises the newest revision and every deletion lowers the count: together they name the state.
+        state = (len(rows), max(row.modified for row in rows))
+        known = self._joined.get(prefix)
+        if known is None or known[0] != state:
+            if len(self._joined) >= _KEPT_LISTS:
+                self._joined.clear()
+            known = self._joined[prefix] = (state, self._splicer.items(rows))
+        return self._splicer.list(known[1], revision)
 
     def event(self, word: str, record: Record, revision: int) -> bytes:
         return self._splicer.event(word, record.value, revision)

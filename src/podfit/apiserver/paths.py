@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 import zlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import podfit
@@ -55,6 +56,8 @@ class Paths:
         self._core = core
         self.ready = False
         self._documents: dict[str, bytes] = {}
+        self.documents: dict[str, Callable[[], Any]] = {}
+        """Further documents by path, made when asked for."""
 
     async def answer(self, request: Request, route: Route | None) -> Response:
         parts = [part for part in request.path.split("/") if part]
@@ -75,6 +78,8 @@ class Paths:
             return Response(200, wire.encode(version()))
         if parts == ["metrics"]:
             return Response(200, self._core.metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
+        if (make := self.documents.get("/" + "/".join(parts))) is not None:
+            return Response(200, wire.encode(make()))
         if head == "openapi" and len(parts) > 1:
             return self._openapi(parts[1:], request)
         if head in ("api", "apis"):

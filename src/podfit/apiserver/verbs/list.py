@@ -15,6 +15,7 @@ import msgspec
 from podfit.api.kinds import Kind
 from podfit.api.status import ApiError, Object, bad_request, go_quote
 from podfit.apiserver.calls import Call
+from podfit.apiserver.forms import Spliced
 from podfit.apiserver.options import ListOptions, list_options
 from podfit.apiserver.request import Response
 from podfit.apiserver.revisions import too_large, too_old, wait_until
@@ -40,6 +41,8 @@ async def list_objects(call: Call) -> Response:
     if selection is not None and selection.name is not None and not options.token and _newest(options):
         return call.reply(accepted, form.list(*await _by_name(call, selection, options)))
     page = await _page(store, prefix, options, selection)
+    if selection is None and not options.limit and isinstance(form, Spliced):
+        return call.reply(accepted, form.whole(prefix, page[0], page[1]))
     return call.reply(accepted, form.list(*page))
 
 

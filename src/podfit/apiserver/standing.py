@@ -1,0 +1,74 @@
+"""What the server keeps in memory beside the store: roles, who relates to which node, addresses in use.
+
+Read from the store at start, kept up to date by its changes. Cluster roles that collect the rules of others are written
+back, so that what people read in them is what counts.
+"""
+
+from __future__ import annotations
+
+from podfit.api.kinds import POD, kind_named
+from podfit.apiserver import wire
+from podfit.apiserver.addresses import ServiceAddresses
+from podfit.apiserver.auth.node import NodeGraph
+from podfit.apiserver.auth.rbac import Rbac
+from podfit.apiserver.events import Happening
+from podfit.apiserver.objects import Objects
+from podfit.kit.tasks import Tasks
+from podfit.store.backend import Mismatch
+
+_SERVICE, _CLAIM = kind_named("Service"), kind_named("PersistentVolumeClaim")
+_CLUSTER_ROLE = kind_named("ClusterRole")
+_RBAC = {
+    kind.storage_prefix: kind
+    for kind in (_CLUSTER_ROLE, *(kind_named(name) for name in ("Role", "RoleBinding", "ClusterRoleBinding")))
+}
+
+
+class Standing:
+    def __init__(self, objects: Objects, rbac: Rbac, graph: NodeGraph, addresses: ServiceAddresses) -> None:
+        self._objects, self._rbac, self._graph, self._addresses = objects, rbac, graph, addresses
+        self._tasks = Tasks("standing")
+        self._collecting = False
+
+    def load(self) -> None:
+        for kind in _RBAC.values():
+            for obj in self._objects.list(kind):
+                self._rbac.changed(kind.kind, None, obj)
+        for pod in self._objects.list(POD):
+            self._graph.pod_changed(None, pod)
+        for claim in self._objects.list(_CLAIM):
+            self._graph.claim_changed(None, claim)
+        for service in self._objects.list(_SERVICE):
+            self._addresses.learn(service)
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    def changed(self, happening: Happening) -> None:
+        """A listener of the hub."""
+        resource = happening.resource
+        if resource == POD.storage_prefix:
+            self._graph.pod_changed(happening.old, happening.new)
+        elif (kind := _RBAC.get(resource)) is not None:
+            self._rbac.changed(kind.kind, happening.old, happening.new)
+            if kind is _CLUSTER_ROLE and not self._collecting:
+                self._collecting = True
+                self._tasks.start(self.collect_rules(), "collect rules")
+        elif resource == _CLAIM.storage_prefix:
+            self._graph.claim_changed(happening.old, happening.new)
+        else:
+            self._addresses.changed(happening)
+
+    async def collect_rules(self) -> None:
+        """Writes the rules of collecting roles where they differ from what is stored."""
+        self._collecting = False
+        for name, rules in self._rbac.stale_aggregates():
+            record = self._objects.record(_CLUSTER_ROLE, "", name)
+            if record is None:
+                continue
+            role = wire.object_of(record)
+            role["rules"] = rules
+            try:
+                await self._objects.put(_CLUSTER_ROLE, record.key, role, record.modified)
+            except Mismatch:
+                continue  # whoever wrote it causes the next look
