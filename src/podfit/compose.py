@@ -23,7 +23,7 @@ from podfit.agent.server.server import NodeServer
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.auth.pki import write_kubeconfig
 from podfit.apiserver.config import Config
-from podfit.apiserver.request import Request, User
+from podfit.apiserver.request import Request, Response, User
 from podfit.client import Client, EventRecorder, LocalTransport
 from podfit.client.kubeconfig import Access
 from podfit.client.transport import LocalReply
@@ -31,7 +31,11 @@ from podfit.controllers.all import run_controllers
 from podfit.controllers.world import Informers, World
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
+from podfit.meter import api as metrics
+from podfit.meter.meter import Meter
+from podfit.meter.registration import register as register_metrics
 from podfit.reconcile.lease import Leadership
+from podfit.scheduler import Scheduler, SchedulerConfig
 from podfit.store.backend import Store
 from podfit.store.compact import Compactor
 from podfit.store.memory import MemoryStore
@@ -40,6 +44,7 @@ log = logging.getLogger(__name__)
 
 CONTROLLERS = User("system:kube-controller-manager", ("system:masters", "system:authenticated"))
 Signer = Callable[[bytes, Sequence[str]], bytes]
+METER = User("system:podfit-meter", ("system:masters", "system:authenticated"))
 SCHEDULER = User("system:kube-scheduler", ("system:masters", "system:authenticated"))
 
 
@@ -124,6 +129,7 @@ class UpOptions:
     token_file: Path | None = None
     controllers: bool = True
     scheduler: bool = True
+    scheduling: SchedulerConfig = field(default_factory=SchedulerConfig)
     vpa: bool = True
 
     def node_names(self) -> list[str]:
@@ -142,6 +148,7 @@ class Up:
         self.tasks = Tasks("up")
         self.agents: list[Agent] = []
         self.node_servers: list[NodeServer] = []
+        self.meter: Meter | None = None
         options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.server = ApiServer(self._server_config())
 
@@ -169,8 +176,12 @@ class Up:
         self.tasks.start(Compactor(self.server.config.store, clock=self.clock).run(), "compaction")
         if self.options.controllers:
             self.tasks.start(self._controllers(), "controllers")
+        if self.options.scheduler:
+            self.tasks.start(self._scheduler(), "scheduler")
         for name in self.options.node_names():
             await self._start_agent(name)
+        if self.options.controllers:
+            await self._start_meter()
         await asyncio.gather(*(agent.synced.wait() for agent in self.agents))
 
     def _write_kubeconfigs(self) -> None:
@@ -187,6 +198,10 @@ class Up:
         world = make_world(local_client(self.server, CONTROLLERS, "controllers"), self.clock, self.server.pki.ca)
         world.sign_request = lambda pem, usages: self.server.pki.sign_csr(pem, usages=usages)
         await run_controllers(world)
+
+    async def _scheduler(self) -> None:
+        client = local_client(self.server, SCHEDULER, "scheduler")
+        await Scheduler(client, self.options.scheduling, self.clock).run()
 
     async def _start_agent(self, name: str) -> None:
         folder = self.options.data_dir / "nodes" / name
@@ -207,6 +222,21 @@ class Up:
         node = NodeServer(agent, tls, host, gate=Gate(client, name, self.clock), machine=machine)
         await node.start()
         self.node_servers.append(node)
+
+    async def _start_meter(self) -> None:
+        """metrics.k8s.io from this process; nodes of this process are read without a socket."""
+        client = local_client(self.server, METER, "meter")
+        meter = self.meter = Meter(client, clock=self.clock)
+        meter.sources.update({node.agent.config.node_name: node.resource_metrics for node in self.node_servers})
+        group = metrics.MetricsApi(meter, client)
+
+        async def answer(request: Request) -> Response:
+            given = await group.answer(request.method, request.path, request.query, request.headers)
+            return Response(given.status, given.body, given.content_type)
+
+        self.server.register_local_group(f"{metrics.GROUP}/{metrics.VERSION}", answer)
+        await register_metrics(client)
+        self.tasks.start(meter.run(), "meter")
 
     async def stop(self) -> None:
         for agent in self.agents:
@@ -245,6 +275,11 @@ async def controllers_alone(access: Access, elect: bool, signer: Signer | None =
         await run_controllers(world)
 
     await as_leader(client, "kube-controller-manager", work, elect, clock)
+
+
+async def scheduler_alone(access: Access, elect: bool, config: SchedulerConfig) -> None:
+    clock, client = RealClock(), Client(access.transport("podfit-scheduler"))
+    await as_leader(client, "kube-scheduler", Scheduler(client, config, clock).run, elect, clock)
 
 
 async def agent_alone(access: Access, runtime: str, config: AgentConfig) -> Agent:

@@ -38,7 +38,7 @@ class Page:
         return f"{head} {_number(value)}{stamp}"
 
     def text(self) -> str:
-        return "\n".join(self._lines) + "\n"
+        return "".join(f"{line}\n" for line in self._lines)
 
 
 # --- /metrics/resource ---------------------------------------------------------------------------------------------
@@ -156,9 +156,9 @@ def cadvisor_page(node: NodeSample, root: str, cores: float, memory_bytes: int) 
     top = {"container": "", "id": "/", "image": "", "name": "", "namespace": "", "pod": ""}
     for name, kind, text, attribute, scale in _CADVISOR:
         rows: list[Row] = []
-        if name in ("cpu_usage_seconds_total", "memory_usage_bytes", "memory_working_set_bytes", "memory_rss"):
-            rows.append((top, getattr(node.usage, attribute) / scale, node.usage.at))
         extra = {"cpu": "total"} if name == "cpu_usage_seconds_total" else {}
+        if name in ("cpu_usage_seconds_total", "memory_usage_bytes", "memory_working_set_bytes", "memory_rss"):
+            rows.append(({**top, **extra}, getattr(node.usage, attribute) / scale, node.usage.at))
         rows += [({**labels, **extra}, getattr(one.usage, attribute) / scale, one.usage.at) for labels, one in groups]
         page.add(f"container_{name}", kind, text, rows)
     _faults(page, groups)

@@ -26,6 +26,7 @@ from podfit.agent.server.streams import Streams
 from podfit.agent.server.summary import summary
 from podfit.agent.server.targets import Refusal, find_pod, logged_container
 from podfit.agent.server.usage import UsageReader
+from podfit.api.quantity import Quantity
 
 log = logging.getLogger(__name__)
 
@@ -118,10 +119,12 @@ class NodeServer:
         return exposition.resource_page(await self._usage.read())
 
     async def stats(self) -> dict[str, Any]:
-        capacity = self.agent.node.allocatable
-        memory = int(capacity["memory"].value) if "memory" in capacity else 0
         config = self.agent.config
+        memory = self._capacity("memory").value
         return summary(await self._usage.read(), config.node_name, memory, config.data_dir, self._started_at)
+
+    def _capacity(self, name: str) -> Quantity:
+        return Quantity.parse(self.agent.node.capacity.get(name, "0"))
 
     async def log(self, namespace: str, pod: str, container: str, query: Query) -> AsyncIterator[bytes]:
         """A container's log as it is to be sent; refusals are raised before the first piece."""
@@ -181,10 +184,8 @@ class NodeServer:
         return _text((await self.resource_metrics()).encode())
 
     async def _cadvisor(self, request: web.Request) -> web.Response:
-        capacity = self.agent.node.allocatable
         root = str(getattr(self.agent.runtime, "cgroup_root", "/kubepods"))
-        cores = capacity["cpu"].milli / 1000 if "cpu" in capacity else 0
-        memory = int(capacity["memory"].value) if "memory" in capacity else 0
+        cores, memory = self._capacity("cpu").milli / 1000, self._capacity("memory").value
         return _text(exposition.cadvisor_page(await self._usage.read(), root, cores, memory).encode())
 
     async def _probes(self, request: web.Request) -> web.Response:

@@ -1,0 +1,191 @@
+"""metrics.k8s.io/v1beta1 over a meter: get and list of NodeMetrics and PodMetrics, plain or as tables.
+
+Which pods and nodes there are, and which a selector means, is the API server's to say: it is asked for their
+metadata, and the meter's numbers are put beside it. Free of any HTTP library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from podfit.api.kinds import NODE, POD, Kind
+from podfit.api.quantity import Quantity
+from podfit.api.status import ApiError, Object
+from podfit.client.rest import Client
+from podfit.client.transport import Unreachable
+from podfit.kit.clock import rfc3339
+from podfit.meter.meter import Meter
+from podfit.meter.rates import Use
+
+GROUP, VERSION = "metrics.k8s.io", "v1beta1"
+RESOURCES: list[Object] = [
+    {"name": "nodes", "singularName": "", "namespaced": False, "kind": "NodeMetrics", "verbs": ["get", "list"]},
+    {"name": "pods", "singularName": "", "namespaced": True, "kind": "PodMetrics", "verbs": ["get", "list"]},
+]
+_SELECTORS = ("labelSelector", "fieldSelector")
+_ONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+_MANY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+Query = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+
+
+class MetricsApi:
+    def __init__(self, meter: Meter, client: Client) -> None:
+        self._meter, self._client = meter, client
+
+    async def answer(self, method: str, path: str, query: Query, headers: Mapping[str, str]) -> Answer:
+        """`headers` with lower-case names. Refusals are Statuses like everywhere in Kubernetes."""
+        try:
+            value = await self._value(method, path, query, "as=Table" in headers.get("accept", ""))
+            return Answer(200, msgspec.json.encode(value))
+        except ApiError as error:
+            return Answer(error.code, msgspec.json.encode(error.to_status()))
+        except Unreachable as error:
+            away = ApiError(503, "ServiceUnavailable", f"the API server cannot be asked: {error}")
+            return Answer(503, msgspec.json.encode(away.to_status()))
+
+    async def _value(self, method: str, path: str, query: Query, table: bool) -> Object:
+        parts = [part for part in path.split("/") if part][3:]
+        if method not in ("GET", "HEAD") or _first(query, "watch") in ("true", "1"):
+            raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        if not parts:
+            return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": _version(), "resources": RESOURCES}
+        if parts[0] == "nodes" and len(parts) <= 2:
+            return await self._nodes(parts[1] if len(parts) == 2 else "", query, table)
+        if parts == ["pods"]:
+            return await self._pods("", "", query, table)
+        if parts[0] == "namespaces" and len(parts) in (3, 4) and parts[2] == "pods":
+            return await self._pods(parts[1], parts[3] if len(parts) == 4 else "", query, table)
+        raise ApiError(404, "NotFound", "the server could not find the requested resource")
+
+    # --- nodes
+    async def _nodes(self, name: str, query: Query, table: bool) -> Object:
+        rows = [
+            (meta, use)
+            for meta in await self._metadata(NODE, "", name, query, "nodemetrics")
+            if (use := self._meter.node(meta["name"])) is not None
+        ]
+        items = [_node_metrics(meta, use) for meta, use in rows]
+        return _shown("NodeMetrics", items, name, table, "nodemetrics", name)
+
+    # --- pods
+    async def _pods(self, namespace: str, name: str, query: Query, table: bool) -> Object:
+        items = []
+        for meta in await self._metadata(POD, namespace, name, query, "podmetrics"):
+            uses = self._meter.pod(meta["namespace"], meta["name"])
+            if uses:
+                items.append(_pod_metrics(meta, uses))
+        return _shown("PodMetrics", items, name, table, "podmetrics", f"{namespace}/{name}")
+
+    async def _metadata(self, kind: Kind, namespace: str, name: str, query: Query, word: str) -> list[Object]:
+        if name:
+            try:
+                found = await self._client.raw("GET", kind.path(namespace, name), headers={"Accept": _ONE})
+            except ApiError as error:
+                raise (
+                    _missing(word, f"{namespace}/{name}" if namespace else name) if error.code == 404 else error
+                ) from None
+            return [found["metadata"]]
+        asked = {key: _first(query, key) for key in _SELECTORS if _first(query, key)}
+        listed = await self._client.raw("GET", kind.path(namespace), asked, headers={"Accept": _MANY})
+        return [item["metadata"] for item in listed.get("items") or ()]
+
+
+def _version() -> str:
+    return f"{GROUP}/{VERSION}"
+
+
+def _first(query: Query, name: str) -> str:
+    return (query.get(name) or [""])[0]
+
+
+def _missing(word: str, name: str) -> ApiError:
+    details = {"name": name, "group": GROUP, "kind": word}
+    return ApiError(404, "NotFound", f'{word}.{GROUP} "{name}" not found', details)
+
+
+def _usage(use: Use) -> dict[str, str]:
+    return {
+        "cpu": str(Quantity(round(use.cores * 1e9))),
+        "memory": str(Quantity.of_units(round(use.memory_bytes), "BinarySI")),
+    }
+
+
+def _window(seconds: float) -> str:
+    """Go's way to write a duration, in milliseconds at the finest."""
+    millis = round(seconds * 1000)
+    minutes, rest = divmod(millis, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{rest / 1000:.3f}".rstrip("0").rstrip(".") + "s"
+    if hours:
+        return f"{hours}h{minutes}m{text}"
+    return f"{minutes}m{text}" if minutes else text
+
+
+def _meta(meta: Object, now: float) -> Object:
+    shown = {"name": meta["name"], "creationTimestamp": rfc3339(now)}
+    if meta.get("namespace"):
+        shown["namespace"] = meta["namespace"]
+    return {**shown, "labels": meta["labels"]} if meta.get("labels") else shown
+
+
+def _node_metrics(meta: Object, use: Use) -> Object:
+    times = {"timestamp": rfc3339(use.at), "window": _window(use.window_s)}
+    return {"metadata": _meta(meta, use.at), **times, "usage": _usage(use)}
+
+
+def _pod_metrics(meta: Object, uses: Mapping[str, Use]) -> Object:
+    oldest = min(uses.values(), key=lambda use: use.at)
+    return {
+        "metadata": _meta(meta, oldest.at),
+        "timestamp": rfc3339(oldest.at),
+        "window": _window(oldest.window_s),
+        "containers": [{"name": name, "usage": _usage(use)} for name, use in sorted(uses.items())],
+    }
+
+
+def _shown(kind: str, items: list[Object], name: str, table: bool, word: str, full_name: str) -> Object:
+    if name and not items:
+        raise _missing(word, full_name)
+    if table:
+        return _table(items)
+    if name:
+        return {"kind": kind, "apiVersion": _version(), **items[0]}
+    return {"kind": f"{kind}List", "apiVersion": _version(), "metadata": {}, "items": items}
+
+
+def _table(items: list[Object]) -> Object:
+    columns = [
+        {"name": "Name", "type": "string", "format": "name", "description": "Name of the resource", "priority": 0},
+        *(
+            {"name": word, "type": "string", "format": "", "description": "", "priority": 0}
+            for word in ("cpu", "memory")
+        ),
+        {"name": "Window", "type": "string", "format": "duration", "description": "", "priority": 0},
+    ]
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {},
+        "columnDefinitions": columns,
+        "rows": [_row(item) for item in items],
+    }
+
+
+def _row(item: Object) -> dict[str, Any]:
+    usages = [item["usage"]] if "usage" in item else [one["usage"] for one in item["containers"]]
+    total = {
+        word: str(sum((Quantity.parse(usage[word]) for usage in usages), Quantity(0))) for word in ("cpu", "memory")
+    }
+    partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": item["metadata"]}
+    return {"cells": [item["metadata"]["name"], total["cpu"], total["memory"], item["window"]], "object": partial}

@@ -1,0 +1,177 @@
+"""The meter: scrapes every node, keeps what each container uses now, and tells those who want history.
+
+Nodes are read through the API server (nodes/proxy), those of the same process directly. A node that does not answer
+keeps its last values for a while; then they are gone, as Kubernetes shows nothing rather than something old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from podfit.api.kinds import NODE
+from podfit.api.status import ApiError, Object
+from podfit.client.cache import Cache
+from podfit.client.rest import Client
+from podfit.client.transport import Unreachable
+from podfit.kit.clock import Clock, RealClock
+from podfit.kit.tasks import Tasks
+from podfit.meter.rates import NodeRates, Use
+from podfit.meter.readings import Key, read_page
+
+log = logging.getLogger(__name__)
+
+Source = Callable[[], Awaitable[str]]
+"""Gives a node's /metrics/resource page."""
+
+
+class Sample(NamedTuple):
+    namespace: str
+    pod: str
+    container: str
+    cores: float
+    memory_bytes: float
+    at: float
+
+
+Subscriber = Callable[[Sequence[Sample]], None]
+
+
+@dataclass(frozen=True)
+class MeterConfig:
+    interval_s: float = 15.0
+    second_look_s: float = 1.2
+    """What is new is looked at again this soon, so that it has a rate."""
+    timeout_s: float = 10.0
+    at_once: int = 32
+    """Nodes scraped at the same time."""
+    stale_s: float = 60.0
+
+
+class Meter:
+    def __init__(self, client: Client, config: MeterConfig | None = None, clock: Clock | None = None) -> None:
+        self.client, self.config = client, config or MeterConfig()
+        self.clock: Clock = clock or RealClock()
+        self.sources: dict[str, Source] = {}
+        """Nodes that can be read without the API server, by name."""
+        self.scrapes = self.failures = 0
+        self._nodes = Cache(client, NODE, clock=self.clock)
+        self._rates: dict[str, NodeRates] = {}
+        self._heard: dict[str, float] = {}
+        self._where: dict[tuple[str, str], str] = {}
+        """(namespace, pod) → node"""
+        self._subscribers: list[Subscriber] = []
+        self._wake = asyncio.Event()
+        self._tasks = Tasks("meter")
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Called after each scrape with everything new it brought."""
+        self._subscribers.append(subscriber)
+
+    # --- life
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            self._tasks.start(self._nodes.run(), "nodes")
+            await self._nodes.ready.wait()
+            self._nodes.subscribe(self._node_changed)
+            while True:
+                self._wake.clear()
+                await self.scrape()
+                rest = self.config.interval_s
+                if unsettled := [name for name, rates in self._rates.items() if not rates.settled]:
+                    await self._pause(self.config.second_look_s)
+                    await self.scrape(unsettled)
+                    rest = max(0.0, rest - self.config.second_look_s)
+                await self._pause(rest)
+        finally:
+            await self._tasks.stop()
+
+    def _node_changed(self, before: Object | None, after: Object | None) -> None:
+        if before is None:
+            self._wake.set()
+        elif after is None:
+            self._forget(before["metadata"]["name"])
+
+    async def _pause(self, seconds: float) -> None:
+        """A new node is not kept waiting."""
+        sleeping = asyncio.ensure_future(self.clock.sleep(seconds))
+        waking = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait((sleeping, waking), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sleeping, waking):
+                task.cancel()
+            await asyncio.gather(sleeping, waking, return_exceptions=True)
+
+    # --- scraping
+    async def scrape(self, names: Sequence[str] | None = None) -> None:
+        """Reads every node, or those named, once and tells the subscribers."""
+        gate = asyncio.Semaphore(self.config.at_once)
+        samples: list[Sample] = []
+        if names is None:
+            names = [node["metadata"]["name"] for node in self._nodes]
+        await asyncio.gather(*(self._scrape_node(name, gate, samples) for name in names))
+        for subscriber in self._subscribers if samples else ():
+            try:
+                subscriber(samples)
+            except Exception:
+                log.exception("a subscriber of the meter failed")
+
+    async def _scrape_node(self, name: str, gate: asyncio.Semaphore, samples: list[Sample]) -> None:
+        async with gate:
+            self.scrapes += 1
+            try:
+                async with asyncio.timeout(self.config.timeout_s):
+                    page = await self._page(name)
+            except (ApiError, Unreachable, TimeoutError, OSError) as error:
+                self.failures += 1
+                log.info("node %s cannot be measured: %s", name, error or type(error).__name__)
+                if self.clock.monotonic() - self._heard.get(name, -self.config.stale_s) >= self.config.stale_s:
+                    self._forget(name)
+                return
+        self._heard[name] = self.clock.monotonic()
+        rates = self._rates.get(name)
+        if rates is None:
+            rates = self._rates[name] = NodeRates(2 * self.config.interval_s)
+        before = rates.pods()
+        for key in rates.take(read_page(page, self.clock.now())):
+            use = rates.containers[key]
+            samples.append(Sample(*key, use.cores, use.memory_bytes, use.at))
+        self._place(name, before, rates.pods())
+
+    async def _page(self, name: str) -> str:
+        source = self.sources.get(name)
+        if source is not None:
+            return await source()
+        return str(await self.client.raw("GET", f"{NODE.path('', name)}/proxy/metrics/resource"))
+
+    def _place(self, node: str, before: set[tuple[str, str]], after: set[tuple[str, str]]) -> None:
+        for pod in before - after:
+            if self._where.get(pod) == node:
+                del self._where[pod]
+        for pod in after - before:
+            self._where[pod] = node
+
+    def _forget(self, node: str) -> None:
+        rates = self._rates.pop(node, None)
+        if rates is not None:
+            self._place(node, rates.pods(), set())
+        self._heard.pop(node, None)
+
+    # --- asking
+    def node(self, name: str) -> Use | None:
+        rates = self._rates.get(name)
+        return rates.node if rates is not None else None
+
+    def pod(self, namespace: str, name: str) -> dict[str, Use]:
+        """By container; empty while nothing is known."""
+        rates = self._rates.get(self._where.get((namespace, name), ""))
+        return rates.pod(namespace, name) if rates is not None else {}
+
+    def containers(self) -> dict[Key, Use]:
+        """Everything that is known now."""
+        return {key: use for rates in self._rates.values() for key, use in rates.containers.items()}

@@ -1,0 +1,104 @@
+"""From cumulative counters to what is used now. Pure.
+
+Two readings of the same run give a rate. A counter that fell, or a start time that moved, begins anew; a container
+younger than one scrape is measured from its start. Readings from the past are left out unless the clock was set back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from podfit.meter.readings import Key, NodeReading, Reading
+
+_SHORTEST_S = 0.5
+"""Over less than this a rate says nothing."""
+_SET_BACK_S = 60.0
+
+
+class Use(NamedTuple):
+    cores: float
+    memory_bytes: float
+    at: float
+    window_s: float
+
+
+def use_of(before: Reading | None, after: Reading, fresh_s: float) -> Use | None:
+    """What was used until `after`; None while nobody can tell."""
+    if before is not None and same_run(before, after):
+        passed = after.at - before.at
+        if passed >= _SHORTEST_S:
+            return Use((after.cpu_s - before.cpu_s) / passed, after.memory_bytes, after.at, passed)
+        return None
+    lived = after.at - after.started
+    if after.started > 0 and _SHORTEST_S <= lived <= fresh_s:
+        return Use(after.cpu_s / lived, after.memory_bytes, after.at, lived)
+    return None
+
+
+def same_run(before: Reading, after: Reading) -> bool:
+    restarted = before.started and after.started and abs(after.started - before.started) > 0.001
+    return not restarted and after.cpu_s >= before.cpu_s
+
+
+def out_of_order(before: Reading, after: Reading) -> bool:
+    """Already seen, or older than what was seen; a clock that was set back is believed."""
+    return before.at - _SET_BACK_S < after.at <= before.at and same_run(before, after)
+
+
+@dataclass(slots=True)
+class NodeRates:
+    """The last readings of a node and what follows from them."""
+
+    fresh_s: float
+    looks: int = 0
+    node: Use | None = None
+    containers: dict[Key, Use] = field(default_factory=dict)
+    _node_last: Reading | None = None
+    _last: dict[Key, Reading] = field(default_factory=dict)
+    _pods: dict[tuple[str, str], dict[str, Use]] = field(default_factory=dict)
+
+    def take(self, reading: NodeReading) -> list[Key]:
+        """Takes a scrape; returns the containers about which something new is known."""
+        self.looks += 1
+        if reading.node is not None:
+            before = self._node_last
+            if before is None or not out_of_order(before, reading.node):
+                self.node = use_of(before, reading.node, 0.0) or self.node
+                self._node_last = reading.node
+        news: list[Key] = []
+        last: dict[Key, Reading] = {}
+        uses: dict[Key, Use] = {}
+        for key, after in reading.containers.items():
+            earlier = self._last.get(key)
+            known = self.containers.get(key)
+            if earlier is not None and out_of_order(earlier, after):
+                last[key] = earlier
+                if known is not None:
+                    uses[key] = known
+                continue
+            last[key] = after
+            use = use_of(earlier, after, self.fresh_s)
+            if use is not None:
+                uses[key] = use
+                news.append(key)
+            elif known is not None and earlier is not None and same_run(earlier, after):
+                uses[key] = known
+        self._last, self.containers = last, uses
+        self._pods = {}
+        for (namespace, pod, container), use in uses.items():
+            self._pods.setdefault((namespace, pod), {})[container] = use
+        return news
+
+    def pod(self, namespace: str, name: str) -> dict[str, Use]:
+        """By container."""
+        return self._pods.get((namespace, name), {})
+
+    def pods(self) -> set[tuple[str, str]]:
+        return set(self._pods)
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything that was read has a rate."""
+        node_known = self._node_last is None or self.node is not None
+        return self.looks > 0 and node_known and len(self.containers) == len(self._last)

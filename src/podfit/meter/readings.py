@@ -1,0 +1,109 @@
+"""Reads a node's /metrics/resource page. Pure: text in, readings out; lines that make no sense are left out."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+Key = tuple[str, str, str]
+"""(namespace, pod, container)"""
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_ESCAPES = re.compile(r"\\(.)")
+_MOST_KEPT = 200_000
+
+
+class Reading(NamedTuple):
+    """A counter and a gauge, read at one moment."""
+
+    at: float
+    cpu_s: float
+    memory_bytes: float
+    started: float = 0.0
+    """When what is counted began; 0 where nobody knows."""
+
+
+@dataclass(slots=True)
+class NodeReading:
+    node: Reading | None = None
+    containers: dict[Key, Reading] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Found:
+    cpu: dict[Key, tuple[float, float]] = field(default_factory=dict)
+    memory: dict[Key, float] = field(default_factory=dict)
+    started: dict[Key, float] = field(default_factory=dict)
+
+
+_keys: dict[str, Key] = {}
+"""Labels repeat from one page to the next; taking them apart is the expensive part."""
+
+
+def _key(labels: str) -> Key:
+    key = _keys.get(labels)
+    if key is None:
+        found = {name: _ESCAPES.sub(_unescape, text) for name, text in _LABEL.findall(labels)}
+        key = (found.get("namespace", ""), found.get("pod", ""), found.get("container", ""))
+        if len(_keys) >= _MOST_KEPT:
+            _keys.clear()
+        _keys[labels] = key
+    return key
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return "\n" if match[1] == "n" else match[1]
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def read_page(text: str, now: float) -> NodeReading:
+    """`now` stands in for times that the page does not tell."""
+    found = _Found()
+    node_cpu: tuple[float, float] | None = None
+    node_memory: float | None = None
+    for line in text.split("\n"):
+        if not line.startswith(("container_", "node_")):
+            continue
+        name, labels, value, at = _parts(line, now)
+        if value is None:
+            continue
+        if name == "container_cpu_usage_seconds_total":
+            found.cpu[_key(labels)] = (at, value)
+        elif name == "container_memory_working_set_bytes":
+            found.memory[_key(labels)] = value
+        elif name == "container_start_time_seconds":
+            found.started[_key(labels)] = value
+        elif name == "node_cpu_usage_seconds_total":
+            node_cpu = (at, value)
+        elif name == "node_memory_working_set_bytes":
+            node_memory = value
+    node = Reading(*node_cpu, node_memory) if node_cpu is not None and node_memory is not None else None
+    # CPU without memory, or the other way round, is half an answer: no answer.
+    containers = {
+        key: Reading(at, cpu, found.memory[key], found.started.get(key, 0.0))
+        for key, (at, cpu) in found.cpu.items()
+        if key in found.memory and all(key)
+    }
+    return NodeReading(node, containers)
+
+
+def _parts(line: str, now: float) -> tuple[str, str, float | None, float]:
+    """Name, labels as they are written, value, time."""
+    brace = line.rfind("}")
+    if brace >= 0:
+        name, _, labels = line[:brace].partition("{")
+        words = line[brace + 1 :].split()
+    else:
+        labels = ""
+        name, *words = line.split()
+    value = _number(words[0]) if words else None
+    stamp = _number(words[1]) if len(words) > 1 else None
+    return name, labels, value, stamp / 1000 if stamp else now
