@@ -11,6 +11,7 @@ from podfit.cli.run import run, serve, until_stopped
 
 if TYPE_CHECKING:
     from podfit.compose import UpOptions
+    from podfit.scheduler import SchedulerConfig
 
 DataDir = Annotated[Path, typer.Option("--data-dir", help="Where certificates, the store and the nodes' files live.")]
 Listen = Annotated[
@@ -34,6 +35,12 @@ NodeMemory = Annotated[str, typer.Option("--node-memory", help="The node's memor
 StopPods = Annotated[
     bool, typer.Option("--stop-pods", help="Stop the pods at the end instead of leaving them running.")
 ]
+DeferredPolicy = Annotated[
+    str, typer.Option("--deferred-resize-policy", help="wait, or preempt less important pods for a Deferred resize.")
+]
+DeferredDeadline = Annotated[
+    float, typer.Option("--deferred-resize-deadline", help="Seconds a resize stays Deferred before it may preempt.")
+]
 DEFAULT_DATA = Path("podfit-data")
 
 
@@ -41,6 +48,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("up", help="Run everything in one process.")(up)
     app.command("apiserver", help="Run the API server alone.")(apiserver)
     app.command("controllers", help="Run the controllers against any API server.")(controllers)
+    app.command("scheduler", help="Run the scheduler against any API server.")(scheduler)
     app.command("agent", help="Run a node agent against any API server.")(agent)
 
 
@@ -84,6 +92,8 @@ def up(
     kubeconfig: Annotated[
         Path | None, typer.Option("--kubeconfig", help="Write the administrator's kubeconfig here as well.")
     ] = None,
+    deferred_resize_policy: DeferredPolicy = "wait",
+    deferred_resize_deadline: DeferredDeadline = 60.0,
     stop_pods: StopPods = False,
     verbose: Verbose = 0,
 ) -> None:
@@ -103,6 +113,7 @@ def up(
         words(disable_admission_plugins),
         kubeconfig,
         stop_pods,
+        scheduling=scheduling(deferred_resize_policy, deferred_resize_deadline),
     )
 
     run(_up(options), verbose)
@@ -166,6 +177,38 @@ def controllers(kubeconfig: Kubeconfig = "", leader_elect: LeaderElect = False, 
         await until_stopped(controllers_alone(access, leader_elect))
 
     run(main(), verbose)
+
+
+def scheduler(
+    kubeconfig: Kubeconfig = "",
+    leader_elect: LeaderElect = False,
+    scheduler_name: Annotated[
+        str, typer.Option("--scheduler-name", help="Schedule pods that name this.")
+    ] = "default-scheduler",
+    deferred_resize_policy: DeferredPolicy = "wait",
+    deferred_resize_deadline: DeferredDeadline = 60.0,
+    verbose: Verbose = 0,
+) -> None:
+    from podfit.client.kubeconfig import load
+    from podfit.compose import scheduler_alone
+
+    access = load(kubeconfig)
+    config = scheduling(deferred_resize_policy, deferred_resize_deadline, scheduler_name)
+
+    async def main() -> None:
+        await until_stopped(scheduler_alone(access, leader_elect, config))
+
+    run(main(), verbose)
+
+
+def scheduling(policy: str, deadline_s: float, name: str = "default-scheduler") -> SchedulerConfig:
+    from podfit.compose import BadSetting
+    from podfit.scheduler import SchedulerConfig
+
+    try:
+        return SchedulerConfig(name, deferred_resize_policy=policy, deferred_resize_deadline_s=deadline_s)
+    except ValueError as error:
+        raise BadSetting(f"--deferred-resize-policy: {error}") from error
 
 
 def agent(
