@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 
 from podfit.api.kinds import POD
@@ -21,24 +22,36 @@ from podfit.scheduler.decide.pods import pod_key
 log = logging.getLogger(__name__)
 
 Work = Callable[[], Awaitable[None]]
+_MOST_UNTOLD = 10_000
+_BREATH = 16
+"""So many Events are sent between two looks at whether there is something better to do."""
 
 
 class Hands:
     """Workers that carry out what was decided."""
 
-    def __init__(self, client: Client, recorder: EventRecorder, clock: Clock, name: str) -> None:
+    def __init__(
+        self, client: Client, recorder: EventRecorder, clock: Clock, name: str, busy: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`busy` tells that pods are due for a decision: Events can wait."""
         self._client, self._recorder, self._clock, self._name = client, recorder, clock, name
+        self._busy, self._quiet = busy, asyncio.Event()
         self._binds: asyncio.Queue[Work] = asyncio.Queue()
         self._writes: asyncio.Queue[Work] = asyncio.Queue()
+        self._untold: deque[tuple[Object, str, str, str]] = deque()
 
     def start(self, tasks: Tasks, binders: int, writers: int) -> None:
         for queue, count in ((self._binds, binders), (self._writes, writers)):
             for _ in range(count):
                 tasks.start(self._work(queue), f"{self._name}-writes")
+        tasks.start(self._speak(), f"{self._name}-events")
 
     async def idle(self) -> None:
         await self._binds.join()
         await self._writes.join()
+        while self._untold:
+            await asyncio.sleep(0)
+        await self._recorder.flush()
 
     def bind(self, work: Work) -> None:
         self._binds.put_nowait(work)
@@ -46,8 +59,7 @@ class Hands:
     def write(self, work: Work) -> None:
         self._writes.put_nowait(work)
 
-    @staticmethod
-    async def _work(queue: asyncio.Queue[Work]) -> None:
+    async def _work(self, queue: asyncio.Queue[Work]) -> None:
         while True:
             work = await queue.get()
             try:
@@ -58,6 +70,8 @@ class Hands:
                 log.exception("a write failed")
             finally:
                 queue.task_done()
+                if self._calm():
+                    self._quiet.set()
 
     # --- the writes
     async def bind_pod(self, pod: Object, node: str) -> None:
@@ -69,7 +83,7 @@ class Hands:
             "target": {"kind": "Node", "name": node},
         }
         await self._client.create(POD, binding, namespace, name, "binding")
-        self._recorder.record(_typed(pod), "Normal", "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
+        self.tell(pod, "Normal", "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
 
     async def report_refusal(self, pod: Object, reason: str, message: str, nominated: str | None) -> None:
         """PodScheduled=False, written only where it says something new. `nominated`: None leaves it as it is."""
@@ -122,7 +136,7 @@ class Hands:
                 raise
             return
         uid = preemptor["metadata"].get("uid", "")
-        self._recorder.record(_typed(victim), "Normal", "Preempted", f"Preempted by pod {uid} on node {node}")
+        self.tell(victim, "Normal", "Preempted", f"Preempted by pod {uid} on node {node}")
 
     async def evict(self, victim: Object, why: str) -> bool:
         """Through the Eviction API; False where a disruption budget says no."""
@@ -141,11 +155,28 @@ class Hands:
             if error.code == 429:
                 return False
             raise
-        self._recorder.record(_typed(victim), "Normal", "Preempted", why)
+        self.tell(victim, "Normal", "Preempted", why)
         return True
 
     def tell(self, pod: Object, type: str, reason: str, message: str) -> None:
-        self._recorder.record(_typed(pod), type, reason, message)
+        """An Event; in a burst of bindings it waits until pods have their nodes, which matters more."""
+        self._untold.append((pod, type, reason, message))
+        if self._calm() or len(self._untold) >= _MOST_UNTOLD:
+            self._quiet.set()
+
+    def _calm(self) -> bool:
+        return self._binds.empty() and not self._busy()
+
+    async def _speak(self) -> None:
+        while True:
+            await self._quiet.wait()
+            for _ in range(min(_BREATH, len(self._untold))):
+                pod, type, reason, message = self._untold.popleft()
+                self._recorder.record(_typed(pod), type, reason, message)
+            await self._recorder.flush()
+            if not self._untold or (not self._calm() and len(self._untold) < _MOST_UNTOLD):
+                self._quiet.clear()
+            await asyncio.sleep(0)
 
     async def _patch_status(self, pod: Object, status: Object) -> None:
         namespace, name = pod_key(pod)

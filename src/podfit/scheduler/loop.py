@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from functools import partial
 
 from prometheus_client import CollectorRegistry
 
@@ -21,10 +22,11 @@ from podfit.kit.tasks import Tasks
 from podfit.scheduler.act import Hands
 from podfit.scheduler.config import SchedulerConfig
 from podfit.scheduler.decide.board import Board, Epoch, Placed, Refused
+from podfit.scheduler.decide.fitting import Fitting
 from podfit.scheduler.decide.pods import Shape, resident
 from podfit.scheduler.decide.preempt import Candidate, NoRoom, budgets_from, less_important_waiting, preempt
-from podfit.scheduler.decide.queue import Entry, Group, PodQueue
-from podfit.scheduler.decide.reasons import refusal
+from podfit.scheduler.decide.queue import ACTIVE, BACKOFF, GATED, WAITING, Entry, Group, PodQueue
+from podfit.scheduler.decide.reasons import PLUGINS, refusal
 from podfit.scheduler.making_room import MakingRoom
 from podfit.scheduler.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
 from podfit.scheduler.observe import Observer
@@ -46,8 +48,8 @@ class Scheduler:
         self.client, self.config, self.clock = client, config or SchedulerConfig(), clock or RealClock()
         self.metrics = SchedulerMetrics(registry)
         self.ready = asyncio.Event()
-        self._tasks = Tasks("scheduler")
         self._reset()
+        self._measure()
 
     def _reset(self) -> None:
         """A scheduler that becomes leader again starts from what the API server says, not from what it believed."""
@@ -55,7 +57,7 @@ class Scheduler:
         self.board = Board(rules=config.rules, seed=config.seed)
         self.queue = PodQueue()
         self._recorder = EventRecorder(client, config.scheduler_name, clock=clock)
-        self._hands = Hands(client, self._recorder, clock, config.scheduler_name)
+        self._hands = Hands(client, self._recorder, clock, config.scheduler_name, lambda: self.queue.due)
         self._due = asyncio.Event()
         self._observer = Observer(self.board, self.queue, clock, config.scheduler_name, self._due.set)
         self._random = random.Random(config.seed)
@@ -72,7 +74,7 @@ class Scheduler:
     async def run(self) -> None:
         """Works until cancelled."""
         self._reset()
-        tasks = self._tasks = Tasks("scheduler")
+        tasks = Tasks("scheduler")
         try:
             caches = (self.nodes, self.namespaces, self.budgets, self.pods)
             for cache in caches:
@@ -97,7 +99,6 @@ class Scheduler:
         while self._due.is_set() or self.queue.due or self._observer.assumed:
             await asyncio.sleep(0)
         await self._hands.idle()
-        await self._recorder.flush()
 
     async def _tick(self) -> None:
         """What comes with time alone: the end of a backoff, pods that waited too long, deadlines of resizes."""
@@ -110,15 +111,26 @@ class Scheduler:
                 flushed = now
                 self.queue.flush(now, self.config.flush_after_s)
             self._room.look()
-            self._count()
             if self.queue.due:
                 self._due.set()
 
-    def _count(self) -> None:
-        for name, number in self.queue.counts().items():
-            self.metrics.pending.labels(name).set(number)
-        self.metrics.cache_size.labels("nodes").set(len(self.board.snapshot))
-        self.metrics.cache_size.labels("pods").set(len(self.board.snapshot.pods))
+    def _measure(self) -> None:
+        """Gauges are read when somebody asks for them."""
+        metrics, name = self.metrics, self.config.scheduler_name
+        for state in (ACTIVE, BACKOFF, WAITING, GATED):
+            metrics.pending.labels(state).set_function(partial(self._pending, state))
+        for plugin in sorted(set(PLUGINS.values())):
+            gauge = metrics.unschedulable.labels(plugin, name)
+            gauge.set_function(partial(self._refused_by, plugin))
+        metrics.cache_size.labels("nodes").set_function(lambda: len(self.board.snapshot))
+        metrics.cache_size.labels("pods").set_function(lambda: len(self.board.snapshot.pods))
+        metrics.cache_size.labels("assumed_pods").set_function(lambda: len(self._observer.assumed))
+
+    def _pending(self, state: str) -> float:
+        return self.queue.counts()[state]
+
+    def _refused_by(self, plugin: str) -> float:
+        return self.queue.refused_by(plugin)
 
     # --- a turn
     def turn(self) -> None:
@@ -221,7 +233,8 @@ class Scheduler:
             else:
                 nominated = outcome.node
                 self._preempt(entry, outcome)
-        self.queue.park(entry, shape, self._seen(shape), self.clock.monotonic())
+        plugins = Fitting.plugins(refused.codes) if refused.codes is not None else frozenset()
+        self.queue.park(entry, shape, self._seen(shape), self.clock.monotonic(), plugins)
         self._hands.tell(entry.pod, "Warning", "FailedScheduling", message)
         pod = entry.pod
         self._hands.write(lambda: self._hands.report_refusal(pod, "Unschedulable", message, nominated))

@@ -56,9 +56,9 @@ class SchedulerMetrics:
             buckets=(1, 2, 4, 8, 16, 32, 64),
             registry=registry,
         )
-        self.refusals = Counter(
-            "scheduler_unschedulable_pods_total",
-            "Number of times a plugin refused a pod everywhere.",
+        self.unschedulable = Gauge(
+            "scheduler_unschedulable_pods",
+            "The number of unschedulable pods broken down by plugin name.",
             ["plugin", "profile"],
             registry=registry,
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from podfit.api.placement import tolerates
 from podfit.scheduler.decide import scores
 from podfit.scheduler.decide.pods import PODS, Shape
-from podfit.scheduler.decide.reasons import HOPELESS, WORDS, Code, insufficient
+from podfit.scheduler.decide.reasons import HOPELESS, PLUGINS, WORDS, Code, insufficient
 from podfit.scheduler.decide.relations import Relations
 from podfit.scheduler.decide.rules import Rules
 from podfit.scheduler.decide.selection import Selection, named_nodes
@@ -26,6 +26,7 @@ Bools = NDArray[np.bool_]
 Codes = NDArray[np.int8]
 _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "value": "", "effect": "NoSchedule"}
 _REFUSED = -1
+_SHORT = Code.RESOURCES
 _FEW = 8
 """Up to so many rows plain arithmetic is faster than arrays."""
 
@@ -201,6 +202,10 @@ class Fitting:
             if (short := int((lacking > 0).sum())) > 0:
                 found[insufficient(name)] = short
         return found
+
+    @staticmethod
+    def plugins(codes: Codes) -> frozenset[str]:
+        return frozenset(PLUGINS[Code(code)] for code in np.unique(codes).tolist() if code in WORDS or code == _SHORT)
 
     def reasons_of(self, row: int) -> Counter[str]:
         codes = self.codes()

@@ -44,6 +44,8 @@ class Group:
     shape: Shape
     members: dict[Key, Entry] = field(default_factory=dict)
     heap: list[tuple[int, int, int, Entry]] = field(default_factory=list)
+    plugins: frozenset[str] = frozenset()
+    """The checks that refused it."""
     seen: tuple[int, ...] = ()
     """How the cluster was when the group was last found not to fit."""
 
@@ -66,6 +68,9 @@ class PodQueue:
 
     def get(self, key: Key) -> Entry | None:
         return self._entries.get(key)
+
+    def refused_by(self, plugin: str) -> int:
+        return sum(len(group.members) for group in self.groups.values() if plugin in group.plugins)
 
     def counts(self) -> dict[str, int]:
         found = dict.fromkeys((ACTIVE, BACKOFF, WAITING, GATED), 0)
@@ -123,7 +128,9 @@ class PodQueue:
         return bool(self._active)
 
     # --- waiting
-    def park(self, entry: Entry, shape: Shape, seen: tuple[int, ...], now: float) -> None:
+    def park(
+        self, entry: Entry, shape: Shape, seen: tuple[int, ...], now: float, plugins: frozenset[str] = frozenset()
+    ) -> None:
         """No node takes it: wait until one may."""
         if self._entries.get(entry.key) is not entry:
             return
@@ -133,7 +140,7 @@ class PodQueue:
         entry.state, entry.group, entry.since_s = WAITING, group, now
         group.members[entry.key] = entry
         heapq.heappush(group.heap, (*entry.rank, next(self._order), entry))
-        group.seen = seen
+        group.seen, group.plugins = seen, plugins
 
     def back_off(self, entry: Entry, now: float) -> None:
         """Something failed that has nothing to do with room."""
