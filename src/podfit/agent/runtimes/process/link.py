@@ -48,9 +48,17 @@ class Link:
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._tasks = Tasks("keeper link")
         self._writable = asyncio.Event()
+        self._opening = False
 
     async def open(self) -> None:
-        for _ in range(5):
+        self._opening = True
+        try:
+            await self._open()
+        finally:
+            self._opening = False
+
+    async def _open(self) -> None:
+        for _ in range(10):
             endpoint = self._connect()
             if endpoint is None:
                 await asyncio.to_thread(self._spawn)
@@ -63,8 +71,9 @@ class Link:
                     await self.ask("list")
                     return
                 except KeeperFailed:
-                    # It was on its way out when we came.
-                    continue
+                    # It was on its way out when we came: a dying process still accepts for a moment.
+                    self._disconnect("not answering")
+                    await asyncio.sleep(0.01)
         raise RuntimeFailure(f"the keeper of {self.data_dir} does not answer; its log is {self.data_dir}/keeper.log")
 
     async def close(self) -> None:
@@ -118,7 +127,8 @@ class Link:
                 data = b""
             if not data:
                 self._disconnect("the keeper is gone")
-                self._tasks.start(self._again())
+                if not self._opening:
+                    self._tasks.start(self._again())
                 return
             message = json.loads(data)
             if "re" not in message:
