@@ -79,6 +79,9 @@ class Writer:
         match_namespace(meta, write.namespace)
         if meta.get("resourceVersion"):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+        if write.track is not None:
+            # Before admission: what plugins add belongs to nobody, so that no applier takes it away again.
+            write.track(obj, None)
         attrs = self._attributes(CREATE, write, obj, None)
         await self.chain.admit(attrs)
         obj = attrs.object or obj
@@ -87,8 +90,6 @@ class Writer:
         strategy.prepare_create(obj)
         if (allot := self.before_create.get((kind.group, kind.plural))) is not None:
             allot(obj)
-        if write.track is not None:
-            write.track(obj, None)
         check(kind, obj, strategy.validate_create(obj) + shapes.errors(kind, obj))
         write.warnings += strategy.warnings_create(obj)
         await self.chain.validate(attrs)
