@@ -61,7 +61,7 @@ def dropped_when_empty(row: Field) -> bool:
     return not (isinstance(row.type, Scalar) and row.type.form in NEVER_EMPTY)
 
 
-Rows = tuple[dict[str, bool], dict[str, tuple[Reader, bool]], list[tuple[str, Type]]]
+Rows = tuple[dict[str, bool], dict[str, tuple[Reader, bool]], list[Field]]
 
 
 def _rows(struct: Struct) -> Rows:
@@ -74,7 +74,7 @@ def _rows(struct: Struct) -> Rows:
             plain[name] = drop
         else:
             others[name] = (_reader_of(row.type), drop)
-    return plain, others, [(row.name, row.type) for row in struct if printed_when_unset(row)]
+    return plain, others, [row for row in struct if printed_when_unset(row)]
 
 
 def _struct_reader(struct: Struct) -> Reader:
@@ -105,9 +105,9 @@ def _struct_reader(struct: Struct) -> Reader:
                 item, drop = other[0](item), other[1]
             if item or not drop:
                 out[key] = item
-        for key, kind in always:
-            if key not in out:
-                out[key] = zero_of(kind)
+        for row in always:
+            if row.name not in out:
+                out[row.name] = unset(row)
         return out
 
     return read
