@@ -51,7 +51,7 @@ class Sight:
     ) -> Cache:
         """A cache of this kind, by namespace unless told otherwise; it starts with the others."""
         namespace = self.namespace if kind.namespaced else ""
-        by = {"namespace": namespace_of} if indexes is None else indexes
+        by: dict[str, IndexBy] = {"namespace": namespace_of} if indexes is None else indexes
         cache = Cache(self.client, kind, namespace, indexes=by, clock=self.clock, page=PAGE, trim=trim, **query)
         self._caches.append(cache)
         return cache

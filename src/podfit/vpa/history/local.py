@@ -1,0 +1,226 @@
+"""The past in one SQLite file: a row for every few minutes, holding the columns of all samples of that time.
+
+A row is written and read whole, so both go at the speed of a copy, and loading streams the rows in order of time. At
+most one sample a minute and container is kept: the mean of its CPU use, the highest of its memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import zlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podfit.kit.clock import Clock, RealClock
+from podfit.vpa.history.base import NONE, Batch, HistoryAway, Series, Sink
+from podfit.vpa.model.times import Seconds
+from podfit.vpa.recommender.decide.oom import Oom
+
+T = TypeVar("T")
+DAY = 86400.0
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, namespace TEXT, pod TEXT, container TEXT, labels TEXT);
+CREATE TABLE IF NOT EXISTS rows (base REAL, last REAL, samples INTEGER, columns BLOB);
+CREATE INDEX IF NOT EXISTS rows_by_time ON rows (base);
+CREATE TABLE IF NOT EXISTS ooms (at REAL, namespace TEXT, pod TEXT, container TEXT, memory INTEGER);
+CREATE INDEX IF NOT EXISTS ooms_by_time ON ooms (at);
+"""
+_COLUMNS = np.dtype([("id", "<u4"), ("at", "<f4"), ("cpu", "<i8"), ("memory", "<i8")])
+_CLEAN_EVERY_S = 3600.0
+
+
+class LocalHistory:
+    writes_checkpoints = True
+
+    def __init__(
+        self, file: Path, *, days: float = 8.0, resolution_s: float = 60.0, clock: Clock | None = None
+    ) -> None:
+        self._file, self._days, self._resolution_s = file, days, resolution_s
+        self._clock = clock or RealClock()
+        self._lock = asyncio.Lock()
+        self._database: sqlite3.Connection | None = None
+        self._ids: dict[Series, int] = {}
+        self._new: dict[int, Series] = {}
+        self._next_id = 1
+        self._waiting: list[tuple[NDArray[np.int64], Batch]] = []
+        self._cleaned = float("-inf")
+        self._loaded_until: Seconds = float("-inf")
+        self._ooms_until: Seconds = float("-inf")
+
+    # --- History
+
+    async def load(self, sink: Sink, until: Seconds) -> None:
+        series = await self._work(self._read_series)
+        oldest = until - self._days * DAY
+        for at in await self._work(lambda db: _row_ids(db, max(oldest, self._loaded_until), until)):
+            base, batch = await self._work(partial(self._read_row, row=at, series=series))
+            sink.take(batch)
+            self._loaded_until = base
+
+    def record(self, batch: Batch) -> None:
+        ids = np.fromiter((self._id(one) for one in batch.series), np.int64, len(batch.series))
+        self._waiting.append((ids, batch))
+
+    async def flush(self) -> None:
+        """Writes the minutes that are over; what belongs to the current one waits for its end."""
+        await self._write(self._clock.now() // self._resolution_s * self._resolution_s)
+
+    async def close(self) -> None:
+        await self._write(float("inf"))
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    # --- writing
+
+    def _id(self, one: Series) -> int:
+        found = self._ids.get(one)
+        if found is None:
+            found = self._ids[one] = self._next_id
+            self._next_id += 1
+            self._new[found] = one
+        return found
+
+    async def _write(self, before: Seconds) -> None:
+        if not self._waiting and self._database is None:
+            return
+        if self._database is None:
+            # Numbers given before the file was read may be taken in it.
+            await self._work(self._read_series)
+        rows, ooms, self._waiting = self._ripe(before)
+        new, self._new = self._new, {}
+        await self._work(lambda db: self._insert(db, rows, ooms, new))
+
+    def _ripe(self, before: Seconds) -> tuple[NDArray[Any], list[Oom], list[tuple[NDArray[np.int64], Batch]]]:
+        """The samples before an instant as one table, the events, and what is left."""
+        parts: list[NDArray[Any]] = []
+        ooms: list[Oom] = []
+        rest: list[tuple[NDArray[np.int64], Batch]] = []
+        for ids, batch in self._waiting:
+            ooms += batch.ooms
+            ripe = batch.times < before
+            table = np.zeros(int(ripe.sum()), [("id", "i8"), ("at", "f8"), ("cpu", "i8"), ("memory", "i8")])
+            table["id"], table["at"] = ids[batch.index[ripe]], batch.times[ripe]
+            table["cpu"], table["memory"] = batch.cpu[ripe], batch.memory[ripe]
+            parts.append(table)
+            if not ripe.all():
+                left = ~ripe
+                kept = Batch(batch.series, batch.index[left], batch.times[left], batch.cpu[left], batch.memory[left])
+                rest.append((ids, kept))
+        table = np.concatenate(parts) if parts else np.zeros(0, [("id", "i8"), ("at", "f8")])
+        return self._thinned(table), ooms, rest
+
+    def _thinned(self, table: NDArray[Any]) -> NDArray[Any]:
+        """One sample a series and minute."""
+        if not len(table):
+            return table
+        minute = np.floor(table["at"] / self._resolution_s)
+        table = table[np.lexsort((table["at"], table["id"], minute))]
+        minute = np.floor(table["at"] / self._resolution_s)
+        starts = np.flatnonzero(np.r_[True, (np.diff(minute) != 0) | (np.diff(table["id"]) != 0)])
+        lengths = np.diff(np.r_[starts, len(table)])
+        thin = table[starts + lengths - 1].copy()
+        valued = table["cpu"] != NONE
+        sums = np.add.reduceat(np.where(valued, table["cpu"], 0), starts)
+        counts = np.add.reduceat(valued.astype(np.int64), starts)
+        thin["cpu"] = np.where(counts > 0, sums // np.maximum(counts, 1), NONE)
+        thin["memory"] = np.maximum.reduceat(table["memory"], starts)
+        ordered: NDArray[Any] = thin[np.argsort(thin["at"], kind="stable")]
+        return ordered
+
+    def _insert(self, db: sqlite3.Connection, table: NDArray[Any], ooms: list[Oom], new: dict[int, Series]) -> None:
+        with db:
+            db.executemany(
+                "INSERT OR REPLACE INTO series VALUES (?, ?, ?, ?, ?)",
+                [(id, *one) for id, one in new.items()],
+            )
+            if len(table):
+                base = float(table["at"][0])
+                packed = np.zeros(len(table), _COLUMNS)
+                packed["id"], packed["at"] = table["id"], table["at"] - base
+                packed["cpu"], packed["memory"] = table["cpu"], table["memory"]
+                # Column after column compresses much better than sample after sample.
+                columns = b"".join(packed[name].tobytes() for name in ("id", "at", "cpu", "memory"))
+                row = (base, float(table["at"][-1]), len(table), zlib.compress(columns, 1))
+                db.execute("INSERT INTO rows VALUES (?, ?, ?, ?)", row)
+            db.executemany(
+                "INSERT INTO ooms VALUES (?, ?, ?, ?, ?)",
+                [(oom.instant, oom.namespace, oom.pod, oom.container, oom.memory) for oom in ooms],
+            )
+            self._clean(db)
+
+    def _clean(self, db: sqlite3.Connection) -> None:
+        now = self._clock.monotonic()
+        if now - self._cleaned < _CLEAN_EVERY_S:
+            return
+        self._cleaned = now
+        oldest = self._clock.now() - (self._days + 1) * DAY
+        db.execute("DELETE FROM rows WHERE last < ?", (oldest,))
+        db.execute("DELETE FROM ooms WHERE at < ?", (oldest,))
+
+    # --- reading
+
+    def _open(self) -> sqlite3.Connection:
+        if self._database is None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._database = sqlite3.connect(self._file, check_same_thread=False)
+            self._database.execute("PRAGMA journal_mode=WAL")
+            self._database.execute("PRAGMA synchronous=NORMAL")
+            self._database.executescript(_SCHEMA)
+        return self._database
+
+    async def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        async with self._lock:
+            try:
+                return await asyncio.to_thread(lambda: work(self._open()))
+            except sqlite3.DatabaseError as error:
+                raise HistoryAway(f"history file {self._file}: {error}") from error
+
+    def _read_series(self, db: sqlite3.Connection) -> dict[int, Series]:
+        found: dict[int, Series] = {}
+        for id, namespace, pod, container, labels in db.execute("SELECT * FROM series"):
+            found[id] = Series(namespace, pod, container, labels)
+        fresh = dict(self._new)
+        shift = max(found, default=0)
+        if fresh and shift >= min(fresh):
+            # Series met before the file was read move behind those in it.
+            self._new = {id + shift: one for id, one in fresh.items()}
+            self._ids = {key: id + shift for key, id in self._ids.items()}
+            self._waiting = [(ids + shift, batch) for ids, batch in self._waiting]
+            self._next_id += shift
+        for id, one in found.items():
+            self._ids.setdefault(one, id)
+        self._next_id = max(self._next_id, shift + 1)
+        return found
+
+    def _read_row(self, db: sqlite3.Connection, row: int, series: dict[int, Series]) -> tuple[Seconds, Batch]:
+        base, last, samples, blob = db.execute(
+            "SELECT base, last, samples, columns FROM rows WHERE rowid = ?", (row,)
+        ).fetchone()
+        columns = zlib.decompress(blob)
+        if len(columns) != samples * _COLUMNS.itemsize:
+            raise HistoryAway(f"history file {self._file}: row {row} is damaged")
+        ids = np.frombuffer(columns, "<u4", samples)
+        at = np.frombuffer(columns, "<f4", samples, 4 * samples)
+        cpu = np.frombuffer(columns, "<i8", samples, 8 * samples)
+        memory = np.frombuffer(columns, "<i8", samples, 16 * samples)
+        distinct, index = np.unique(ids, return_inverse=True)
+        known = np.array([int(id) in series for id in distinct])
+        who = [series.get(int(id)) or Series("", "", "", "") for id in distinct]
+        good = known[index]
+        # Events since the row before: some fall between two rows.
+        found = db.execute("SELECT * FROM ooms WHERE at > ? AND at <= ? ORDER BY at", (self._ooms_until, last))
+        ooms = [Oom(namespace, pod, container, at, memory) for at, namespace, pod, container, memory in found]
+        self._ooms_until = last
+        return base, Batch(who, index[good], base + at[good].astype(np.float64), cpu[good], memory[good], ooms)
+
+
+def _row_ids(db: sqlite3.Connection, after: Seconds, until: Seconds) -> list[int]:
+    found = db.execute("SELECT rowid FROM rows WHERE base > ? AND base < ? ORDER BY base", (after, until))
+    return [row for (row,) in found]

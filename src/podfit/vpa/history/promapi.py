@@ -1,0 +1,198 @@
+"""Prometheus' HTTP API as far as the history needs it: instant and range queries, paced, read as answers come.
+
+A range answer is cut into its series while it arrives, so that only one series is decoded at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from podfit.kit.clock import Clock
+from podfit.vpa.history.base import HistoryAway
+from podfit.vpa.history.queries import Part, PrometheusConfig
+from podfit.vpa.model.times import Seconds
+
+_HEAD = b'"result":['
+_BETWEEN = b']]},{"metric":'
+"""Between two series. Quotes inside label values are escaped, so a value cannot look like this."""
+_BUSY = (408, 425, 429, 500, 502, 503, 504)
+
+Measured = Callable[[str, str, float], None]
+"""Told of every request: code, method, seconds."""
+Floats = NDArray[np.float64]
+
+
+class Refused(Exception):
+    """Prometheus says that the question is wrong; asking again will not help."""
+
+
+class TooMuch(Exception):
+    """The answer would be too large; ask for less."""
+
+
+class _Series(msgspec.Struct):
+    metric: dict[str, str]
+    values: list[tuple[float, str]] = []
+    value: tuple[float, str] = (0.0, "0")
+
+
+class _Data(msgspec.Struct):
+    resultType: str = ""
+    result: list[_Series] = []
+
+
+class _Answer(msgspec.Struct):
+    status: str
+    data: _Data = msgspec.field(default_factory=_Data)
+    error: str = ""
+    errorType: str = ""
+
+
+_answer = msgspec.json.Decoder(_Answer)
+_series = msgspec.json.Decoder(_Series)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    labels: Mapping[str, str]
+    value: float
+
+
+class PrometheusApi:
+    def __init__(self, config: PrometheusConfig, clock: Clock, measured: Measured | None = None) -> None:
+        self._config, self._clock, self._measured = config, clock, measured
+        self._session: aiohttp.ClientSession | None = None
+        self._free_at = 0.0
+        self.asked = 0
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def instant(self, query: str, at: Seconds) -> list[Sample]:
+        body = b"".join([chunk async for chunk in self._post("query", {"query": query, "time": f"{at:.3f}"})])
+        return [Sample(one.metric, float(one.value[1])) for one in _decoded(body).data.result]
+
+    async def range(self, query: str, part: Part) -> AsyncIterator[tuple[dict[str, str], Floats, Floats]]:
+        """Labels, times and values of each series."""
+        asked = {
+            "query": query,
+            "start": f"{part.start:.3f}",
+            "end": f"{part.end:.3f}",
+            "step": f"{part.step:.3f}",
+        }
+        rest, begun = b"", False
+        async for chunk in self._post("query_range", asked):
+            rest += chunk
+            if not begun:
+                if _HEAD + b'{"metric":' not in rest:
+                    continue
+                rest = rest.split(_HEAD, 1)[1].removeprefix(b'{"metric":')
+                begun = True
+            *whole, rest = rest.split(_BETWEEN)
+            for text in whole:
+                yield _one(b'{"metric":' + text + b"]]}")
+        if not begun:
+            for one in _decoded(rest).data.result:
+                yield _columns(one)
+            return
+        end = rest.rfind(b"]]}")
+        if end < 0:
+            raise HistoryAway("Prometheus' answer broke off")
+        yield _one(b'{"metric":' + rest[: end + 3])
+
+    async def _post(self, path: str, asked: Mapping[str, str]) -> AsyncIterator[bytes]:
+        await self._pace()
+        started = self._clock.monotonic()
+        code = "error"
+        try:
+            url = f"{self._config.prometheus_address.rstrip('/')}/api/v1/{path}"
+            async with self._http().post(url, data=asked, headers=self._authorization()) as answer:
+                code = str(answer.status)
+                if answer.status != 200:
+                    _raise(answer.status, await answer.read())
+                async for chunk in answer.content.iter_chunked(1 << 18):
+                    yield chunk
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise HistoryAway(f"Prometheus {self._config.prometheus_address}: {error or 'timed out'}") from error
+        finally:
+            if self._measured is not None:
+                self._measured(code, "POST", self._clock.monotonic() - started)
+
+    async def _pace(self) -> None:
+        """The query budget: at most so many a second, however many parts there are."""
+        self.asked += 1
+        if self._config.prometheus_queries_per_second <= 0:
+            return
+        now = self._clock.monotonic()
+        wait, self._free_at = (
+            self._free_at - now,
+            max(now, self._free_at) + (1.0 / self._config.prometheus_queries_per_second),
+        )
+        if wait > 0:
+            await self._clock.sleep(wait)
+
+    def _http(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            verify: ssl.SSLContext | bool = True
+            if self._config.prometheus_insecure:
+                verify = ssl.create_default_context()
+                verify.check_hostname = False
+                verify.verify_mode = ssl.CERT_NONE
+            timeout = aiohttp.ClientTimeout(total=self._config.prometheus_query_timeout, sock_connect=10.0)
+            connector = aiohttp.TCPConnector(ssl=verify, limit=4)
+            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+        return self._session
+
+    def _authorization(self) -> dict[str, str]:
+        config = self._config
+        token = config.prometheus_bearer_token
+        if config.prometheus_bearer_token_file:
+            token = Path(config.prometheus_bearer_token_file).read_text().strip()
+        if token:
+            return {"Authorization": f"Bearer {token}"}
+        user = config.username or os.environ.get("PROMETHEUS_USERNAME", "")
+        password = config.password or os.environ.get("PROMETHEUS_PASSWORD", "")
+        return {"Authorization": aiohttp.BasicAuth(user, password).encode()} if user else {}
+
+
+def _decoded(body: bytes) -> _Answer:
+    try:
+        return _answer.decode(body)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise HistoryAway(f"Prometheus' answer cannot be read: {error}") from error
+
+
+def _raise(status: int, body: bytes) -> None:
+    try:
+        words = _answer.decode(body).error
+    except (msgspec.DecodeError, ValueError):
+        words = body[:200].decode("utf-8", "replace")
+    if "too many samples" in words or "exceeded maximum resolution" in words or "limit" in words:
+        raise TooMuch(f"Prometheus: {words}")
+    if status in _BUSY:
+        raise HistoryAway(f"Prometheus answered {status}: {words}")
+    raise Refused(f"Prometheus answered {status}: {words}")
+
+
+def _one(text: bytes) -> tuple[dict[str, str], Floats, Floats]:
+    try:
+        return _columns(_series.decode(text))
+    except (msgspec.DecodeError, ValueError) as error:
+        raise HistoryAway(f"Prometheus' answer cannot be read: {error}") from error
+
+
+def _columns(one: _Series) -> tuple[dict[str, str], Floats, Floats]:
+    times = np.fromiter((at for at, _ in one.values), np.float64, len(one.values))
+    values = np.fromiter((float(text) for _, text in one.values), np.float64, len(one.values))
+    return one.metric, times, values

@@ -1,0 +1,241 @@
+"""The past from Prometheus: read once at start, in parts, oldest first, each part at once turned into histograms.
+
+Parts are small enough to hold (a number of samples, not of series, is the bound); a part that fails is asked for again
+later, after a pause that grows, in halves if it was too much. What was loaded is never asked for again.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from podfit.kit.backoff import Backoff
+from podfit.kit.clock import Clock, RealClock
+from podfit.vpa.history import queries
+from podfit.vpa.history.base import NONE, Batch, HistoryAway, Series, Sink
+from podfit.vpa.history.promapi import Measured, PrometheusApi, Refused, TooMuch
+from podfit.vpa.history.queries import Part, PrometheusConfig
+from podfit.vpa.model.selectors import label_text
+from podfit.vpa.model.times import Seconds
+from podfit.vpa.recommender.decide.oom import Oom
+
+log = logging.getLogger(__name__)
+
+TRIES = 4
+_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be asked."""
+
+    config: PrometheusConfig
+    label_query: str
+    cpu_query: str
+    memory_query: str
+    oom_query: str
+    parts: tuple[Part, ...]
+
+    @property
+    def expected(self) -> int:
+        return 2 * sum(part.expected for part in self.parts)
+
+
+class PrometheusHistory:
+    writes_checkpoints = False
+
+    def __init__(
+        self,
+        config: PrometheusConfig,
+        *,
+        namespace: str = "",
+        known_labels: Iterable[str] = (),
+        clock: Clock | None = None,
+        measured: Measured | None = None,
+    ) -> None:
+        self.config, self._namespace = config, namespace
+        self._clock = clock or RealClock()
+        self.api = PrometheusApi(config, self._clock, measured)
+        self.known_labels: set[str] = set(known_labels)
+        """Label names in use; the recommender adds those of pods and selectors it sees."""
+        self._backoff = Backoff(0.5, 30.0, jitter=0.2)
+        self._plan: Plan | None = None
+        self._labels: dict[tuple[str, str], str] = {}
+        self._waiting: list[Part] = []
+
+    # --- History
+
+    async def load(self, sink: Sink, until: Seconds) -> None:
+        if self._plan is None:
+            try:
+                plan = await self.plan(until)
+                self._labels = await self._pod_labels(plan, until)
+            except (Refused, TooMuch) as error:
+                raise HistoryAway(str(error)) from error
+            self._plan, self._waiting = plan, list(plan.parts)
+        while self._waiting:
+            part = self._waiting[0]
+            try:
+                batch = await self._retried(part)
+            except TooMuch as error:
+                if part.points < 2:
+                    raise HistoryAway(str(error)) from error
+                self._waiting[:1] = halves(part)
+                continue
+            sink.take(batch)
+            del self._waiting[0]
+
+    def record(self, batch: Batch) -> None:
+        """Prometheus scrapes for itself."""
+
+    async def flush(self) -> None:
+        return
+
+    async def close(self) -> None:
+        await self.api.close()
+
+    # --- planning
+
+    async def plan(self, until: Seconds) -> Plan:
+        """Finds out how things are called here, and how much there is."""
+        config, counts = await self._spelling(until)
+        labels = await self._label_spelling(config, until)
+        config = replace(config, **{name: getattr(labels, name) for name in queries.STATE_METRICS})
+        return Plan(
+            config,
+            queries.labels_query(config, config.history_length),
+            queries.cpu_query(config, self._namespace),
+            queries.memory_query(config, self._namespace),
+            queries.oom_query(config, self._namespace),
+            tuple(queries.parts(config, until, counts)),
+        )
+
+    async def _spelling(self, until: Seconds) -> tuple[PrometheusConfig, dict[Seconds, int]]:
+        days = math.ceil(self.config.history_length / _DAY)
+        for config in queries.spellings(self.config):
+            counts = {}
+            for day in range(days):
+                at = until - day * _DAY
+                found = await self.api.instant(queries.count_query(config, self._namespace), at)
+                counts[at] = int(found[0].value) if found else 0
+            if any(counts.values()):
+                return config, counts
+        return self.config, {until: 0}
+
+    async def _label_spelling(self, config: PrometheusConfig, until: Seconds) -> PrometheusConfig:
+        for candidate in queries.label_spellings(config):
+            text = f"count({queries.labels_query(candidate, config.history_length)})"
+            if await self.api.instant(text, until):
+                return candidate
+        return config
+
+    async def _pod_labels(self, plan: Plan, until: Seconds) -> dict[tuple[str, str], str]:
+        """The newest labels of every pod there was."""
+        config, known = plan.config, queries.spelled(self.known_labels)
+        found: dict[tuple[str, str], tuple[float, str]] = {}
+        for sample in await self.api.instant(plan.label_query, until):
+            key = sample.labels.get(config.pod_namespace_label, ""), sample.labels.get(config.pod_name_label, "")
+            if not key[1] or (key in found and found[key][0] >= sample.value):
+                continue
+            labels = queries.original_labels(sample.labels, config.pod_label_prefix, known)
+            found[key] = sample.value, label_text(labels)
+        return {key: labels for key, (_, labels) in found.items()}
+
+    # --- loading
+
+    async def _retried(self, part: Part) -> Batch:
+        """The part's samples. Raises HistoryAway when it failed several times, TooMuch when it must be split."""
+        while True:
+            try:
+                batch = await self._fetch(part)
+                self._backoff.forget()
+                return batch
+            except Refused as error:
+                raise HistoryAway(str(error)) from error
+            except HistoryAway:
+                if self._backoff.tries() + 1 >= TRIES:
+                    self._backoff.forget()
+                    raise
+                await self._clock.sleep(self._backoff.next())
+
+    async def _fetch(self, part: Part) -> Batch:
+        assert self._plan is not None
+        columns = _Columns(self._plan.config, self._labels)
+        async for labels, times, values in self.api.range(self._plan.cpu_query, part):
+            columns.add_cpu(labels, times, values)
+        async for labels, times, values in self.api.range(self._plan.memory_query, part):
+            columns.add_memory(labels, times, values)
+        ooms: list[Oom] = []
+        try:
+            async for labels, times, _ in self.api.range(self._plan.oom_query, part):
+                who = columns.who(labels)
+                if who is not None:
+                    # How much it had then is not known here: the peak seen until then counts.
+                    ooms += [Oom(who.namespace, who.pod, who.container, float(at), 0) for at in times]
+        except Refused as error:
+            log.info("no out-of-memory events from Prometheus: %s", error)
+        return columns.batch(sorted(ooms, key=lambda oom: oom.instant))
+
+
+class _Columns:
+    """Gathers the series of one part; several series of one container (after a restart) become one."""
+
+    def __init__(self, config: PrometheusConfig, labels: Mapping[tuple[str, str], str]) -> None:
+        self._config, self._labels = config, labels
+        self._series: dict[tuple[str, str, str], int] = {}
+        self._who: list[Series] = []
+        self._parts: list[tuple[int, np.ndarray, np.ndarray, bool]] = []  # type: ignore[type-arg]
+
+    def who(self, labels: Mapping[str, str]) -> Series | None:
+        index = self._index(labels)
+        return self._who[index] if index is not None else None
+
+    def _index(self, labels: Mapping[str, str]) -> int | None:
+        config = self._config
+        namespace = labels.get(config.container_namespace_label, "")
+        pod, container = labels.get(config.container_pod_name_label, ""), labels.get(config.container_name_label, "")
+        if not namespace or not pod or not container:
+            return None
+        index = self._series.setdefault((namespace, pod, container), len(self._who))
+        if index == len(self._who):
+            self._who.append(Series(namespace, pod, container, self._labels.get((namespace, pod), "")))
+        return index
+
+    def add_cpu(self, labels: Mapping[str, str], times: np.ndarray, values: np.ndarray) -> None:  # type: ignore[type-arg]
+        self._add(labels, times, values * 1000.0, True)
+
+    def add_memory(self, labels: Mapping[str, str], times: np.ndarray, values: np.ndarray) -> None:  # type: ignore[type-arg]
+        self._add(labels, times, values, False)
+
+    def _add(self, labels: Mapping[str, str], times: np.ndarray, values: np.ndarray, cpu: bool) -> None:  # type: ignore[type-arg]
+        index = self._index(labels)
+        good = np.isfinite(values) & (values >= 0) & (values < 1e15)
+        if index is not None and good.any():
+            self._parts.append((index, times[good], values[good].astype(np.int64), cpu))
+
+    def batch(self, ooms: list[Oom]) -> Batch:
+        if not self._parts:
+            nothing = np.zeros(0, np.int64)
+            return Batch(self._who, nothing, np.zeros(0), nothing, nothing, ooms)
+        index = np.concatenate([np.full(len(times), who) for who, times, _, _ in self._parts])
+        times = np.concatenate([times for _, times, _, _ in self._parts])
+        values = np.concatenate([values for _, _, values, _ in self._parts])
+        is_cpu = np.concatenate([np.full(len(times), cpu) for _, times, _, cpu in self._parts])
+        order = np.argsort(times, kind="stable")
+        index, times, values, is_cpu = index[order], times[order], values[order], is_cpu[order]
+        return Batch(self._who, index, times, np.where(is_cpu, values, NONE), np.where(is_cpu, NONE, values), ooms)
+
+
+def halves(part: Part) -> list[Part]:
+    middle = part.start + part.points // 2 * part.step
+    borders = (part.start, middle, part.end + part.step)
+    made = []
+    for start, after in pairwise(borders):
+        one = replace(part, start=start, end=after - part.step)
+        made.append(replace(one, expected=part.expected * one.points // part.points))
+    return made

@@ -1,0 +1,189 @@
+"""The questions put to Prometheus, as text, and how many samples each is expected to bring. Pure.
+
+Label names differ between set-ups. The flags say which to use; what they leave at upstream's defaults is tried first as
+given, then as today's cAdvisor and kube-state-metrics name things.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from podfit.vpa.model.times import Seconds
+
+_UNSAFE = re.compile(r"[^a-zA-Z0-9_]")
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusConfig:
+    """Named as upstream's flags; below the blank line what only exists here."""
+
+    prometheus_address: str = "http://prometheus.monitoring.svc"
+    prometheus_insecure: bool = False
+    prometheus_cadvisor_job_name: str = "kubernetes-cadvisor"
+    history_length: float = 8 * 86400.0
+    history_resolution: float = 3600.0
+    history_cpu_metric: str = "container_cpu_usage_seconds_total"
+    history_memory_metric: str = "container_memory_working_set_bytes"
+    prometheus_query_timeout: float = 300.0
+    pod_label_prefix: str = "pod_label_"
+    metric_for_pod_labels: str = 'up{job="kubernetes-pods"}'
+    pod_namespace_label: str = "kubernetes_namespace"
+    pod_name_label: str = "kubernetes_pod_name"
+    container_namespace_label: str = field(default="namespace", metadata={"flag": "container-namespace-label"})
+    container_pod_name_label: str = "pod_name"
+    container_name_label: str = "name"
+    username: str = ""
+    password: str = ""
+    prometheus_bearer_token: str = ""
+    prometheus_bearer_token_file: str = ""
+
+    prometheus_cluster_label: str = ""
+    """`name=value`: only series with this label, for a Prometheus that serves several clusters."""
+    prometheus_max_samples: int = 500_000
+    """The most samples one query may bring; longer times are asked for in parts."""
+    prometheus_queries_per_second: float = 10.0
+    history_oom_metric: str = "container_oom_events_total"
+
+
+MODERN = {
+    "container_pod_name_label": "pod",
+    "container_name_label": "container",
+    "prometheus_cadvisor_job_name": "",
+}
+STATE_METRICS = {
+    "metric_for_pod_labels": "kube_pod_labels",
+    "pod_label_prefix": "label_",
+    "pod_namespace_label": "namespace",
+    "pod_name_label": "pod",
+}
+
+
+def spellings(config: PrometheusConfig) -> Iterator[PrometheusConfig]:
+    """The set-up as given, then variants of what was left at its default."""
+    default = PrometheusConfig()
+    yield config
+    free = {name: value for name, value in MODERN.items() if getattr(config, name) == getattr(default, name)}
+    names = {name: value for name, value in free.items() if name != "prometheus_cadvisor_job_name"}
+    if names:
+        yield replace(config, **names)  # type: ignore[arg-type]
+    if free != names:
+        yield replace(config, **free)  # type: ignore[arg-type]
+
+
+def label_spellings(config: PrometheusConfig) -> Iterator[PrometheusConfig]:
+    default = PrometheusConfig()
+    yield config
+    if all(getattr(config, name) == getattr(default, name) for name in STATE_METRICS):
+        yield replace(config, **STATE_METRICS)  # type: ignore[arg-type]
+
+
+def cluster_matcher(config: PrometheusConfig) -> str:
+    name, equals, value = config.prometheus_cluster_label.partition("=")
+    return f'{name}="{_quoted(value)}"' if equals else ""
+
+
+def selector(config: PrometheusConfig, namespace: str = "") -> str:
+    """The matchers for containers, in upstream's order and spelling."""
+    parts = []
+    if config.prometheus_cadvisor_job_name:
+        parts.append(f'job="{_quoted(config.prometheus_cadvisor_job_name)}"')
+    parts.append(f'{config.container_pod_name_label}=~".+"')
+    parts.append(f'{config.container_name_label}!="POD"')
+    parts.append(f'{config.container_name_label}!=""')
+    if namespace:
+        parts.append(f'{config.container_namespace_label}="{_quoted(namespace)}"')
+    if config.prometheus_cluster_label:
+        parts.append(cluster_matcher(config))
+    return ", ".join(part for part in parts if part)
+
+
+def cpu_query(config: PrometheusConfig, namespace: str = "") -> str:
+    window = prometheus_duration(config.history_resolution)
+    return f"rate({config.history_cpu_metric}{{{selector(config, namespace)}}}[{window}])"
+
+
+def memory_query(config: PrometheusConfig, namespace: str = "") -> str:
+    return f"{config.history_memory_metric}{{{selector(config, namespace)}}}"
+
+
+def oom_query(config: PrometheusConfig, namespace: str = "") -> str:
+    window = prometheus_duration(config.history_resolution)
+    return f"increase({config.history_oom_metric}{{{selector(config, namespace)}}}[{window}]) > 0"
+
+
+def labels_query(config: PrometheusConfig, length: Seconds) -> str:
+    """One sample of every set of labels a pod had, as an instant vector; upstream's text needs a range it lacks."""
+    asked = re.sub(r"\[[^\]]*\]\s*$", "", config.metric_for_pod_labels.strip())
+    matcher = cluster_matcher(config)
+    if matcher:
+        asked = f"{asked[:-1].rstrip()}, {matcher}}}" if asked.endswith("}") else f"{asked}{{{matcher}}}"
+    return f"timestamp(last_over_time({asked}[{prometheus_duration(length)}]))"
+
+
+def count_query(config: PrometheusConfig, namespace: str = "") -> str:
+    """How many containers there were in an hour."""
+    return f"count(last_over_time({config.history_memory_metric}{{{selector(config, namespace)}}}[1h]))"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A range of time to ask for at once."""
+
+    start: Seconds
+    end: Seconds
+    step: Seconds
+    expected: int
+    """Samples of each of the two queries."""
+
+    @property
+    def points(self) -> int:
+        return int((self.end - self.start) // self.step) + 1
+
+
+def parts(config: PrometheusConfig, until: Seconds, counts: Mapping[Seconds, int]) -> list[Part]:
+    """The whole time, oldest first, each part small enough. `counts` tells how many series there were at instants."""
+    step = config.history_resolution
+    start = until - config.history_length
+    found = []
+    while start <= until:
+        near = [number for at, number in counts.items() if abs(at - start) <= 86400.0]
+        series = max(near or counts.values(), default=0)
+        points = max(1, int(config.prometheus_max_samples // max(series, 1)))
+        end = min(start + (points - 1) * step, start + 86400.0 - step if step < 86400.0 else start, until)
+        end = max(end, start)
+        part = Part(start, end, step, 0)
+        found.append(replace(part, expected=series * part.points))
+        start = end + step
+    return found
+
+
+def prometheus_duration(seconds: Seconds) -> str:
+    whole = int(seconds)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if whole % size == 0 and whole >= size:
+            return f"{whole // size}{unit}"
+    return f"{whole}s"
+
+
+def sanitized(label: str) -> str:
+    """A label's name as kube-state-metrics writes it."""
+    return _UNSAFE.sub("_", label)
+
+
+def original_labels(found: Mapping[str, str], prefix: str, known: Mapping[str, str]) -> dict[str, str]:
+    """Pod labels from a series' labels; `known` maps written names back to real ones where these are known."""
+    cut = len(prefix)
+    return {
+        known.get(name[cut:], name[cut:]): value for name, value in found.items() if name.startswith(prefix) and value
+    }
+
+
+def spelled(names: Iterable[str]) -> dict[str, str]:
+    """Written name to real name, for label names that are in use."""
+    return {sanitized(name): name for name in names}
+
+
+def _quoted(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,87 @@
+"""The recommender's settings: upstream's flags with upstream's defaults, and a few of our own.
+
+Known difference: `kube-api-qps` and `kube-api-burst` are read and not used; a server protects itself with priority and
+fairness, and pacing here would only make decisions old.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from podfit.vpa.flags import BadFlag, namespaces_apart, parse
+from podfit.vpa.history.queries import PrometheusConfig
+from podfit.vpa.recommender.decide.config import Config
+
+
+def _model() -> Config:
+    return Config(survive_missing_target=True)
+
+
+@dataclass(frozen=True)
+class RecommenderConfig:
+    recommender_name: str = "default"
+    recommender_interval: float = 60.0
+    checkpoints_gc_interval: float = 600.0
+    checkpoints_timeout: float = 60.0
+    address: str = ":8942"
+    storage: str = ""
+    memory_saver: bool = False
+    update_worker_count: int = 10
+    use_external_metrics: bool = False
+    external_metrics_cpu_metric: str = ""
+    external_metrics_memory_metric: str = ""
+    vpa_object_namespace: str = ""
+    ignored_vpa_object_namespaces: tuple[str, ...] = ()
+    kubeconfig: str = ""
+    kube_api_qps: float = 50.0
+    kube_api_burst: float = 100.0
+    feature_gates: dict[str, bool] = field(default_factory=dict)
+    leader_elect: bool = False
+    leader_elect_lease_duration: float = 15.0
+    leader_elect_renew_deadline: float = 10.0
+    leader_elect_retry_period: float = 2.0
+    leader_elect_resource_lock: str = "leases"
+    leader_elect_resource_name: str = "vpa-recommender-lease"
+    leader_elect_resource_namespace: str = "kube-system"
+    history_file: str = "podfit-history.db"
+    """Where `--storage=local` keeps the past."""
+    low_confidence_below: float = 1.0
+    """A recommendation is called LowConfidence until it rests on this many confidence intervals of samples."""
+    plan: bool = False
+    """Print what would be asked of Prometheus, and end."""
+    model: Config = field(default_factory=_model)
+    prometheus: PrometheusConfig = field(default_factory=PrometheusConfig)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The recommenders this process is. Under its default name it brings those that come with it, too."""
+        from podfit.vpa.recommender.plugins import BUNDLED
+
+        return (self.recommender_name, *BUNDLED) if self.recommender_name == "default" else (self.recommender_name,)
+
+    def handles(self, vpa: Any) -> bool:
+        named = [entry.get("name") for entry in (vpa.get("spec") or {}).get("recommenders") or ()]
+        if not named:
+            return self.recommender_name == "default"
+        return any(name in self.names for name in named)
+
+
+def recommender_config(arguments: list[str], default: RecommenderConfig | None = None) -> RecommenderConfig:
+    """Reads a command line. Raises BadFlag."""
+    from dataclasses import replace
+
+    config = parse(default or RecommenderConfig(), arguments)
+    namespaces_apart(config.vpa_object_namespace, config.ignored_vpa_object_namespaces)
+    if config.storage not in ("", "checkpoint", "prometheus", "local"):
+        raise BadFlag(
+            f'invalid argument "{config.storage}" for "--storage" flag: it is checkpoint, prometheus or local'
+        )
+    tokens = config.prometheus.prometheus_bearer_token, config.prometheus.prometheus_bearer_token_file
+    if all(tokens) and config.prometheus.username:
+        raise BadFlag(
+            "--bearer-token, --bearer-token-file and --username are mutually exclusive and can't be set together"
+        )
+    if config.feature_gates.get("PerVPAConfig"):
+        config = replace(config, model=replace(config.model, per_vpa_config=True))
+    return config

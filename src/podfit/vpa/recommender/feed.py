@@ -1,0 +1,166 @@
+"""Keeps the recommender's picture of the cluster in step with what the API server reports.
+
+Pods come in as they change; autoscalers are looked at once a pass, because what they select depends on other objects
+too. A pod that is gone is forgotten at the end of the pass, so that its last out-of-memory event still counts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from podfit.api.kinds import EVENT, VPA_CHECKPOINT
+from podfit.api.status import Object
+from podfit.client.cache import key_of
+from podfit.vpa.model.pods import containers, labels_of, phase_of
+from podfit.vpa.model.selectors import Selector, labels_from
+from podfit.vpa.model.times import Seconds
+from podfit.vpa.observe import trims
+from podfit.vpa.observe.sight import Sight
+from podfit.vpa.observe.targets import Targets, Unsupported
+from podfit.vpa.recommender.config import RecommenderConfig
+from podfit.vpa.recommender.decide.checkpoint import CheckpointError
+from podfit.vpa.recommender.decide.cluster import ClusterState, PodId, UnknownTarget, Vpa, VpaId, stamp_created
+from podfit.vpa.recommender.decide.oom import Oom, ooms_between, ooms_of_eviction
+
+log = logging.getLogger(__name__)
+
+OOM_QUEUE = 5000
+NOT_PENDING = "status.phase!=Pending"
+GC_EVERY_S = 3600.0
+Seen = tuple[int, str, str | None]
+
+
+class Feed:
+    def __init__(self, sight: Sight, targets: Targets, cluster: ClusterState, config: RecommenderConfig) -> None:
+        self._sight, self._targets, self._config = sight, targets, config
+        self.cluster = cluster
+        self.pods = sight.follow_pods(NOT_PENDING)
+        self.evictions = sight.follow(EVENT, trims.plain, fieldSelector="reason=Evicted")
+        self.checkpoints = sight.follow(VPA_CHECKPOINT)
+        self.ooms: deque[Oom] = deque(maxlen=OOM_QUEUE)
+        self._gone: set[PodId] = set()
+        self._seen: dict[VpaId, Seen] = {}
+        self._collected = float("-inf")
+        self._started = sight.clock.now()
+        self.refused_checkpoints: dict[VpaId, str] = {}
+
+    def start(self) -> None:
+        """Call when the caches have their first picture."""
+        self.pods.subscribe(self._on_pod)
+        self.evictions.subscribe(self._on_eviction)
+
+    # --- pods
+
+    def _on_pod(self, before: Object | None, after: Object | None) -> None:
+        if after is None:
+            assert before is not None
+            self._gone.add(key_of(before))
+            return
+        if before is not None:
+            self.ooms.extend(ooms_between(before, after))
+        self.add_pod(after)
+
+    def add_pod(self, pod: Object) -> None:
+        id = key_of(pod)
+        if id[0] in self._sight.ignored:
+            return
+        self._gone.discard(id)
+        labels = labels_of(pod)
+        if self._config.memory_saver and not any(vpa.selector.matches(labels) for vpa in self._vpas_in(id[0])):
+            return
+        self.cluster.add_pod(id, labels, phase_of(pod))
+        for container in containers(pod):
+            self.cluster.add_container(id, container.get("name") or "")
+
+    def _on_eviction(self, before: Object | None, after: Object | None) -> None:
+        if before is None and after is not None:
+            self.ooms.extend(oom for oom in ooms_of_eviction(after) if oom.instant >= self._started - 60.0)
+
+    def _vpas_in(self, namespace: str) -> Iterator[Vpa]:
+        return (vpa for id, vpa in self.cluster.vpas.items() if id[0] == namespace)
+
+    # --- autoscalers
+
+    def sync_vpas(self) -> None:
+        alive: set[VpaId] = set()
+        for vpa in self._sight.watched_vpas():
+            if self._config.handles(vpa):
+                id = key_of(vpa)
+                alive.add(id)
+                self._sync(id, vpa)
+        for id in [id for id in self.cluster.vpas if id not in alive]:
+            self.cluster.delete_vpa(id)
+            self._seen.pop(id, None)
+
+    def _sync(self, id: VpaId, vpa: Object) -> None:
+        selector: Selector | None = None
+        problem: str | None = None
+        try:
+            selector = self._targets.resolve(vpa)
+        except Unsupported as error:
+            problem = str(error)
+        except (ValueError, TypeError, AttributeError) as error:
+            problem = f"Cannot read targetRef. Reason: {error}"
+        seen = (hash(vpa["metadata"].get("resourceVersion")), str(selector), problem)
+        if self._seen.get(id) == seen:
+            return
+        known = self.cluster.vpas.get(id)
+        changed = known is None or (selector is not None and str(known.selector) != str(selector))
+        past = dict(known.initial) if known is not None else {}
+        if known is not None and changed:
+            # What checkpoints said stays true when only the selector is another (or its target was away).
+            known.initial.clear()
+        made = self.cluster.add_vpa(vpa, selector, problem)
+        if changed:
+            made.initial.update(past)
+            self._add_unseen_pods(id[0])
+        self._seen[id] = seen
+
+    def _add_unseen_pods(self, namespace: str) -> None:
+        if self._config.memory_saver:
+            for pod in self.pods.by("namespace", namespace):
+                if self.cluster.pod(key_of(pod)) is None:
+                    self.add_pod(pod)
+
+    def load_checkpoints(self, wanted: Callable[[Vpa, str], bool]) -> None:
+        """Makes the checkpoints that are `wanted` part of their autoscalers' past; bad ones are reported."""
+        for checkpoint in self.checkpoints:
+            spec = checkpoint.get("spec") or {}
+            id = (checkpoint["metadata"].get("namespace", ""), spec.get("vpaObjectName") or "")
+            vpa = self.cluster.vpas.get(id)
+            if vpa is None or not wanted(vpa, spec.get("containerName") or ""):
+                continue
+            try:
+                self.cluster.load_checkpoint(checkpoint)
+            except (CheckpointError, UnknownTarget) as error:
+                self.refused_checkpoints[id] = f"Checkpoint {checkpoint['metadata']['name']} cannot be used: {error}"
+                log.warning("checkpoint %s/%s: %s", *key_of(checkpoint), error)
+
+    # --- forgetting
+
+    def forget_gone(self) -> None:
+        for id in self._gone:
+            self.cluster.delete_pod(id)
+        self._gone.clear()
+
+    def collect_garbage(self, now: Seconds) -> None:
+        """Hourly: aggregates without a future, and checkpoints' past that is too old to count."""
+        stamp_created(self.cluster, now)
+        if now - self._collected < GC_EVERY_S and now >= self._collected:
+            return
+        self._collected = now
+        self.cluster.collect_garbage(now, [id for id, pod in self.cluster.pods.items() if not pod.finished])
+        for vpa in self.cluster.vpas.values():
+            for name in [name for name, state in vpa.initial.items() if not state.empty and state.expired(now)]:
+                del vpa.initial[name]
+
+    def label_names(self) -> set[str]:
+        """Every label name in use."""
+        found: set[str] = set()
+        for pod in self.cluster.pods.values():
+            found.update(labels_from(pod.label_text))
+        for vpa in self.cluster.vpas.values():
+            found.update(requirement.key for requirement in vpa.selector.requirements)
+        return found
