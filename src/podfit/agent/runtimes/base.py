@@ -228,6 +228,9 @@ class ByteStream(Protocol):
 
     async def write(self, data: bytes) -> None: ...
 
+    async def close_write(self) -> None:
+        """Nothing more comes from us; what the other side still says can be read."""
+
     async def close(self) -> None: ...
 
 

@@ -110,5 +110,9 @@ class FakeConnection:
         if answer:
             self._queue.put_nowait(answer)
 
+    async def close_write(self) -> None:
+        """The other side has said all it had to say."""
+        self._queue.put_nowait(b"")
+
     async def close(self) -> None:
         self._queue.put_nowait(b"")

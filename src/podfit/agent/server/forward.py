@@ -64,7 +64,7 @@ class ChannelForward:
         try:
             connection = await self._connect(port)
         except (RuntimeFailure, OSError) as error:
-            await self._send(2 * index + 1, _why(port, error))
+            await self._send(2 * index + 1, why_not(port, error))
             return
         writing = asyncio.ensure_future(self._write(connection, self._inboxes[index]))
         try:
@@ -84,5 +84,5 @@ class ChannelForward:
         await self._socket.send_bytes(bytes((channel,)) + data)
 
 
-def _why(port: int, error: Exception) -> bytes:
+def why_not(port: int, error: Exception) -> bytes:
     return f"error forwarding port {port} to pod: {error}".encode()

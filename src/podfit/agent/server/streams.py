@@ -13,8 +13,9 @@ from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ByteStream, ExecStream, RuntimeFailure
 from podfit.agent.server.channels import V4, V5, ChannelEnd
 from podfit.agent.server.forward import BadPort, ChannelForward, ports_of
-from podfit.agent.server.remote import STDERR, STDOUT, converse, failure_status
+from podfit.agent.server.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT, RemoteEnd, converse, failure_status
 from podfit.agent.server.targets import Refusal, container_spec, find_pod, running_container
+from podfit.agent.server.tunnels import TUNNEL, UPGRADE, SocketCarrier, SpdyEnd, TunnelForward, upgraded
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +72,36 @@ class Streams:
         }
         if not wanted and not _asked(request, "input", "stdin"):
             raise Refusal(400, "you must specify at least 1 of stdin, stdout, stderr")
-        socket = await _upgraded(request, (V5, V4))
-        end = ChannelEnd(socket)
+        if _spdy(request):
+            return await self._converse_spdy(request, open_stream, wanted, attached)
+        socket = await _websocket(request, (V5, V4))
+        await self._serve(ChannelEnd(socket), open_stream, wanted, attached)
+        return socket
+
+    async def _converse_spdy(
+        self, request: web.Request, open_stream: OpenStream, wanted: set[int], attached: bool
+    ) -> web.StreamResponse:
+        offered = request.headers.getall("X-Stream-Protocol-Version", [])
+        if not any(V4 in words for words in offered):
+            raise Refusal(403, f"unable to upgrade: client supports {offered}, server accepts [{V4}]")
+        channels = {ERROR, *wanted}
+        if _asked(request, "input", "stdin"):
+            channels.add(STDIN)
+        if _asked(request, "tty"):
+            channels = (channels | {RESIZE}) - {STDERR}
+        answer, carrier = await upgraded(request, V4)
+        end = SpdyEnd(carrier, frozenset(channels))
+        try:
+            await end.open()
+            await self._serve(end, open_stream, wanted, attached)
+        except TimeoutError:
+            log.info("the streams of an exec did not come")
+        finally:
+            await end.close()
+        return answer
+
+    @staticmethod
+    async def _serve(end: RemoteEnd, open_stream: OpenStream, wanted: set[int], attached: bool) -> None:
         try:
             stream = await open_stream()
         except Refusal as refusal:
@@ -82,7 +111,6 @@ class Streams:
             await end.finish(failure_status(f"error {word}: {error}"))
         else:
             await converse(end, stream, frozenset(wanted), attached)
-        return socket
 
     async def run(self, request: web.Request) -> web.Response:
         """A command's output as plain text, without streams."""
@@ -101,20 +129,32 @@ class Streams:
         async def connect(port: int) -> ByteStream:
             return await self._agent.runtime.connect(record.uid, port)
 
+        if _spdy(request):
+            answer, carrier = await upgraded(request, "portforward.k8s.io")
+            await TunnelForward(carrier, connect).run()
+            return answer
+        if TUNNEL in request.headers.get("Sec-WebSocket-Protocol", ""):
+            socket = await _websocket(request, (TUNNEL,))
+            await TunnelForward(SocketCarrier(socket), connect).run()
+            return socket
         try:
             ports = ports_of(request.query.getall("port", []))
         except BadPort as error:
             raise Refusal(400, str(error)) from error
-        socket = await _upgraded(request, (V4,))
+        socket = await _websocket(request, (V4,))
         await ChannelForward(socket, connect, ports).run()
         return socket
+
+
+def _spdy(request: web.Request) -> bool:
+    return request.headers.get("Upgrade", "").upper() == UPGRADE
 
 
 def _asked(request: web.Request, *names: str) -> bool:
     return any(request.query.get(name, "").lower() in ("1", "true") for name in names)
 
 
-async def _upgraded(request: web.Request, protocols: Sequence[str]) -> web.WebSocketResponse:
+async def _websocket(request: web.Request, protocols: Sequence[str]) -> web.WebSocketResponse:
     """The request as a WebSocket that speaks one of the protocols."""
     if "websocket" not in request.headers.get("Upgrade", "").lower():
         raise Refusal(400, "Upgrade request required")

@@ -180,6 +180,11 @@ class TcpStream:
         self._writer.write(data)
         await self._writer.drain()
 
+    async def close_write(self) -> None:
+        with suppress(OSError):
+            if self._writer.can_write_eof():
+                self._writer.write_eof()
+
     async def close(self) -> None:
         self._writer.close()
         with suppress(ConnectionError):

@@ -1,0 +1,233 @@
+"""SPDY sessions of a node: port-forward, exec and attach, in a WebSocket's tunnel or on an upgraded connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from aiohttp import WSMsgType, web
+
+from podfit.agent.runtimes.base import ByteStream, RuntimeFailure
+from podfit.agent.server.forward import Connect, why_not
+from podfit.agent.server.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT
+from podfit.agent.server.spdy import Carrier, SpdyError, SpdySession, SpdyStream
+from podfit.kit.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+TUNNEL = "SPDY/3.1+portforward.k8s.io"
+UPGRADE = "SPDY/3.1"
+_CHANNELS = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}
+_STREAMS_S = 30.0
+
+
+class SocketCarrier:
+    """The binary messages of a WebSocket, as one flow of bytes."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+
+    async def read(self) -> bytes:
+        while True:
+            message = await self._socket.receive()
+            if message.type != WSMsgType.BINARY:
+                return b""
+            if message.data:
+                return bytes(message.data)
+
+    async def write(self, data: bytes) -> None:
+        await self._socket.send_bytes(data)
+
+    async def close(self) -> None:
+        await self._socket.close(code=1000)
+
+
+class PlainCarrier:
+    """The connection of a request that was upgraded."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def read(self) -> bytes:
+        try:
+            return await self._reader.read(65536)
+        except ConnectionError:
+            return b""
+
+    async def write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def close(self) -> None:
+        self._writer.close()
+
+
+async def upgraded(request: web.Request, protocol: str) -> tuple[web.StreamResponse, PlainCarrier]:
+    """Answers 101 and takes the connection out of HTTP's hands. The client waits for the answer, so nothing is lost."""
+    headers = {"Connection": "Upgrade", "Upgrade": UPGRADE, "X-Stream-Protocol-Version": protocol}
+    answer = web.StreamResponse(status=101, headers=headers)
+    transport = request.transport
+    if transport is None:
+        raise ConnectionResetError("the client is gone")
+    before = transport.get_protocol()
+    reader = asyncio.StreamReader()
+    handler = _Handed(reader, before)
+    await answer.prepare(request)
+    transport.set_protocol(handler)
+    handler.connection_made(transport)
+    answer.force_close()
+    loop = asyncio.get_running_loop()
+    return answer, PlainCarrier(reader, asyncio.StreamWriter(transport, handler, reader, loop))
+
+
+class _Handed(asyncio.StreamReaderProtocol):
+    """Tells HTTP's protocol of the end, which it must not miss."""
+
+    def __init__(self, reader: asyncio.StreamReader, before: asyncio.BaseProtocol) -> None:
+        super().__init__(reader)
+        self._before = before
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._before.connection_lost(exc)
+
+
+# --- port-forward --------------------------------------------------------------------------------------------------
+
+
+class TunnelForward:
+    """Each connection is a pair of streams with the same request id: one for errors, then one for data."""
+
+    def __init__(self, carrier: Carrier, connect: Connect) -> None:
+        self._connect = connect
+        self._session = SpdySession(carrier, self._accept)
+        self._errors: dict[str, SpdyStream] = {}
+        self._tasks = Tasks("port-forward")
+
+    async def run(self) -> None:
+        try:
+            await self._session.run()
+        except SpdyError as error:
+            log.info("port-forward: %s", error)
+        finally:
+            await self._tasks.stop()
+            with suppress(ConnectionError):
+                await self._session.close()
+
+    def _accept(self, stream: SpdyStream) -> bool:
+        kind, port = stream.headers.get("streamtype", ""), stream.headers.get("port", "")
+        request = stream.headers.get("requestid") or str(stream.number - 2 * (kind == "data"))
+        if not port.isdecimal() or not 0 < int(port) < 65536:
+            return False
+        if kind == "error":
+            self._errors[request] = stream
+            return True
+        errors = self._errors.pop(request, None)
+        if kind != "data" or errors is None:
+            return False
+        self._tasks.start(self._carry(int(port), stream, errors), f"port {port}")
+        return True
+
+    async def _carry(self, port: int, data: SpdyStream, errors: SpdyStream) -> None:
+        try:
+            try:
+                connection = await self._connect(port)
+            except (RuntimeFailure, OSError) as error:
+                await errors.write(why_not(port, error))
+                return
+            await _both_ways(data, connection)
+        except ConnectionError:
+            log.debug("the client of a forwarded port is gone")
+        finally:
+            for stream in (data, errors):
+                with suppress(ConnectionError):
+                    await stream.close()
+                self._session.forget(stream)
+
+
+async def _both_ways(data: SpdyStream, connection: ByteStream) -> None:
+    """Until the pod's side is done; the client's end of input is passed on as such."""
+
+    async def inward() -> None:
+        while piece := await data.read():
+            await connection.write(piece)
+        if data.dead:
+            await connection.close()
+        else:
+            await connection.close_write()
+
+    writing = asyncio.ensure_future(inward())
+    try:
+        while piece := await connection.read():
+            await data.write(piece)
+    finally:
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        await connection.close()
+
+
+# --- exec and attach -----------------------------------------------------------------------------------------------
+
+
+class SpdyEnd:
+    """A client of exec or attach whose channels are streams of a SPDY session."""
+
+    def __init__(self, carrier: Carrier, wanted: frozenset[int]) -> None:
+        """`wanted`: the channels the request announced."""
+        self._session = SpdySession(carrier, self._accept)
+        self._wanted = wanted
+        self._streams: dict[int, SpdyStream] = {}
+        self._complete = asyncio.Event()
+        self._inbox: asyncio.Queue[tuple[int, bytes | None] | None] = asyncio.Queue(64)
+        self._tasks = Tasks("exec")
+
+    def _accept(self, stream: SpdyStream) -> bool:
+        channel = _CHANNELS.get(stream.headers.get("streamtype", ""))
+        if channel is None or channel not in self._wanted or channel in self._streams:
+            return False
+        self._streams[channel] = stream
+        if channel in (STDIN, RESIZE):
+            self._tasks.start(self._listen(channel, stream), stream.headers["streamtype"])
+        if self._streams.keys() >= self._wanted:
+            self._complete.set()
+        return True
+
+    async def open(self) -> None:
+        """Returns once every announced stream is there; raises TimeoutError if they do not come."""
+        self._tasks.start(self._run(), "session")
+        async with asyncio.timeout(_STREAMS_S):
+            await self._complete.wait()
+
+    async def _run(self) -> None:
+        try:
+            await self._session.run()
+        except SpdyError as error:
+            log.info("exec: %s", error)
+        await self._inbox.put(None)
+
+    async def _listen(self, channel: int, stream: SpdyStream) -> None:
+        while data := await stream.read():
+            for piece in data.splitlines() if channel == RESIZE else (data,):
+                await self._inbox.put((channel, piece))
+        await self._inbox.put((channel, None))
+
+    async def receive(self) -> tuple[int, bytes | None] | None:
+        return await self._inbox.get()
+
+    async def send(self, channel: int, data: bytes) -> None:
+        stream = self._streams.get(channel)
+        if stream is not None:
+            await stream.write(data)
+
+    async def finish(self, status: dict[str, Any]) -> None:
+        with suppress(ConnectionError):
+            await self.send(ERROR, msgspec.json.encode(status))
+            for stream in self._streams.values():
+                await stream.close()
+
+    async def close(self) -> None:
+        await self._session.close()
+        await self._tasks.stop()
