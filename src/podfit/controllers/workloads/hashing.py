@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
+from podfit.api.schema import type_named
+from podfit.api.schema.godump import go_dump
 from podfit.api.status import Object
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -22,7 +22,8 @@ def safe_encode(text: str) -> str:
 
 
 def template_hash(template: Object, collisions: int = 0) -> str:
-    """The same for equal templates, whatever the order of their keys."""
-    data = json.dumps(template, sort_keys=True, separators=(",", ":")).encode()
-    # Padded, so that the number's length does not vary: names built on it stay equally long.
-    return safe_encode(f"{fnv32a(data + (str(collisions).encode() if collisions else b'')):010d}")
+    """The name Kubernetes itself gives to a pod template; `collisions` sets apart templates whose names are equal."""
+    data = go_dump(template, type_named("PodTemplateSpec")).encode()
+    if collisions:
+        data += collisions.to_bytes(8, "little")
+    return safe_encode(str(fnv32a(data)))
