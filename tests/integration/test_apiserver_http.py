@@ -120,6 +120,23 @@ async def test_a_watch_may_be_a_websocket(admin: aiohttp.ClientSession) -> None:
         assert json.loads(message.data)["object"]["metadata"]["name"] == "a"
 
 
+@pytest.mark.parametrize("socket", [False, True])
+async def test_a_client_that_hangs_up_leaves_no_watch_behind(
+    server: ApiServer, admin: aiohttp.ClientSession, socket: bool
+) -> None:
+    path = f"{MAPS}?watch=true&resourceVersion=0"
+    opened = await admin.ws_connect(path) if socket else await admin.get(path)
+    await watchers(server, 1)
+    opened.close() if isinstance(opened, aiohttp.ClientResponse) else await opened.close()
+    await watchers(server, 0)
+
+
+async def watchers(server: ApiServer, count: int) -> None:
+    async with asyncio.timeout(10):
+        while len(list(server.hub.watchers())) != count:
+            await asyncio.sleep(0.01)
+
+
 async def test_stopping_ends_open_watches(server: ApiServer, admin: aiohttp.ClientSession) -> None:
     async with admin.get(MAPS, params={"watch": "true", "resourceVersion": "0"}) as stream:
         await server.hub.stop()

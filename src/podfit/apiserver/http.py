@@ -10,7 +10,7 @@ import asyncio
 import gzip
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 Handle = Callable[[Request], Awaitable[Response]]
 _COMPRESS_FROM = 128 * 1024
 _CLOSE_S = 2.0
+_READS = frozenset(("GET", "HEAD"))
 
 
 class HttpFront:
@@ -42,6 +43,7 @@ class HttpFront:
         self._server = _Server(
             self._serve,  # type: ignore[arg-type]
             request_factory=_request,
+            handler_cancellation=True,
             access_log=None,
             keepalive_timeout=620,
             auto_decompress=True,
@@ -65,7 +67,11 @@ class HttpFront:
             request = await self._read(http)
         except ApiError as error:
             return _whole(http, error_response(error))
-        response = await self._handle(request)
+        if request.method in _READS:
+            response = await self._handle(request)
+        else:
+            # A client that hangs up ends its watch at once, but never a write half-way.
+            response = await asyncio.shield(asyncio.ensure_future(self._handle(request)))
         if response.stream is not None:
             return await self._stream(http, request, response)
         if isinstance(response, Upgraded):
@@ -146,20 +152,22 @@ async def _websocket_stream(http: web.BaseRequest, response: Response) -> web.St
     await socket.prepare(http)
     stream = response.stream
     assert stream is not None
-    reader = asyncio.ensure_future(_until_closed(socket))
+    tasks = [asyncio.ensure_future(_until_closed(socket)), asyncio.ensure_future(_send_events(socket, stream))]
     try:
-        async for piece in stream:
-            for line in piece.splitlines():
-                await socket.send_str(line.decode())
-            if reader.done():
-                break
-    except ConnectionError:
-        pass
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        reader.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await _end(stream)
         await socket.close()
     return socket
+
+
+async def _send_events(socket: web.WebSocketResponse, stream: AsyncIterator[bytes]) -> None:
+    async for piece in stream:
+        for line in piece.splitlines():
+            await socket.send_str(line.decode())
 
 
 async def _until_closed(socket: web.WebSocketResponse) -> None:
