@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from podfit.cli.commands import components, token
+from podfit.cli.commands import completion, components, describe, events, resize, token, top, version
 
 app = typer.Typer(
     name="podfit",
@@ -18,6 +18,8 @@ app = typer.Typer(
 )
 components.add_to(app)
 token.add_to(app)
+for command in (resize, top, describe, events, version, completion):
+    command.add_to(app)
 
 
 def main() -> None:
@@ -30,6 +32,7 @@ def main() -> None:
     from podfit.compose import BadSetting
     from podfit.store.backend import StoreError
 
+    completion.prepare()
     try:
         app()
     except (BadSetting, BadKubeconfig, Unreachable, StoreError, RuntimeFailure, JoinRefused, ApiError) as error:

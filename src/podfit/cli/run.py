@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
 from podfit.kit.logs import setup_logs
 
@@ -16,6 +16,15 @@ def run(main: Coroutine[Any, Any, None], verbosity: int = 0) -> None:
 
     setup_logs(verbosity)
     uvloop.run(main)
+
+
+def finish(main: Coroutine[Any, Any, int], verbosity: int = 0) -> NoReturn:
+    """Runs `main` and ends the command with the exit code it returns."""
+    import typer
+    import uvloop
+
+    setup_logs(verbosity)
+    raise typer.Exit(uvloop.run(main))
 
 
 async def until_stopped(work: Awaitable[None] | None = None) -> None:

@@ -1,0 +1,83 @@
+"""Amounts of cpu and memory: read from what people type, printed for people to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.api.quantity import Quantity, QuantityError
+
+RESOURCES = ("cpu", "memory")
+_STEPS = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+
+
+class BadAmount(ValueError):
+    """What was typed is no amount; the message says what would be."""
+
+
+def read_amount(text: str, what: str) -> str:
+    """The canonical form of an amount that somebody typed for `what` ("--cpu")."""
+    try:
+        amount = Quantity.parse(text)
+    except QuantityError as error:
+        raise BadAmount(f"{what} {text!r}: {error} (examples: cpu 500m or 2; memory 256Mi or 1Gi)") from error
+    if amount.nanos < 0:
+        raise BadAmount(f"{what} {text!r}: must be greater than or equal to 0")
+    if "memory" in what and 0 < amount.nanos < 10**9 * 1024:
+        raise BadAmount(f"{what} {text!r}: that is less than 1 KiB; did you mean {text.rstrip('m')}Mi?")
+    return str(amount)
+
+
+def read_pairs(text: str, what: str) -> dict[str, str]:
+    """`cpu=1,memory=512Mi`."""
+    found: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, amount = part.partition("=")
+        if not equals or name not in RESOURCES:
+            raise BadAmount(f"{what} {part!r}: it is cpu=AMOUNT, memory=AMOUNT or both with a comma between")
+        found[name] = read_amount(amount, f"{what} {name}")
+    return found
+
+
+def number(resource: str, amount: Any) -> int:
+    """Millicores or bytes; nothing counts as 0."""
+    if amount is None:
+        return 0
+    parsed = Quantity.parse(amount)
+    return parsed.milli if resource == "cpu" else parsed.value
+
+
+def cpu_text(milli: float) -> str:
+    whole = round(milli)
+    return str(Quantity.of_milli(whole)) if whole else "0"
+
+
+def memory_text(count: float) -> str:
+    """Rounded to three digits or so: people compare these, machines get the exact numbers."""
+    whole = int(count)
+    for suffix, size in _STEPS:
+        if abs(whole) >= size:
+            value = whole / size
+            return f"{value:.0f}{suffix}" if value >= 100 or value == int(value) else f"{value:.1f}{suffix}"
+    return str(whole)
+
+
+def amount_text(resource: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return cpu_text(value) if resource == "cpu" else memory_text(value)
+
+
+def pair_text(resources: Mapping[str, Any] | None, resource: str) -> str:
+    """`request/limit` of one resource; "-" for what is not set."""
+    if resources is None:
+        return "?"
+    asked = (resources.get("requests") or {}).get(resource)
+    most = (resources.get("limits") or {}).get(resource)
+    if asked is None and most is None:
+        return "-"
+    return "/".join("-" if one is None else amount_text(resource, number(resource, one)) for one in (asked, most))
+
+
+def percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f}%" if whole else "-"

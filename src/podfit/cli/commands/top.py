@@ -1,0 +1,155 @@
+"""`podfit top`: usage against requests and limits, what is wasted and what is at risk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from podfit.cli.connect import AllNamespaces, Context, Kubeconfig, Namespace, Selector, Watch, connected
+from podfit.cli.output import Output, check_format, list_of, note, print_object, say, table, wrong
+from podfit.cli.run import finish
+
+if TYPE_CHECKING:
+    from podfit.cli.connect import Session
+
+WHAT = {"pods": "pods", "pod": "pods", "po": "pods", "nodes": "nodes", "node": "nodes", "no": "nodes", "vpa": "vpa"}
+NO_METRICS = "no usage: this cluster serves no metrics.k8s.io yet (elsewhere than on podfit, install metrics-server)"
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("top", help="Usage against requests and limits, waste and risk: of pods, nodes or autoscalers.")(top)
+
+
+def top(
+    what: Annotated[str, typer.Argument(metavar="[pods|nodes|vpa]", help="What to look at.")] = "pods",
+    watch: Watch = False,
+    every_s: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks with -w.")] = 2.0,
+    selector: Selector = "",
+    output: Output = "",
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    check_format(output)
+    if what not in WHAT:
+        wrong(f"top {what!r}: it is pods, nodes or vpa")
+
+    async def main() -> int:
+        from podfit.cli.watching import show
+
+        async with connected(kubeconfig, context, namespace, all_namespaces) as session:
+            rows = {"pods": _pods, "nodes": _nodes, "vpa": _vpas}[WHAT[what]]
+            if output in ("json", "yaml", "name"):
+                _, _, objects = await rows(session, selector, False)
+                _print(output, objects)
+                return 0
+
+            async def page() -> str:
+                header, lines, _ = await rows(session, selector, output == "wide")
+                return table(lines, header) if lines else "No resources found"
+
+            await show(page, watch, every_s)
+            return 0
+
+    finish(main())
+
+
+Rows = tuple[list[str], list[list[str]], list[dict[str, Any]]]
+
+
+def _print(output: str, objects: list[dict[str, Any]]) -> None:
+    if output == "name":
+        for name in dict.fromkeys(one["name"] for one in objects):
+            say(name)
+    else:
+        print_object(output, list_of(objects))
+
+
+async def _pods(session: Session, selector: str, wide: bool) -> Rows:
+    from podfit.api.kinds import POD
+    from podfit.cli.amounts import amount_text, percent
+    from podfit.cli.usage import container_uses, pod_metrics, text_of
+
+    query = {"labelSelector": selector} if selector else {}
+    pods = (await session.client.list(POD, session.namespace, **query))["items"]
+    metrics = await pod_metrics(session.client, session.namespace, selector)
+    if metrics is None:
+        note(NO_METRICS)
+    header = ["POD", "CONTAINER", "CPU", "REQ", "LIM", "USED", "WASTE", "MEMORY", "REQ", "LIM", "USED", "WASTE", "RISK"]
+    header = (["NAMESPACE"] if not session.namespace else []) + header + (["RESTARTS"] if wide else [])
+    lines, objects = [], []
+    for use in container_uses(pods, metrics):
+        line = ([use.namespace] if not session.namespace else []) + [use.pod, use.container]
+        for resource in ("cpu", "memory"):
+            base = use.requests.get(resource) or 0
+            line += [text_of(resource, use.used), text_of(resource, use.requests), text_of(resource, use.limits)]
+            line.append(percent(use.used.get(resource, 0), base) if use.used is not None else "-")
+            line.append(amount_text(resource, use.waste(resource)))
+        line.append(use.risk or "-")
+        lines.append([*line, str(use.restarts)] if wide else line)
+        objects.append(
+            {
+                "name": f"pod/{use.pod}",
+                "namespace": use.namespace,
+                "container": use.container,
+                "usage": None if use.used is None else dict(use.used),
+                "requests": dict(use.requests),
+                "limits": dict(use.limits),
+                "risk": use.risk,
+                "restarts": use.restarts,
+            }
+        )
+    return header, lines, objects
+
+
+async def _nodes(session: Session, selector: str, wide: bool) -> Rows:
+    from podfit.api.kinds import NODE, POD
+    from podfit.cli.amounts import percent
+    from podfit.cli.usage import node_metrics, node_uses, text_of
+
+    query = {"labelSelector": selector} if selector else {}
+    nodes = (await session.client.list(NODE, **query))["items"]
+    pods = (await session.client.list(POD))["items"]
+    metrics = await node_metrics(session.client)
+    if metrics is None:
+        note(NO_METRICS)
+    header = ["NODE", "PODS", "CPU", "REQUESTED", "ALLOCATABLE", "FULL", "MEMORY", "REQUESTED", "ALLOCATABLE", "FULL"]
+    header.append("WAITING RESIZES")
+    lines, objects = [], []
+    for use in node_uses(nodes, pods, metrics):
+        line = [use.name, str(use.pods)]
+        for resource in ("cpu", "memory"):
+            line += [text_of(resource, one) for one in (use.used, use.requested, use.allocatable)]
+            line.append(percent(use.requested.get(resource, 0), use.allocatable.get(resource, 0)))
+        lines.append([*line, str(use.waiting)])
+        objects.append(
+            {
+                "name": f"node/{use.name}",
+                "usage": None if use.used is None else dict(use.used),
+                "requested": use.requested,
+                "allocatable": use.allocatable,
+                "pods": use.pods,
+                "waitingResizes": use.waiting,
+            }
+        )
+    return header, lines, objects
+
+
+async def _vpas(session: Session, selector: str, wide: bool) -> Rows:
+    from podfit.api.kinds import POD, VPA
+    from podfit.cli.recommended import recommendations
+
+    query = {"labelSelector": selector} if selector else {}
+    vpas = (await session.client.list(VPA, session.namespace, **query))["items"]
+    pods = (await session.client.list(POD, session.namespace))["items"]
+    header = ["VPA", "MODE", "CONTAINER", "RESOURCE", "REQUEST NOW", "LOWER", "TARGET", "UPPER", "PODS OFF TARGET"]
+    header = (["NAMESPACE"] if not session.namespace else []) + header
+    lines, objects = [], []
+    for vpa in vpas:
+        for one in await recommendations(session.client, vpa, pods):
+            line = ([vpa["metadata"]["namespace"]] if not session.namespace else []) + one.cells()
+            lines.append(line)
+            objects.append({"name": f"vpa/{one.vpa}", "namespace": vpa["metadata"]["namespace"], **one.numbers()})
+    return header, lines, objects

@@ -1,0 +1,88 @@
+"""How answers are printed: tables as kubectl's, JSON, YAML, names. Data goes to stdout, words about it to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+Output = Annotated[str, typer.Option("--output", "-o", help="wide, json, yaml or name; default a table.")]
+FORMATS = ("", "wide", "json", "yaml", "name")
+
+
+def wrong(text: str) -> NoReturn:
+    """Ends a command whose command line cannot be meant."""
+    note(f"podfit: {text}")
+    raise typer.Exit(2)
+
+
+def check_format(output: str, allowed: Sequence[str] = FORMATS) -> str:
+    if output not in allowed:
+        known = ", ".join(one for one in allowed if one)
+        wrong(f"unable to match a printer suitable for the output format {output!r}: it is {known}")
+    return output
+
+
+def note(text: str) -> None:
+    """A word to the person, not to the next program."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def say(text: str = "") -> None:
+    print(text, flush=True)
+
+
+def table(rows: Iterable[Sequence[Any]], header: Sequence[str] = ()) -> str:
+    """Columns three blanks apart; the last one is not padded."""
+    lines = [tuple(header)] if header else []
+    lines += [tuple("" if cell is None else str(cell) for cell in row) for row in rows]
+    if not lines:
+        return ""
+    widths = [max(len(line[at]) for line in lines if at < len(line)) for at in range(max(map(len, lines)))]
+    padded = ("   ".join(cell.ljust(widths[at]) for at, cell in enumerate(line)).rstrip() for line in lines)
+    return "\n".join(padded)
+
+
+def print_object(output: str, value: Any) -> None:
+    """`value` as JSON or YAML."""
+    if output == "json":
+        say(json.dumps(value, indent=4, ensure_ascii=False))
+    else:
+        import yaml
+
+        say(yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip("\n"))
+
+
+def list_of(items: list[Any]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def age(stamp: str | None, now: float | None = None) -> str:
+    """How long ago, as kubectl writes it: 12s, 3m20s, 5h, 2d3h."""
+    from podfit.kit.clock import parse_rfc3339
+
+    if not stamp:
+        return "<unknown>"
+    return span((now if now is not None else time.time()) - parse_rfc3339(stamp))
+
+
+def span(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if whole < 120:
+        return f"{whole}s"
+    if minutes < 10:
+        return f"{minutes}m{whole % 60}s" if whole % 60 else f"{minutes}m"
+    if hours < 3:
+        return f"{minutes}m"
+    if hours < 8:
+        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
+    return f"{days}d"

@@ -1,0 +1,103 @@
+"""An autoscaler's recommendation beside what its pods request now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.api.status import ApiError, Object
+from podfit.cli.amounts import RESOURCES, amount_text, number
+from podfit.cli.targets import NoSuchTarget, find_kind, pods_of
+from podfit.client import Client
+
+TOLERANCE = 0.1
+"""A request within a tenth of the target counts as being there."""
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    vpa: str
+    mode: str
+    container: str
+    resource: str
+    now: tuple[int, ...]
+    """Requests of the pods, in no order."""
+    lower: int | None
+    target: int | None
+    upper: int | None
+
+    @property
+    def off(self) -> int:
+        if self.target is None:
+            return 0
+        return sum(abs(one - self.target) > TOLERANCE * max(one, 1) for one in self.now)
+
+    def cells(self) -> list[str]:
+        shown = [amount_text(self.resource, one) for one in (self.lower, self.target, self.upper)]
+        return [self.vpa, self.mode, self.container, self.resource, self._now(), *shown, f"{self.off}/{len(self.now)}"]
+
+    def _now(self) -> str:
+        if not self.now:
+            return "-"
+        low, high = (amount_text(self.resource, one) for one in (min(self.now), max(self.now)))
+        return low if low == high else f"{low}..{high}"
+
+    def numbers(self) -> dict[str, Any]:
+        return {
+            "mode": self.mode,
+            "container": self.container,
+            "resource": self.resource,
+            "requests": list(self.now),
+            "lowerBound": self.lower,
+            "target": self.target,
+            "upperBound": self.upper,
+            "podsOffTarget": self.off,
+        }
+
+
+def mode_of(vpa: Object) -> str:
+    return str(((vpa["spec"].get("updatePolicy") or {}).get("updateMode")) or "Auto")
+
+
+async def target_pods(client: Client, vpa: Object) -> list[Object]:
+    """The running pods of the autoscaler's target; none when the target is not there."""
+    ref = vpa["spec"].get("targetRef") or {}
+    group = (ref.get("apiVersion") or "").rpartition("/")[0]
+    try:
+        kind = await find_kind(client, f"{ref.get('kind', '')}.{group}" if group else ref.get("kind", ""))
+        obj = await client.get(kind, vpa["metadata"]["namespace"], ref.get("name", ""))
+        pods = await pods_of(client, kind, obj)
+    except (ApiError, NoSuchTarget):
+        return []
+    return [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
+
+
+async def recommendations(client: Client, vpa: Object, pods: list[Object] | None = None) -> list[Recommendation]:
+    """One for each container and resource; a VPA without any yet gives one empty row."""
+    mine = await target_pods(client, vpa)
+    name, mode = vpa["metadata"]["name"], mode_of(vpa)
+    given = (((vpa.get("status") or {}).get("recommendation")) or {}).get("containerRecommendations") or []
+    if not given:
+        return [Recommendation(name, mode, "-", "-", (), None, None, None)]
+    found = []
+    for one in given:
+        for resource in RESOURCES:
+            if resource in (one.get("target") or {}):
+                numbers = [_bound(one, bound, resource) for bound in ("lowerBound", "target", "upperBound")]
+                now = tuple(_requests(mine, one["containerName"], resource))
+                found.append(Recommendation(name, mode, one["containerName"], resource, now, *numbers))
+    return found
+
+
+def _bound(entry: Object, bound: str, resource: str) -> int | None:
+    amount = (entry.get(bound) or {}).get(resource)
+    return None if amount is None else number(resource, amount)
+
+
+def _requests(pods: list[Object], container: str, resource: str) -> list[int]:
+    return [
+        number(resource, ((one.get("resources") or {}).get("requests") or {}).get(resource))
+        for pod in pods
+        for one in pod["spec"]["containers"]
+        if one["name"] == container
+    ]

@@ -1,0 +1,114 @@
+"""How far a pod's resize is, read from nothing but its status, and why it waits, in words. Pure.
+
+Works with any node that speaks the resize API: Pending → Allocated → Actuated → Actual.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.api.status import Object
+from podfit.cli.amounts import RESOURCES, amount_text, number
+
+STAGES = ("Pending", "Allocated", "Actuated", "Actual")
+PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+DEFERRED, INFEASIBLE, ERROR = "Deferred", "Infeasible", "Error"
+_SHORTAGE = re.compile(r"enough resource: (\S+), requested: (\d+), used: (\d+), capacity: (\d+)")
+_TOO_MUCH = re.compile(r"enough capacity: (\S+), requested: (\d+), capacity: (\d+)")
+
+
+@dataclass(frozen=True)
+class Progress:
+    stage: str
+    reason: str = ""
+    """Deferred, Infeasible or Error where the resize is stuck."""
+    why: str = ""
+
+    @property
+    def done(self) -> bool:
+        return self.stage == "Actual"
+
+    @property
+    def refused(self) -> bool:
+        return self.reason == INFEASIBLE
+
+    @property
+    def step(self) -> int:
+        return STAGES.index(self.stage)
+
+
+def condition(pod: Object, kind: str) -> Object | None:
+    for one in (pod.get("status") or {}).get("conditions") or ():
+        if one.get("type") == kind and one.get("status") == "True":
+            return dict(one)
+    return None
+
+
+def progress(pod: Object) -> Progress:
+    pending, moving = condition(pod, PENDING), condition(pod, IN_PROGRESS)
+    if pending is not None and not _stale(pod, pending):
+        return Progress("Pending", pending.get("reason") or "", shortage_text(pod, pending.get("message") or ""))
+    if not _same(pod, "allocatedResources", ("requests",)) or not observed(pod):
+        return Progress("Pending", why="the node has not looked at it yet")
+    if moving is not None:
+        arrived = _same(pod, "resources", ("requests", "limits")) and not moving.get("reason")
+        return Progress("Actuated" if arrived else "Allocated", moving.get("reason") or "", moving.get("message") or "")
+    if not _same(pod, "resources", ("requests", "limits")):
+        return Progress("Allocated", why="the runtime is being told")
+    return Progress("Actual")
+
+
+def _stale(pod: Object, one: Object) -> bool:
+    """A refusal of an earlier wish says nothing about this one."""
+    seen = one.get("observedGeneration")
+    return seen is not None and seen < (pod["metadata"].get("generation") or 0)
+
+
+def observed(pod: Object) -> bool:
+    """Whether the node has seen this generation (nodes that do not say have)."""
+    seen = (pod.get("status") or {}).get("observedGeneration")
+    return seen is None or seen >= (pod["metadata"].get("generation") or 0)
+
+
+def _same(pod: Object, field: str, kinds: tuple[str, ...]) -> bool:
+    status = pod.get("status") or {}
+    known = {
+        one["name"]: one for key in ("initContainerStatuses", "containerStatuses") for one in status.get(key) or ()
+    }
+    for container in pod["spec"].get("containers") or ():
+        seen = known.get(container["name"])
+        if seen is None or field not in seen:
+            continue
+        shown = seen[field] or {}
+        for kind in kinds:
+            wanted = (container.get("resources") or {}).get(kind) or {}
+            has = shown if field == "allocatedResources" else shown.get(kind) or {}
+            if not _equal(wanted, has):
+                return False
+    return True
+
+
+def _equal(wanted: Mapping[str, Any], has: Mapping[str, Any]) -> bool:
+    return all(number(one, wanted.get(one)) == number(one, has.get(one)) for one in RESOURCES if one in wanted)
+
+
+def shortage_text(pod: Object, message: str) -> str:
+    """`needs 300m cpu, node n1 has 120m free` from the node's own sentence."""
+    node = pod["spec"].get("nodeName") or "the node"
+    if found := _SHORTAGE.search(message):
+        resource, requested, used, capacity = found[1], *(int(found[at]) for at in (2, 3, 4))
+        free = amount_text(resource, capacity - used)
+        return f"needs {amount_text(resource, requested)} {resource}, node {node} has {free} free"
+    if found := _TOO_MUCH.search(message):
+        resource, requested, capacity = found[1], int(found[2]), int(found[3])
+        whole = amount_text(resource, capacity)
+        return f"needs {amount_text(resource, requested)} {resource}, node {node} has {whole} in all"
+    return message
+
+
+def bar(step: Progress, width: int = 4) -> str:
+    filled = step.step + 1
+    return "█" * filled * width + "░" * (len(STAGES) - filled) * width

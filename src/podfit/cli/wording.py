@@ -1,0 +1,77 @@
+"""Sentences for people: what a condition means and what to do about it, and Events without their JSON. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.cli.amounts import RESOURCES, amount_text, number, pair_text
+
+Object = Mapping[str, Any]
+
+ADVICE = {
+    ("PodResizePending", "Deferred"): "It is retried whenever room is freed: free some, or ask for less.",
+    ("PodResizePending", "Infeasible"): "This node can never do it: ask for less, or let a new pod go elsewhere.",
+    ("PodResizeInProgress", ""): "Nothing to do: the node is telling the runtime.",
+    ("PodResizeInProgress", "Error"): "It is retried; a memory limit below usage waits until usage falls.",
+    ("PodScheduled", "Unschedulable"): "`podfit explain pod` says for each node what is lacking.",
+    ("PodScheduled", "SchedulingGated"): "Something holds it back on purpose: look at spec.schedulingGates.",
+    ("Ready", "ContainersNotReady"): "A container is not ready: see its state and the Events below.",
+}
+
+
+def sized_words(message: str) -> str:
+    """`Pod resize started: c cpu 100m/200m memory 32Mi/64Mi` instead of the JSON in there."""
+    head, brace, tail = message.partition(": {")
+    if not brace:
+        return message
+    try:
+        told = json.loads("{" + tail)
+        sizes = [f"{one['name']} {size_text(one['resources'])}" for one in told.get("containers") or ()]
+    except (ValueError, KeyError, TypeError):
+        return message
+    words = f"{head}: {'; '.join(sizes)}"
+    return f"{words} ({told['error']})" if told.get("error") else words
+
+
+def size_text(resources: Object | None) -> str:
+    """`cpu 100m/200m memory 32Mi/64Mi`: request/limit."""
+    parts = [f"{one} {pair_text(resources, one)}" for one in RESOURCES]
+    return " ".join(part for part in parts if not part.endswith(" -")) or "nothing asked"
+
+
+def condition_words(condition: Object, node: str = "") -> str:
+    """One line: what holds, why, what to do."""
+    from podfit.cli.stages import shortage_text
+
+    kind, reason = condition.get("type") or "", condition.get("reason") or ""
+    message = shortage_text({"spec": {"nodeName": node}}, str(condition.get("message") or ""))
+    words = f"{kind}={condition.get('status')}"
+    told = ": ".join(part for part in (reason, message) if part)
+    advice = ADVICE.get((str(kind), str(reason))) if notable(condition) else None
+    return " ".join(part for part in (words, f"({told})" if told else "", advice or "") if part)
+
+
+def notable(condition: Object) -> bool:
+    """Whether it says that something is not as it should be, or moves."""
+    if condition.get("type") in ("PodResizePending", "PodResizeInProgress", "DisruptionTarget"):
+        return condition.get("status") == "True"
+    return condition.get("status") != "True"
+
+
+def chapter_words(numbers: Object | None) -> str:
+    """The numbers of a story's chapter in one line."""
+    parts = []
+    for key, value in (numbers or {}).items():
+        if isinstance(value, Mapping) and ("requests" in value or "limits" in value):
+            parts.append(size_text(value))
+        elif key == "sizes" and isinstance(value, Mapping):
+            parts += [f"{name} {size_text(size)}" for name, size in value.items()]
+        elif key == "requests" and isinstance(value, Mapping):
+            parts.append(
+                " ".join(f"{one} {amount_text(one, number(one, value[one]))}" for one in RESOURCES if one in value)
+            )
+        else:
+            parts.append(f"{key} {value}")
+    return ", ".join(parts)
