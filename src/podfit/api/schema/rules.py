@@ -9,8 +9,6 @@ import re
 from functools import lru_cache
 from typing import Any
 
-import cel
-
 from podfit.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, FieldError
 
 Schema = dict[str, Any]
@@ -69,6 +67,9 @@ def rule_errors(value: Any, old: Any, schema: Schema, path: str) -> list[FieldEr
 @lru_cache(maxsize=512)
 def _program(rule: str) -> Any:
     try:
+        # Imported where it is used: the library brings a terminal along, and most servers never meet a rule.
+        import cel
+
         return cel.compile(rule)
     except Exception:
         return None

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-import cel
-
 from podfit.api.kinds import NAMESPACE
 from podfit.api.status import Object, not_found
 from podfit.apiserver.admission.base import Attributes, Cluster, meta_of
@@ -99,4 +97,7 @@ def _evaluate(expression: str, request: Object) -> Any:
 
 @lru_cache(maxsize=256)
 def _compiled(expression: str) -> Any:
+    # Imported where it is used: the library brings a terminal along, and most servers never meet a rule.
+    import cel
+
     return cel.compile(expression)
