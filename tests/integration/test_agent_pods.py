@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from podfit.agent.objects import CONFIG_MAP
+from podfit.agent.runtimes.base import RuntimeFailure
 from podfit.api.kinds import LEASE, NODE, POD
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
+from podfit.client.transport import Unreachable
 from podfit.testing.nodes import Cluster, TestNode
 
 SMALL = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "128Mi"}}
@@ -181,8 +185,6 @@ async def test_a_missing_configmap_is_a_waiting_reason_until_it_comes(cluster: C
     seen = await create(cluster, node, body)
     waiting = seen["status"]["containerStatuses"][0]["state"]["waiting"]
     assert waiting == {"reason": "CreateContainerConfigError", "message": 'configmap "settings" not found'}
-    from podfit.agent.objects import CONFIG_MAP
-
     data = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
     await cluster.client.create(CONFIG_MAP, {**data, "data": {"COLOUR": "blue"}})
     await node.pass_time(10)
@@ -309,8 +311,6 @@ async def test_a_promise_that_cannot_be_written_is_no_promise(
 
 
 async def test_a_runtime_that_fails_once_is_asked_again(cluster: Cluster, node: TestNode) -> None:
-    from podfit.agent.runtimes.base import RuntimeFailure
-
     seen = await create(cluster, node, pod("p"))
     node.runtime.fail_next("update_container", RuntimeFailure("the runtime is busy"))
     larger = {"requests": {"cpu": "300m"}, "limits": {"cpu": "400m"}}
@@ -322,6 +322,93 @@ async def test_a_runtime_that_fails_once_is_asked_again(cluster: Cluster, node: 
     after = await cluster.pod("p")
     assert "PodResizeInProgress" not in {one["type"] for one in after["status"]["conditions"]}
     assert node.machine.pods[seen["metadata"]["uid"]].limits.cpu_quota_us == 40_000
+
+
+async def test_nothing_is_lost_while_the_api_server_is_away(cluster: Cluster, node: TestNode) -> None:
+    seen = await create(cluster, node, pod("p", container("c", "sleep 20; exit 1")))
+    uid = seen["metadata"]["uid"]
+    transport = node.agent.client.transport
+    original, away = transport.request, True
+
+    async def request(*args: Any, **more: Any) -> Any:
+        if away:
+            raise Unreachable("nobody answers")
+        return await original(*args, **more)
+
+    transport.request = request  # type: ignore[method-assign]
+    await node.cluster.clock.advance(60)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    attempts = [one.config.attempt for one in node.machine.containers.values()]
+    assert max(attempts) >= 1, "the container was started again though nobody could be told"
+    away = False
+    await node.cluster.clock.advance(30)
+    await node.quiet()
+    status = (await cluster.pod("p"))["status"]["containerStatuses"][0]
+    assert status["restartCount"] == max(one.config.attempt for one in node.machine.containers.values())
+    assert node.agent.ledger.allocated(uid) is not None
+
+
+async def test_a_rejected_pod_can_be_deleted(cluster: Cluster, node: TestNode) -> None:
+    await create(cluster, node, pod("p", nodeSelector={"disk": "ssd"}))
+    await cluster.client.delete(POD, "default", "p")
+    await node.pass_time(2)
+    assert await cluster.client.find(POD, "default", "p") is None
+    assert not node.agent.records
+
+
+async def test_a_pod_that_ended_while_the_agent_was_down_is_told_and_deletable(
+    cluster: Cluster, node: TestNode
+) -> None:
+    await create(cluster, node, pod("p", container("c", "sleep 5"), restartPolicy="Never"))
+    await node.stop()
+    await cluster.clock.advance(10)
+    await node.restart()
+    assert (await cluster.pod("p"))["status"]["phase"] == "Succeeded"
+    await node.restart()
+    await cluster.client.delete(POD, "default", "p")
+    await node.pass_time(2)
+    assert not node.machine.pods and not node.agent.records
+
+
+async def test_volumes_made_of_objects_are_mounted_and_follow_them(cluster: Cluster) -> None:
+    node = await cluster.node("node1", on_disk=True, capacity={"cpu": "2", "memory": "4Gi"})
+    data = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
+    await cluster.client.create(CONFIG_MAP, {**data, "data": {"colour": "blue"}})
+    authority = {**data, "metadata": {"name": "kube-root-ca.crt", "namespace": "default"}, "data": {"ca.crt": "x"}}
+    size = {"containerName": "c", "resource": "limits.memory", "divisor": "1Mi"}
+    volumes = [
+        {"name": "settings", "configMap": {"name": "settings"}},
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "me", "downwardAPI": {"items": [{"path": "memory", "resourceFieldRef": size}]}},
+    ]
+    mounts = [{"name": one["name"], "mountPath": f"/{one['name']}"} for one in volumes]
+    body = pod("p", container(volumeMounts=mounts), volumes=volumes)
+    body["spec"]["automountServiceAccountToken"] = True
+    seen = await create(cluster, node, body)
+    assert seen["status"]["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
+    assert "FailedMount" in {event["reason"] for event in await cluster.events()}
+    await cluster.client.create(CONFIG_MAP, authority)
+    await node.pass_time(3)
+    assert states(await cluster.pod("p")) == {"c": "running"}
+    running = next(iter(node.machine.containers.values()))
+    paths = {one.container_path: one.host_path for one in running.config.mounts}
+    assert (paths["/settings"] / "colour").read_text() == "blue"
+    assert (paths["/me"] / "memory").read_text() == "128"
+    assert list(paths["/scratch"].iterdir()) == []
+    token = paths["/var/run/secrets/kubernetes.io/serviceaccount"]
+    assert (token / "namespace").read_text() == "default" and (token / "token").read_text().count(".") == 2
+
+    await cluster.client.patch(CONFIG_MAP, "default", "settings", {"data": {"colour": "red"}})
+    larger = {"limits": {"memory": "256Mi"}}
+    await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": larger}]}})
+    await node.pass_time(70, 10)
+    assert (paths["/settings"] / "colour").read_text() == "red"
+    assert (paths["/me"] / "memory").read_text() == "256"
+
+    await cluster.client.delete(POD, "default", "p", {"gracePeriodSeconds": 0})
+    await node.pass_time(4)
+    assert not paths["/settings"].exists()
 
 
 async def test_static_pods_run_from_a_folder_and_show_a_mirror(cluster: Cluster, tmp_path: Path) -> None:

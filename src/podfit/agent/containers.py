@@ -28,6 +28,10 @@ class ConfigProblem(Exception):
         self.reason = reason
 
 
+class VolumeProblem(ConfigProblem):
+    """A volume cannot be made yet; the container goes on being created."""
+
+
 class ContainerMaker:
     def __init__(self, config: AgentConfig, environment: Environment, volumes: Volumes, ledger: Ledger) -> None:
         self._config, self._environment, self._volumes, self._ledger = config, environment, volumes, ledger
@@ -67,11 +71,12 @@ class ContainerMaker:
         try:
             if self._config.on_disk:
                 await self._volumes.prepare(pod, ips)
+        except (MissingObject, OSError) as problem:
+            raise VolumeProblem(f"MountVolume.SetUp failed: {problem}", "ContainerCreating") from problem
+        try:
             environment = await self._environment.of(pod, container, ips)
         except MissingObject as missing:
             raise ConfigProblem(str(missing)) from missing
-        except OSError as error:
-            raise ConfigProblem(f"volumes: {error}") from error
         if attempt > 0 and self._config.on_disk:
             self._volumes.clear_memory(pod, container)
         name = container["name"]

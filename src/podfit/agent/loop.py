@@ -66,6 +66,9 @@ class PodLoop:
     async def run(self, record: PodRecord) -> Result:
         if record.rejected is not None:
             return await self._reject(record)
+        if record.removed or (not record.admitted and record.ending is not None):
+            await self._farewell(record)
+            return DONE
         if not record.admitted or (record.finished and record.ending is None):
             return DONE
         if not self._ledger.is_durable(record.uid):

@@ -157,8 +157,6 @@ class Roster:
         record.ending = Ending(grace, gone=True)
         record.story.tell("gone", "no longer in the API")
         self._allocator.drop(uid)
-        if not record.admitted:
-            self.forget(uid)
         self._allocator.freed("pods_removed", uid)
         self._kick(uid)
 

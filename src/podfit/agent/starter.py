@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from podfit.agent.containers import ConfigProblem, ContainerMaker
+from podfit.agent.containers import ConfigProblem, ContainerMaker, VolumeProblem
 from podfit.agent.decide import kernel
 from podfit.agent.decide.states import Object, all_containers, effective, resized
 from podfit.agent.hooks import Hooks
@@ -85,6 +85,11 @@ class Starter:
             return 0.0 if record.job(f"image:{container['image']}") else self._pulls.initial_s
         try:
             await self._run(record, snapshot, container, image)
+        except VolumeProblem as problem:
+            record.waiting.pop(name, None)
+            self._notices.say(record.pod, WARNING, "FailedMount", str(problem))
+            record.story.tell("not started", str(problem), container=name)
+            return self._trouble.next(key)
         except (CannotRun, ConfigProblem) as problem:
             record.waiting[name] = (problem.reason, str(problem))
             self._notices.say(record.pod, WARNING, "Failed", f"Error: {problem}")

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from podfit.agent.runtimes.base import RuntimeFailure
 from podfit.api.status import ApiError
 from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
@@ -83,6 +84,8 @@ class Workers:
             result = await self._work(uid)
         except (ApiError, Unreachable) as error:
             log.info("pod %s: %s", uid, error)
+        except (RuntimeFailure, OSError) as error:
+            log.warning("pod %s: %s", uid, error)
         except Exception:
             log.exception("pod %s: a pass failed", uid)
         else:
