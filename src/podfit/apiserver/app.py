@@ -63,6 +63,8 @@ class ApiServer:
             disable=config.disable_admission,
             always=[RbacEscalation(self.rbac, self.authorization)],
             webhooks=self.webhooks,
+            authorization=self.authorization,
+            clock=config.clock,
         )
         self.core = Core(self.objects, chain, self.authorization)
         self.core.paths.documents["/.well-known/openid-configuration"] = lambda: self.tokens.openid_configuration(
@@ -140,6 +142,7 @@ class ApiServer:
         await self.hub.stop()
         await self.front.stop()
         await self.nodes.stop()
+        await self.webhooks.close()
         await self.config.store.close()
 
     async def _bootstrap(self) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import podfit
-from podfit.api.schema import openapi
+from podfit.api.schema import openapi, openapi_proto
 from podfit.api.status import ApiError
 from podfit.apiserver import wire
-from podfit.apiserver.negotiate import negotiate_discovery
+from podfit.apiserver.negotiate import clauses, negotiate_discovery
 from podfit.apiserver.request import Request, Response
 from podfit.apiserver.routes import Route
 
@@ -113,18 +113,21 @@ class Paths:
 
     def _openapi(self, parts: list[str], request: Request) -> Response:
         """Documents are large: made when first asked for, kept as bytes until the kinds change."""
-        where = "/".join(parts)
+        compact = parts == ["v2"] and _wants_protobuf(request)
+        where = "/".join(parts) + " protobuf" * compact
         made = self._documents.get(where)
         if made is None:
             value = self._make_openapi(parts)
             if value is None:
                 raise page_not_found()
-            made = self._documents[where] = wire.encode(value)
+            made = openapi_proto.swagger_protobuf(value) if compact else wire.encode(value)
+            self._documents[where] = made
         mark = request.headers.get("if-none-match", "")
         tag = f'"{zlib.crc32(made):08x}{len(made):x}"'
         if mark == tag:
             return Response(304, headers=[("Etag", tag)])
-        return Response(200, made, headers=[("Etag", tag)])
+        media = openapi_proto.MEDIA_TYPE if compact else "application/json"
+        return Response(200, made, media, headers=[("Etag", tag)])
 
     def _make_openapi(self, parts: list[str]) -> Any:
         kinds = list(self._core.registry)
@@ -169,3 +172,9 @@ class Paths:
 
     def _passes(self, kind: str, check: str) -> bool:
         return self.ready or kind == "livez" or check in ("ping", "log")
+
+
+def _wants_protobuf(request: Request) -> bool:
+    """Clients write the version behind an @, which the answer's media type may not hold."""
+    accepted = clauses(request.headers.get("accept", ""))
+    return bool(accepted) and accepted[0].media.replace("@", ".") == openapi_proto.MEDIA_TYPE

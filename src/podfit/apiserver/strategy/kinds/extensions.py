@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.api.schema.structure import structural_problems
 from podfit.api.status import duplicate, invalid, not_supported, required
 from podfit.apiserver.strategy import meta, names
 from podfit.apiserver.strategy.base import Errors, Strategy
@@ -52,7 +53,7 @@ class CustomResourceDefinitionStrategy(Strategy):
         if name != wanted:
             detail = 'must be spec.names.plural+"."+spec.group'
             errors.insert(0, invalid("metadata.name", name, detail))
-        return errors
+        return errors + _structural(obj)
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
@@ -108,7 +109,21 @@ class CustomResourceDefinitionStrategy(Strategy):
             mine, before = ((each.get("names") or {}).get(field) for each in (spec, stored))
             if mine != before:
                 errors.append(invalid(f"spec.names.{field}", mine, IMMUTABLE))
-        return errors
+        # One that was let in without is not stuck for it.
+        return errors if _structural(old) else errors + _structural(new)
+
+
+def _structural(definition: Object) -> Errors:
+    """A schema that all versions share is spoken of as the definition's own."""
+    versions = (definition.get("spec") or {}).get("versions") or []
+    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
+    if schemas and schemas[0] is not None and all(equal(schema, schemas[0]) for schema in schemas):
+        return structural_problems(schemas[0])
+    errors: Errors = []
+    for at, schema in enumerate(schemas):
+        if schema is not None:
+            errors += structural_problems(schema, f"spec.versions[{at}].schema.openAPIV3Schema")
+    return errors
 
 
 def _version(version: Object) -> Object:

@@ -1,0 +1,75 @@
+"""Documents and definitions the server publishes and takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.api.schema.openapi_proto import MEDIA_TYPE
+from podfit.apiserver.app import ApiServer
+from podfit.apiserver.config import Config
+from podfit.apiserver.request import ADMIN, Request, Response
+from podfit.store.memory import MemoryStore
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
+    made = ApiServer(Config(MemoryStore(), tmp_path))
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def ask(server: ApiServer, method: str, path: str, body: Any = None, accept: str = "") -> Response:
+    data = b"" if body is None else json.dumps(body).encode()
+    return await server.handle(Request(method, path, {}, {"accept": accept}, data, ADMIN))
+
+
+def definition(*schemas: Any) -> dict[str, Any]:
+    versions = [
+        {"name": f"v{at}", "served": True, "storage": at == 0, "schema": {"openAPIV3Schema": schema}}
+        for at, schema in enumerate(schemas)
+    ]
+    names = {"plural": "things", "kind": "Thing"}
+    spec = {"group": "example.com", "scope": "Cluster", "names": names, "versions": versions}
+    return {"metadata": {"name": "things.example.com"}, "spec": spec}
+
+
+async def test_openapi_version_2_comes_in_protobuf_to_those_who_ask(server: ApiServer) -> None:
+    asked = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    answer = await ask(server, "GET", "/openapi/v2", accept=asked)
+    assert (answer.status, answer.content_type) == (200, MEDIA_TYPE)
+    assert answer.body.startswith(b"\x0a\x032.0")
+    plain = await ask(server, "GET", "/openapi/v2", accept="application/json")
+    assert json.loads(plain.body)["swagger"] == "2.0"
+
+
+@pytest.mark.parametrize(
+    ("schemas", "place"),
+    [
+        ([{}], "spec.validation.openAPIV3Schema.type"),
+        ([{"type": "object", "properties": {"a": {}}}], "spec.validation.openAPIV3Schema.properties[a].type"),
+        ([{"type": "object"}, {}], "spec.versions[1].schema.openAPIV3Schema.type"),
+    ],
+)
+async def test_a_schema_that_is_not_structural_is_refused(server: ApiServer, schemas: list[Any], place: str) -> None:
+    answer = await ask(server, "POST", DEFINITIONS, definition(*schemas))
+    assert answer.status == 422
+    assert place in [row["field"] for row in json.loads(answer.body)["details"]["causes"]]
+
+
+async def test_a_structural_schema_is_taken_and_may_not_become_another(server: ApiServer) -> None:
+    answer = await ask(server, "POST", DEFINITIONS, definition({"type": "object"}))
+    assert answer.status == 201, answer.body
+    changed = definition({"type": "object", "properties": {"a": {}}})
+    changed["metadata"]["resourceVersion"] = json.loads(
+        (await ask(server, "GET", f"{DEFINITIONS}/things.example.com")).body
+    )["metadata"]["resourceVersion"]
+    answer = await ask(server, "PUT", f"{DEFINITIONS}/things.example.com", changed)
+    assert answer.status == 422
