@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.objects import CONFIG_MAP
+from podfit.agent.furnish.objects import CONFIG_MAP
 from podfit.agent.runtimes.base import RuntimeFailure
 from podfit.api.kinds import LEASE, NODE, POD
 from podfit.api.status import ApiError

@@ -10,28 +10,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from podfit.agent import messages
 from podfit.agent.act import ActuationFailed, Actuator
 from podfit.agent.allocator import Allocator
 from podfit.agent.config import AgentConfig
-from podfit.agent.containers import ContainerMaker
 from podfit.agent.decide import actuate, lifecycle, settle
 from podfit.agent.decide import status as statuses
 from podfit.agent.decide.lifecycle import Next, Seen
 from podfit.agent.decide.states import resized
-from podfit.agent.ending import Stopper
+from podfit.agent.furnish.containers import ContainerMaker
+from podfit.agent.furnish.objects import MissingObject
+from podfit.agent.furnish.volumes import Volumes
 from podfit.agent.ledger import Ledger
+from podfit.agent.life import messages
+from podfit.agent.life.ending import Stopper
+from podfit.agent.life.probes import Probes
+from podfit.agent.life.starter import Starter
 from podfit.agent.memory import MemoryWaits
 from podfit.agent.metrics import AgentMetrics
 from podfit.agent.notices import WARNING, Notices
-from podfit.agent.objects import MissingObject
 from podfit.agent.observe import Snapshot, observe
-from podfit.agent.probes import Probes
 from podfit.agent.record import CrashBackoff, Ending, PodRecord
 from podfit.agent.report import Reporter
 from podfit.agent.runtimes.base import NotFound, Runtime
-from podfit.agent.starter import Starter
-from podfit.agent.volumes import Volumes
 from podfit.kit.clock import Clock, parse_rfc3339, rfc3339
 from podfit.reconcile.result import DONE, Again, Result
 

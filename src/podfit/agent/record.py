@@ -14,7 +14,7 @@ from podfit.agent.story import Story
 from podfit.api.resources import Amounts, qos_class
 
 if TYPE_CHECKING:
-    from podfit.agent.probes import Probes
+    from podfit.agent.life.probes import Probes
 
 _BACKOFF_FIRST_S, _BACKOFF_MOST_S, _BACKOFF_RESET_S = 10.0, 300.0, 600.0
 

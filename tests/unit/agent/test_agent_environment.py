@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.downward import field_value, resource_value
-from podfit.agent.environment import Environment, expand
-from podfit.agent.objects import MissingObject
+from podfit.agent.furnish.downward import field_value, resource_value
+from podfit.agent.furnish.environment import Environment, expand
+from podfit.agent.furnish.objects import MissingObject
 from podfit.api.quantity import Quantity
 
 POD: dict[str, Any] = {

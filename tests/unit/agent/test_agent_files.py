@@ -12,9 +12,9 @@ import pytest
 
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide.states import Allocated
+from podfit.agent.furnish.volumes import replace_files
 from podfit.agent.ledger import Ledger
-from podfit.agent.logs import LogRotation
-from podfit.agent.volumes import replace_files
+from podfit.agent.life.logs import LogRotation
 from podfit.kit.clock import FakeClock
 
 SIZE = {"limits": {"cpu": "200m"}, "requests": {"cpu": "100m"}}

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import web
 
 from podfit.agent.agent import Agent
-from podfit.agent.hooks import run_command
+from podfit.agent.life.hooks import run_command
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ByteStream, ExecStream, RuntimeFailure
 from podfit.agent.server.channels import V4, V5, ChannelEnd

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from podfit.agent.decide.states import Object, all_containers
-from podfit.agent.hooks import Hooks
+from podfit.agent.life.hooks import Hooks
 from podfit.agent.notices import NORMAL, WARNING, Notices
 from podfit.agent.observe import Snapshot
 from podfit.agent.record import PodRecord

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from podfit.agent.decide.states import Object, all_containers
-from podfit.agent.hooks import run_command
+from podfit.agent.life.hooks import run_command
+from podfit.agent.life.web import http_get, port_number
 from podfit.agent.notices import WARNING, Notices
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ContainerState, Runtime, RuntimeFailure
-from podfit.agent.web import http_get, port_number
 from podfit.kit.clock import Clock
 from podfit.kit.tasks import Tasks
 

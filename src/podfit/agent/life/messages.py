@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from podfit.agent.containers import ContainerMaker
 from podfit.agent.decide.states import all_containers
+from podfit.agent.furnish.containers import ContainerMaker
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import EXITED, PodState
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide.states import MEMORY, Object, amount, resized
-from podfit.agent.environment import Environment, expand
+from podfit.agent.furnish.environment import Environment, expand
+from podfit.agent.furnish.objects import MissingObject
+from podfit.agent.furnish.volumes import Volumes
 from podfit.agent.ledger import Ledger
-from podfit.agent.objects import MissingObject
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ContainerConfig, Limits, Mount, PodConfig, Security
-from podfit.agent.volumes import Volumes
 from podfit.api.quantity import Quantity
 from podfit.api.resources import BEST_EFFORT, GUARANTEED, is_sidecar
 

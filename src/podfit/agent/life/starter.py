@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from podfit.agent.containers import ConfigProblem, ContainerMaker, VolumeProblem
 from podfit.agent.decide import kernel
 from podfit.agent.decide.states import Object, all_containers, effective, resized
-from podfit.agent.hooks import Hooks
+from podfit.agent.furnish.containers import ConfigProblem, ContainerMaker, VolumeProblem
 from podfit.agent.ledger import Ledger
+from podfit.agent.life.hooks import Hooks
 from podfit.agent.notices import NORMAL, WARNING, Notices
 from podfit.agent.observe import Snapshot
 from podfit.agent.record import PodRecord

@@ -17,8 +17,8 @@ from typing import Any
 
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide.states import Object
-from podfit.agent.downward import field_value, resource_value
-from podfit.agent.objects import MissingObject, Objects
+from podfit.agent.furnish.downward import field_value, resource_value
+from podfit.agent.furnish.objects import MissingObject, Objects
 from podfit.api.quantity import Quantity, units_of
 
 Files = dict[str, tuple[bytes, int]]

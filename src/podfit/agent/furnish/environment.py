@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from podfit.agent.decide.states import Object
-from podfit.agent.downward import field_value, resource_value
-from podfit.agent.objects import MissingObject, Objects
+from podfit.agent.furnish.downward import field_value, resource_value
+from podfit.agent.furnish.objects import MissingObject, Objects
 from podfit.api.quantity import Quantity
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^()\s]+)\)")

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from podfit.agent.decide.states import Object
+from podfit.agent.life.web import http_get, port_number
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ExecStream, Runtime, RuntimeFailure
-from podfit.agent.web import http_get, port_number
 from podfit.kit.clock import Clock
 
 _MOST_OUTPUT = 10 * 1024
