@@ -166,6 +166,8 @@ class SpdySession:
         if len(self._buffer) < 8:
             return None
         word, rest = struct.unpack_from(">II", self._buffer)
+        if word >> 31 and word >> 16 & 0x7FFF != _VERSION:
+            raise SpdyError(f"SPDY version {word >> 16 & 0x7FFF} is not spoken here")
         size = rest & 0xFFFFFF
         if len(self._buffer) < 8 + size:
             return None
@@ -178,8 +180,6 @@ class SpdySession:
         if not word >> 31:
             await self._data(word, flags, body)
             return True
-        if word >> 16 & 0x7FFF != _VERSION:
-            raise SpdyError(f"SPDY version {word >> 16 & 0x7FFF} is not spoken here")
         kind = word & 0xFFFF
         if kind == SYN_STREAM:
             await self._open(flags, body)
