@@ -61,6 +61,7 @@ class Scheduler:
         self._due = asyncio.Event()
         self._observer = Observer(self.board, self.queue, clock, config.scheduler_name, self._due.set)
         self._random = random.Random(config.seed)
+        self._cared_for: frozenset[str] | None = None
         self._no_room: dict[tuple[bytes, int, str], tuple[Epoch, NoRoom]] = {}
         self.nodes = Cache(client, NODE, clock=clock)
         self.pods = Cache(client, POD, clock=clock, page=2000, fieldSelector=_LIVE)
@@ -147,6 +148,11 @@ class Scheduler:
 
     def _wake(self) -> None:
         """Makes due the first pod of every group that fits somewhere now."""
+        cared_for = self.board.snapshot.holders.cared_for
+        if cared_for != self._cared_for:
+            # Pods that were of one shape may not be any more: each finds its group anew.
+            self._cared_for = cared_for
+            self.queue.flush(self.clock.monotonic(), 0.0)
         for group in list(self.queue.groups.values()):
             seen = self._seen(group.shape)
             if group.seen != seen:
@@ -267,7 +273,17 @@ class Scheduler:
         self.metrics.victims.observe(len(chosen.victims))
         for loser in less_important_waiting(self.board, node, preemptor):
             self.board.unnominate(loser.key)
-            self._hands.write(lambda pod=loser.pod: self._hands.clear_nomination(pod))  # type: ignore[misc]
+            self._hands.write(partial(self._hands.clear_nomination, loser.pod))
         self.board.nominate(preemptor, node)
         for victim in chosen.victims:
-            self._hands.write(lambda pod=victim.pod: self._hands.preempt(pod, preemptor, node))  # type: ignore[misc]
+            self._hands.write(partial(self._end, victim.pod, entry, node))
+
+    async def _end(self, victim: Object, entry: Entry, node: str) -> None:
+        try:
+            await self._hands.preempt(victim, entry.pod, node)
+        except (ApiError, Unreachable) as error:
+            # No event will come of it, so the pod must look again by itself.
+            log.info("preempting %s for %s: %s", victim["metadata"]["name"], entry.key, error)
+            self.board.unnominate(entry.key)
+            if entry.state == WAITING:
+                self.queue.back_off(entry, self.clock.monotonic())

@@ -59,7 +59,7 @@ class Board:
         return snapshot.freed, snapshot.filled, snapshot.reshaped.position, self._promises
 
     def shape(self, pod: Object) -> Shape:
-        return shape_of(pod, self.snapshot.holders.any_terms, self._known)
+        return shape_of(pod, self.snapshot.holders.cared_for, self._known)
 
     def _known(self, key: bytes) -> Shape | None:
         found = self._fittings.get(key)

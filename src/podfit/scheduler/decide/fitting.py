@@ -75,7 +75,7 @@ class Fitting:
         size = self._snapshot.capacity
         self._codes, self._ranked = np.zeros(size, np.int8), np.zeros(size, np.int64)
         self._static: Codes = np.zeros(size, np.int8)
-        self._liked = np.zeros(size, np.int64)
+        self._liked = np.zeros(size if self._prefers_nodes else 0, np.int64)
         self._look(np.arange(size), statics=True)
 
     def _look(self, rows: NDArray[np.intp], statics: bool) -> None:

@@ -39,6 +39,8 @@ class Holders:
         """Required anti-affinity of running pods: how many pods of each row carry the term."""
         self.attract: dict[Term, dict[int, int]] = {}
         """Preferences of running pods for who comes near them: the sum of weights on each row."""
+        self._cared: frozenset[str] | None = None
+        self._cared_at = 0
         self.version = 0
         """Changes when a term appears that no pod carried before, or namespaces are labelled anew."""
 
@@ -102,8 +104,14 @@ class Holders:
             self.version += 1
 
     @property
-    def any_terms(self) -> bool:
-        return bool(self.keep_away or self.attract)
+    def cared_for(self) -> frozenset[str] | None:
+        """The labels that terms of running pods look at; None when no pod carries a term."""
+        if self._cared_at != self.version:
+            self._cared_at = self.version
+            terms = [*self.keep_away, *self.attract]
+            keys = frozenset(one.key for term in terms for one in term.who.selector.requirements)
+            self._cared = keys if terms else None
+        return self._cared
 
     def renamed(self) -> None:
         """Labels of a namespace changed: who matches must be found out again."""

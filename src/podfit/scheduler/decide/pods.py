@@ -196,8 +196,11 @@ def resident(pod: Object, node: str = "") -> Resident:
     )
 
 
-def shape_of(pod: Object, by_label: bool, known: Callable[[bytes], Shape | None] = lambda key: None) -> Shape:
-    """`by_label` tells that running pods care for labels, so that pods with other labels are of another shape."""
+def shape_of(
+    pod: Object, cared_for: frozenset[str] | None, known: Callable[[bytes], Shape | None] = lambda key: None
+) -> Shape:
+    """`cared_for` are the labels that running pods look at in others (None: they care for nobody): pods that differ in
+    other labels only are of one shape."""
     meta, spec = pod["metadata"], pod.get("spec") or {}
     namespace, labels = meta.get("namespace") or "", meta.get("labels") or {}
     affinity = spec.get("affinity") or {}
@@ -211,7 +214,7 @@ def shape_of(pod: Object, by_label: bool, known: Callable[[bytes], Shape | None]
         needs.told,
         spec.get("tolerations"),
         ports,
-        (namespace, labels, affinity, spec.get("topologySpreadConstraints")) if relational or by_label else None,
+        _identity(namespace, labels, spec, relational, cared_for),
     )
     key = _encode(told)
     return known(key) or Shape(
@@ -226,6 +229,16 @@ def shape_of(pod: Object, by_label: bool, known: Callable[[bytes], Shape | None]
         spec.get("tolerations") or [],
         selector,
     )
+
+
+def _identity(
+    namespace: str, labels: Mapping[str, str], spec: Object, relational: bool, cared_for: frozenset[str] | None
+) -> object:
+    if relational:
+        return namespace, labels, spec.get("affinity"), spec.get("topologySpreadConstraints")
+    if cared_for is None:
+        return None
+    return namespace, sorted((key, value) for key, value in labels.items() if key in cared_for)
 
 
 def finished(pod: Object) -> bool:

@@ -148,6 +148,7 @@ class PodQueue:
             return
         delay = min(BACKOFF_INITIAL_S * 2 ** min(entry.failures, 10), BACKOFF_MAXIMUM_S)
         entry.failures += 1
+        self._leave_group(entry)
         entry.state = BACKOFF
         heapq.heappush(self._backoff, (now + delay, next(self._order), entry))
 
