@@ -1,0 +1,73 @@
+"""The recommender's answers over HTTP: the recommendation for a pod that exists or will, and why it is what it is."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from podfit.vpa.model.matching import by_target, controlling_vpa
+from podfit.vpa.model.pods import controller_of, labels_of
+from podfit.vpa.recommender.decide.cluster import Vpa
+from podfit.vpa.recommender.explain import explain
+
+if TYPE_CHECKING:
+    from podfit.vpa.recommender.loop import Recommender
+
+QUERY_VERSION = "autoscaling.podfit.dev/v1"
+
+
+class Answers:
+    def __init__(self, recommender: Recommender) -> None:
+        self._of = recommender
+        server = recommender.http
+        server.add("POST", "/recommendationQuery", self.query)
+        server.add("GET", "/explain/{namespace}/{name}", self.explain)
+
+    async def query(self, request: web.Request) -> web.Response:
+        try:
+            body = json.loads(await request.read())
+            pod = body["spec"]["pod"]
+            if not isinstance(pod.get("metadata"), dict):
+                raise TypeError("spec.pod has no metadata")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return web.json_response({"kind": "Status", "message": f"not a RecommendationQuery: {error}"}, status=400)
+        vpa = self.vpa_of(pod)
+        status: dict[str, Any]
+        if vpa is None:
+            status = {"error": "no VerticalPodAutoscaler controls this pod"}
+        else:
+            recommendation = self._of.recommendation_of(vpa)
+            if recommendation.get("containerRecommendations"):
+                status = {"recommendation": recommendation, "verticalPodAutoscaler": vpa.id[1]}
+            else:
+                status = {"error": f"VerticalPodAutoscaler {vpa.id[1]} has no recommendation yet"}
+        answer = {"apiVersion": QUERY_VERSION, "kind": "RecommendationQuery", **body, "status": status}
+        return web.json_response(answer)
+
+    def vpa_of(self, pod: Any) -> Vpa | None:
+        """By the pod's owner, as for every pod; a pod nobody owns yet is found by its labels."""
+        cluster, targets = self._of.cluster, self._of.targets
+        namespace = pod["metadata"].get("namespace") or "default"
+        here = [vpa for id, vpa in cluster.vpas.items() if id[0] == namespace]
+        if controller_of(pod) is not None:
+            found = controlling_vpa(pod, by_target(vpa.object for vpa in here), targets.selector_of, targets.topmost_of)
+            return cluster.vpas.get((namespace, found["metadata"]["name"])) if found is not None else None
+        matching = [vpa for vpa in here if vpa.selector.matches(labels_of(pod))]
+        return min(
+            matching, key=lambda vpa: (vpa.object["metadata"].get("creationTimestamp") or "", vpa.id), default=None
+        )
+
+    async def explain(self, request: web.Request) -> web.Response:
+        id = request.match_info["namespace"], request.match_info["name"]
+        vpa = self._of.cluster.vpas.get(id)
+        if vpa is None:
+            return web.json_response({"kind": "Status", "message": f"no autoscaler {id[0]}/{id[1]}"}, status=404)
+        ledger = self._of.ledger
+        story = explain(vpa.object, self._of.cluster.merged(vpa), self._of.cluster.config, ledger.ooms_of(vpa))
+        story["recommender"] = self._of.plugin_of(vpa)
+        story["pods"] = len(vpa.pods)
+        story["conditions"] = (vpa.object.get("status") or {}).get("conditions") or []
+        story["changes"] = ledger.changes_of(id)
+        return web.json_response(story)

@@ -1,0 +1,57 @@
+"""What the recommender remembers about its own numbers: out-of-memory events it counted, and sizes it gave."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.vpa.model.selectors import labels_from
+from podfit.vpa.model.times import Seconds, to_rfc3339
+from podfit.vpa.recommender.decide.cluster import Vpa, VpaId
+from podfit.vpa.recommender.decide.oom import Oom
+
+EVENTS, CHANGES = 2000, 20
+
+
+@dataclass(frozen=True, slots=True)
+class CountedOom:
+    oom: Oom
+    labels: str
+    outcome: str
+
+
+class Ledger:
+    def __init__(self) -> None:
+        self._ooms: deque[CountedOom] = deque(maxlen=EVENTS)
+        self._changes: dict[VpaId, deque[dict[str, Any]]] = {}
+
+    def note_oom(self, oom: Oom, labels: str, outcome: str) -> None:
+        self._ooms.append(CountedOom(oom, labels, outcome))
+
+    def note_change(self, id: VpaId, now: Seconds, recommendation: Mapping[str, Any], why: str) -> None:
+        """Only sizes that differ from the last ones are kept."""
+        kept = self._changes.setdefault(id, deque(maxlen=CHANGES))
+        if not kept or kept[-1]["recommendation"] != recommendation:
+            kept.append({"at": to_rfc3339(now), "recommendation": recommendation, "by": why})
+
+    def forget(self, alive: Mapping[VpaId, Vpa]) -> None:
+        for id in [id for id in self._changes if id not in alive]:
+            del self._changes[id]
+
+    def ooms_of(self, vpa: Vpa) -> list[dict[str, Any]]:
+        return [
+            {
+                "pod": entry.oom.pod,
+                "container": entry.oom.container,
+                "at": to_rfc3339(entry.oom.instant),
+                "memory": entry.oom.memory,
+                "outcome": entry.outcome,
+            }
+            for entry in self._ooms
+            if entry.oom.namespace == vpa.id[0] and vpa.selector.matches(labels_from(entry.labels))
+        ]
+
+    def changes_of(self, id: VpaId) -> list[dict[str, Any]]:
+        return list(self._changes.get(id, ()))

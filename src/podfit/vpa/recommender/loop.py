@@ -1,0 +1,308 @@
+"""The recommender: once an interval it takes in usage and events, sizes every autoscaler and writes what changed.
+
+observe (caches, usage, events) → decide (pure, all autoscalers at once) → act (statuses, checkpoints) → report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from podfit.api.kinds import kind_named
+from podfit.client import Client, EventRecorder
+from podfit.kit.backoff import Backoff
+from podfit.kit.clock import Clock, RealClock, rfc3339
+from podfit.kit.tasks import Tasks
+from podfit.vpa.history.base import History, HistoryAway, NoHistory
+from podfit.vpa.history.prometheus import PrometheusHistory
+from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontally
+from podfit.vpa.model.pods import annotations_of
+from podfit.vpa.model.times import from_rfc3339
+from podfit.vpa.observe.scales import Scales
+from podfit.vpa.observe.sight import Sight
+from podfit.vpa.observe.targets import Targets
+from podfit.vpa.recommender import usage
+from podfit.vpa.recommender.answers import Answers
+from podfit.vpa.recommender.config import RecommenderConfig
+from podfit.vpa.recommender.decide.cluster import ClusterState, UnknownTarget, Vpa, VpaId
+from podfit.vpa.recommender.decide.container import OomRefused
+from podfit.vpa.recommender.decide.fleet.fleet import Fleet
+from podfit.vpa.recommender.decide.oom import Oom
+from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome
+from podfit.vpa.recommender.feed import Feed
+from podfit.vpa.recommender.ledger import Ledger
+from podfit.vpa.recommender.measures import Measures
+from podfit.vpa.recommender.notes import extra_conditions, held, trust_of
+from podfit.vpa.recommender.past import Past
+from podfit.vpa.recommender.plugins import WORKLOAD, Sizes, plugin_for, sizes_by_plugin
+from podfit.vpa.recommender.writes import Checkpoints, write_statuses
+from podfit.vpa.serve.http import Health, HttpServer
+
+log = logging.getLogger(__name__)
+
+HISTORY_PATIENCE_S = 30.0
+"""How long the first pass waits for the past; after that it goes on loading beside the loop."""
+Seen = tuple[Any, ...]
+
+
+class Recommender:
+    def __init__(
+        self,
+        client: Client,
+        config: RecommenderConfig | None = None,
+        history: History | None = None,
+        clock: Clock | None = None,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self.client, self.config = client, config or RecommenderConfig()
+        self.history: History = history or NoHistory()
+        self.clock: Clock = clock or RealClock()
+        self.cluster = ClusterState(self.config.model, Fleet(self.config.model))
+        self.sight = Sight(
+            client, self.clock, self.config.vpa_object_namespace, self.config.ignored_vpa_object_namespaces
+        )
+        self.hpas = self.sight.follow(kind_named("HorizontalPodAutoscaler"))
+        self.scales = Scales(client, self.clock)
+        self.targets = Targets(self.sight, self.scales)
+        self.feed = Feed(self.sight, self.targets, self.cluster, self.config)
+        self.events = EventRecorder(client, "vpa-recommender", clock=self.clock)
+        self.registry = registry or CollectorRegistry()
+        self.measures = Measures(self.registry, self.clock)
+        self.health = Health(self.clock, self.config.recommender_interval)
+        self.http = HttpServer(self.config.address, self.registry, self.health)
+        self.ledger = Ledger()
+        Answers(self)
+        self.checkpoints = Checkpoints(
+            client, self.feed.checkpoints, self.clock, self.config.update_worker_count, self.measures
+        )
+        self.passes = 0
+        self.fetching = ""
+        """Why the past is not loaded, or empty."""
+        self._usage_gone = ""
+        self._outcomes: dict[VpaId, tuple[Seen, Outcome]] = {}
+        self._collected = float("-inf")
+        self._tasks = Tasks("vpa-recommender")
+
+    # --- running
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        try:
+            await self.start()
+            while True:
+                try:
+                    await self.one_pass()
+                except Exception:
+                    log.exception("a pass of the recommender failed")
+                await self.clock.sleep(self.config.recommender_interval)
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        """The caches' first picture, then the past; after it passes may run."""
+        self._tasks.start(self.events.run(), "events")
+        await self.http.start()
+        await self.sight.start()
+        self.feed.start()
+        await self._load_vpas()
+        loading = self._tasks.start(self._load_past(), "history")
+        await asyncio.wait({loading}, timeout=HISTORY_PATIENCE_S if not self.fetching else 0)
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+        await self.sight.stop()
+        await self.http.stop()
+        await self.history.close()
+
+    async def one_pass(self) -> None:
+        step = self.measures.steps.step
+        with step("total"):
+            with step("LoadVPAs"):
+                await self._load_vpas()
+            with step("LoadPods"):
+                self.measures.aggregates.set(len(self.cluster.aggregates))
+            with step("LoadMetrics"):
+                await self._load_usage()
+            with step("UpdateVPAs"):
+                await self._update_vpas()
+            with step("MaintainCheckpoints"):
+                await self._maintain_checkpoints()
+            with step("GarbageCollect"):
+                self.feed.forget_gone()
+                self.feed.collect_garbage(self.clock.now())
+        self.passes += 1
+        self.health.alive()
+
+    # --- observing
+
+    async def _load_vpas(self) -> None:
+        self.feed.sync_vpas()
+        if self.scales.wanted.is_set():
+            await self.scales.refresh()
+            self.feed.sync_vpas()
+        else:
+            await self.scales.refresh()
+        self.ledger.forget(self.cluster.vpas)
+
+    async def _load_past(self) -> None:
+        past = Past(self.cluster, self.sight.ignored)
+        backoff = Backoff(1.0, 60.0, jitter=0.1)
+        until = self.clock.now()
+        if isinstance(self.history, PrometheusHistory):
+            self.history.known_labels |= self.feed.label_names()
+        self.fetching = "The history is being loaded."
+        while True:
+            try:
+                await self.history.load(past, until)
+                break
+            except HistoryAway as error:
+                self.fetching = f"The history cannot be read yet: {error}"
+                log.warning("%s", self.fetching)
+                await self.clock.sleep(backoff.next())
+        past.end()
+        if self.history.writes_checkpoints:
+            # What the history knows is not taken from checkpoints a second time.
+            self.feed.load_checkpoints(lambda vpa, container: (vpa.id[0], container) not in past.containers)
+            self._report_checkpoints()
+        log.info("history: %d samples of %d containers", past.samples, len(past.containers))
+        self.fetching = ""
+
+    def _report_checkpoints(self) -> None:
+        for id, words in self.feed.refused_checkpoints.items():
+            vpa = self.cluster.vpas.get(id)
+            if vpa is not None:
+                self.events.record(dict(vpa.object), "Warning", "CheckpointUnusable", words)
+
+    async def _load_usage(self) -> None:
+        now = self.clock.now()
+        assert self.cluster.fleet is not None
+        if healed := usage.heal_clock(self.cluster.fleet, now):
+            log.warning("the clock went back: %d containers start anew", healed)
+        try:
+            items = await usage.fetch(self.client, self.config.vpa_object_namespace)
+            self._usage_gone = ""
+        except usage.UsageGone as error:
+            items = []
+            if not self._usage_gone:
+                log.warning("no usage: %s", error)
+            self._usage_gone = f"The resource metrics API does not answer: {error}"
+        self.measures.usage_answers.labels(str(bool(self._usage_gone)).lower(), "default-metrics-client").inc()
+        batch = usage.samples(items, self.cluster, now)
+        self.measures.samples.inc(usage.ingest(batch, self.cluster))
+        ooms = [oom for oom in self._drained() if self._count_oom(oom)]
+        self.history.record(type(batch)(batch.series, batch.index, batch.times, batch.cpu, batch.memory, ooms))
+        try:
+            await self.history.flush()
+        except HistoryAway as error:
+            log.warning("history: %s", error)
+
+    def _drained(self) -> list[Oom]:
+        found = list(self.feed.ooms)
+        self.feed.ooms.clear()
+        return found
+
+    def _count_oom(self, oom: Oom) -> bool:
+        pod = self.cluster.pod((oom.namespace, oom.pod))
+        outcome = "counted"
+        try:
+            self.cluster.record_oom((oom.namespace, oom.pod), oom.container, oom.instant, oom.memory)
+        except OomRefused as error:
+            outcome = "refused"
+            log.info("%s", error)
+        except UnknownTarget:
+            outcome = "unknown"
+        self.measures.ooms.labels(outcome).inc()
+        if pod is not None:
+            self.ledger.note_oom(oom, pod.label_text, outcome)
+        return outcome == "counted"
+
+    # --- deciding
+
+    async def _update_vpas(self) -> None:
+        outcomes = self.decide()
+        failed = await write_statuses(self.client, outcomes, self.config.update_worker_count, self.measures)
+        for id in failed:
+            self._outcomes.pop(id, None)
+        self._report(outcomes)
+
+    def decide(self) -> dict[VpaId, Outcome]:
+        """Every autoscaler's outcome; what has not changed since the last pass is not computed again."""
+        chosen: dict[str, list[Vpa]] = {}
+        for vpa in self.cluster.vpas.values():
+            chosen.setdefault(self.plugin_of(vpa), []).append(vpa)
+        sizes = sizes_by_plugin(self.cluster, chosen)
+        scaled = scaled_horizontally(self.hpas)
+        now = rfc3339(self.clock.now())
+        self._outcomes = {
+            id: self._decided(vpa, sizes, horizontal_resources(vpa.object, scaled), now)
+            for id, vpa in self.cluster.vpas.items()
+        }
+        return {id: decided for id, (_, decided) in self._outcomes.items()}
+
+    def _decided(self, vpa: Vpa, sizes: Sizes, scaled: Mapping[str, str], now: str) -> tuple[Seen, Outcome]:
+        extra = self._extra(vpa, scaled)
+        seen = (sizes[vpa.id], vpa.object["metadata"].get("resourceVersion"), vpa.unsupported, bool(vpa.pods), extra)
+        before = self._outcomes.get(vpa.id)
+        if before is not None and before[0] == seen and before[1].patch is None:
+            return before
+        decided = outcome(vpa, sizes[vpa.id], self.cluster.config, now, extra)
+        return seen, held(vpa, decided) if self.fetching else decided
+
+    def _extra(self, vpa: Vpa, scaled: Mapping[str, str]) -> tuple[Condition, ...]:
+        return extra_conditions(
+            vpa,
+            trust=trust_of(vpa, self.cluster.config),
+            low_below=self.config.low_confidence_below,
+            fetching=self.fetching,
+            usage_gone=self._usage_gone,
+            scaled=scaled,
+        )
+
+    def plugin_of(self, vpa: Vpa) -> str:
+        named = (vpa.object.get("spec") or {}).get("recommenders")
+        if not named and WORKLOAD not in annotations_of(vpa.object):
+            return plugin_for(vpa, self.config.recommender_name, ())
+        pods = [pod for id in vpa.pods if (pod := self.feed.pods.get(*id)) is not None]
+        policies = [(pod.get("spec") or {}).get("restartPolicy") or "Always" for pod in pods]
+        return plugin_for(
+            vpa, self.config.recommender_name, policies, [annotations_of(pod).get(WORKLOAD) or "" for pod in pods]
+        )
+
+    def recommendation_of(self, vpa: Vpa) -> Mapping[str, Any]:
+        known = self._outcomes.get(vpa.id)
+        found: Mapping[str, Any] = known[1].status.get("recommendation") or {} if known else {}
+        return found or (vpa.object.get("status") or {}).get("recommendation") or {}
+
+    # --- reporting
+
+    def _report(self, outcomes: Mapping[VpaId, Outcome]) -> None:
+        now = self.clock.now()
+        for id, decided in outcomes.items():
+            vpa = self.cluster.vpas.get(id)
+            if decided.patch is None or vpa is None:
+                continue
+            self.measures.recommendation(id, decided.status["recommendation"])
+            self.ledger.note_change(id, now, decided.status["recommendation"], self.plugin_of(vpa))
+            before = (vpa.object.get("status") or {}).get("recommendation") or {}
+            created = vpa.object["metadata"].get("creationTimestamp")
+            if decided.status["recommendation"] and not before and created:
+                self.measures.latency.observe(max(0.0, now - from_rfc3339(created)))
+            if self._usage_gone and before:
+                self.events.record(dict(vpa.object), "Warning", "MetricsUnavailable", self._usage_gone)
+        self.measures.forget(self.cluster.vpas)
+        self.measures.objects(self.cluster)
+
+    async def _maintain_checkpoints(self) -> None:
+        now = self.clock.now()
+        if self.fetching or not self.history.writes_checkpoints:
+            return
+        await self.checkpoints.write(self.cluster, now, self.config.checkpoints_timeout)
+        if now - self._collected >= self.config.checkpoints_gc_interval:
+            self._collected = now
+            await self.checkpoints.collect(
+                lambda id: self.sight.vpas.get(*id) is not None, lambda namespace: namespace not in self.sight.ignored
+            )

@@ -1,0 +1,128 @@
+"""The recommender's metrics: upstream's names, and gauges of the recommendations themselves, which upstream lacks."""
+
+from __future__ import annotations
+
+from collections import Counter as Count
+from collections.abc import Iterable, Mapping
+from itertools import product
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from podfit.api.quantity import Quantity
+from podfit.kit.clock import Clock
+from podfit.vpa.model.policy import MODES, update_mode
+from podfit.vpa.recommender.decide.cluster import ClusterState, VpaId
+from podfit.vpa.serve.measures import BUCKETS, StepTimer
+
+P = "vpa_recommender"
+_FLAGS = ("true", "false")
+_SIZES = {"target": "target", "lowerBound": "lower_bound", "upperBound": "upper_bound", "uncappedTarget": "uncapped"}
+
+
+class Measures:
+    def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
+        self.steps = StepTimer(registry, P, clock)
+        self._objects = Gauge(
+            f"{P}_vpa_objects_count",
+            "Number of VPA objects present in the cluster.",
+            ("update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"),
+            registry=registry,
+        )
+        self.latency = Histogram(
+            f"{P}_recommendation_latency_seconds",
+            "Time elapsed from creating a valid VPA configuration to the first recommendation.",
+            buckets=(
+                1.0,
+                2.0,
+                5.0,
+                7.5,
+                10.0,
+                20.0,
+                30.0,
+                40.0,
+                50.0,
+                60.0,
+                90.0,
+                120.0,
+                150.0,
+                180.0,
+                240.0,
+                300.0,
+                600.0,
+            ),
+            registry=registry,
+        )
+        self.aggregates = Gauge(
+            f"{P}_aggregate_container_states_count", "Number of aggregate container states.", registry=registry
+        )
+        # Upstream's counters carry no `_total`; a gauge keeps the name.
+        self.usage_answers = Gauge(
+            f"{P}_metric_server_responses",
+            "Count of responses to queries to metrics server.",
+            ("is_error", "client_name"),
+            registry=registry,
+        )
+        self._asked = Gauge(
+            f"{P}_prometheus_client_api_requests_count",
+            "Number of requests to Prometheus.",
+            ("code", "method"),
+            registry=registry,
+        )
+        self._answered = Histogram(
+            f"{P}_prometheus_client_api_requests_duration_seconds",
+            "Duration of requests to Prometheus.",
+            ("code", "method"),
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self.samples = Counter(f"{P}_samples", "Samples of CPU use that were counted.", registry=registry)
+        self.ooms = Counter(f"{P}_oom_events", "Out-of-memory events.", ("outcome",), registry=registry)
+        self.writes = Counter(f"{P}_writes", "Writes to the API server.", ("what", "outcome"), registry=registry)
+        self._sizes = Gauge(
+            f"{P}_recommendation",
+            "The recommendation, in cores and bytes.",
+            ("namespace", "vpa", "container", "resource", "bound"),
+            registry=registry,
+        )
+        self._shown: dict[VpaId, set[tuple[str, ...]]] = {}
+
+    def prometheus_asked(self, code: str, method: str, seconds: float) -> None:
+        self._asked.labels(code, method).inc()
+        self._answered.labels(code, method).observe(seconds)
+
+    def objects(self, cluster: ClusterState) -> None:
+        counts: Count[tuple[str, ...]] = Count()
+        for vpa in cluster.vpas.values():
+            provided = bool(
+                ((vpa.object.get("status") or {}).get("recommendation") or {}).get("containerRecommendations")
+            )
+            flags = (_flag(provided), "v1", _flag(bool(vpa.pods)), _flag(vpa.unsupported is not None))
+            counts[(update_mode(vpa.object), *flags)] += 1
+        for mode, provided_, matches, unsupported in product(MODES, _FLAGS, _FLAGS, _FLAGS):
+            key = (mode, provided_, "v1", matches, unsupported)
+            self._objects.labels(*key).set(counts.get(key, 0))
+
+    def recommendation(self, id: VpaId, recommendation: Mapping[str, Any]) -> None:
+        shown: set[tuple[str, ...]] = set()
+        for entry in recommendation.get("containerRecommendations") or ():
+            for field, bound in _SIZES.items():
+                for resource, amount in (entry.get(field) or {}).items():
+                    labels = (*id, entry["containerName"], resource, bound)
+                    self._sizes.labels(*labels).set(Quantity.parse(amount).nanos / 1e9)
+                    shown.add(labels)
+        self._forget(self._shown.get(id, set()) - shown)
+        self._shown[id] = shown
+
+    def forget(self, alive: Iterable[VpaId]) -> None:
+        kept = set(alive)
+        for id in [id for id in self._shown if id not in kept]:
+            self._forget(self._shown.pop(id))
+
+    def _forget(self, labels: Iterable[tuple[str, ...]]) -> None:
+        for one in labels:
+            self._sizes.remove(*one)
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,93 @@
+"""Recommenders by name. One is a function from autoscalers to sizes; everything around it is shared.
+
+`default` is upstream's model. `batch` is for pods that run to completion: they care about throughput, so their CPU is
+what they use on average, not what they use in their busiest moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from podfit.vpa.model.pods import annotations_of
+from podfit.vpa.recommender.decide.aggregate import AggregateState
+from podfit.vpa.recommender.decide.amounts import amount_of
+from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa, VpaId
+from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.recommender.decide.estimate import Estimate, estimate, minimums, with_margin
+from podfit.vpa.recommender.decide.histogram import Histogram
+from podfit.vpa.recommender.decide.scrape import estimate_vpas
+
+Sizes = dict[VpaId, dict[str, Estimate]]
+Plugin = Callable[[ClusterState, Sequence[Vpa]], Sizes]
+"""Sizes of all containers of all given autoscalers; containers switched off are left out."""
+
+DEFAULT, BATCH = "default", "batch"
+BUNDLED = (BATCH,)
+WORKLOAD = "podfit.dev/workload"
+"""On an autoscaler or a pod: `batch` chooses the batch recommender, `serving` the default one."""
+
+
+def default(cluster: ClusterState, vpas: Sequence[Vpa]) -> Sizes:
+    return estimate_vpas(cluster, vpas)
+
+
+def batch(cluster: ClusterState, vpas: Sequence[Vpa]) -> Sizes:
+    found: Sizes = {}
+    for vpa in vpas:
+        states = cluster.for_recommendation(vpa)
+        least = minimums(cluster.config, len(states)) if states else {}
+        found[vpa.id] = {name: _batch(state, cluster.config, least) for name, state in states.items()}
+    return found
+
+
+def _batch(state: AggregateState, config: Config, least: dict[str, int]) -> Estimate:
+    """Memory as ever; the CPU target is the mean. The bounds still enclose it."""
+    sizes = estimate(state, config, least)
+    if "cpu" not in sizes.target:
+        return sizes
+    average = with_margin(amount_of(mean(state.cpu) * 1000.0), config.recommendation_margin_fraction)
+    target = max(average, least["cpu"])
+    return Estimate(
+        {**sizes.target, "cpu": target},
+        {**sizes.lower, "cpu": min(sizes.lower["cpu"], target)},
+        {**sizes.upper, "cpu": max(sizes.upper["cpu"], target)},
+    )
+
+
+def mean(histogram: Histogram) -> float:
+    """Of values in their buckets' middles."""
+    if histogram.total <= 0:
+        return 0.0
+    scheme = histogram.scheme
+    weighted = sum(
+        weight * (scheme.starts[bucket] + scheme.end(bucket)) / 2 for bucket, weight in enumerate(histogram.weights)
+    )
+    return weighted / histogram.total
+
+
+PLUGINS: Mapping[str, Plugin] = {DEFAULT: default, BATCH: batch}
+
+
+def plugin_for(vpa: Vpa, own_name: str, policies: Iterable[str], pod_notes: Iterable[str] = ()) -> str:
+    """Which recommender sizes an autoscaler. `policies` and `pod_notes` are its pods' restartPolicy and annotation.
+
+    Only who asked for `batch`, by name or annotation, gets it: the default keeps giving upstream's numbers. A pod under
+    `batch` that runs forever is served by the default all the same.
+    """
+    note = annotations_of(vpa.object).get(WORKLOAD) or next((note for note in pod_notes if note), "")
+    if note in (BATCH, "serving"):
+        return BATCH if note == BATCH else DEFAULT
+    named: Any = (vpa.object.get("spec") or {}).get("recommenders") or ()
+    names = [entry.get("name") for entry in named]
+    if BATCH not in names:
+        return own_name if own_name in PLUGINS else DEFAULT
+    seen = set(policies)
+    return BATCH if not seen or seen != {"Always"} else DEFAULT
+
+
+def sizes_by_plugin(cluster: ClusterState, chosen: Mapping[str, list[Vpa]]) -> Sizes:
+    found: Sizes = {}
+    for name, vpas in chosen.items():
+        found.update(PLUGINS[name](cluster, vpas))
+    return found

@@ -1,0 +1,129 @@
+"""What the recommender writes: statuses that changed, checkpoints of what was learned, and no leftovers of either."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from podfit.api.kinds import VPA, VPA_CHECKPOINT
+from podfit.api.status import ApiError, Object
+from podfit.client import Cache, Client
+from podfit.client.cache import key_of
+from podfit.client.rest import JSON_PATCH
+from podfit.client.transport import Unreachable
+from podfit.kit.clock import Clock
+from podfit.vpa.model.times import Seconds
+from podfit.vpa.recommender.decide.checkpoints import checkpoints_of, status_patch
+from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa, VpaId
+from podfit.vpa.recommender.decide.status import Outcome
+from podfit.vpa.recommender.measures import Measures
+
+log = logging.getLogger(__name__)
+
+
+async def write_statuses(
+    client: Client, outcomes: Mapping[VpaId, Outcome], workers: int, measures: Measures
+) -> dict[VpaId, str]:
+    """Patches what is news; answers which could not be written, and why."""
+    gate = asyncio.Semaphore(max(1, workers))
+    failed: dict[VpaId, str] = {}
+
+    async def write(id: VpaId, outcome: Outcome) -> None:
+        async with gate:
+            try:
+                await client.patch(VPA, *id, outcome.patch, "status", JSON_PATCH)
+                measures.writes.labels("status", "ok").inc()
+            except (ApiError, Unreachable) as error:
+                measures.writes.labels("status", "failed").inc()
+                if not (isinstance(error, ApiError) and error.code == 404):
+                    failed[id] = str(error)
+                    log.warning("status of autoscaler %s/%s: %s", *id, error)
+
+    await asyncio.gather(*(write(id, outcome) for id, outcome in outcomes.items() if outcome.patch is not None))
+    return failed
+
+
+class Checkpoints:
+    """Writes one object a container, those longest unwritten first, for as long as a pass allows."""
+
+    def __init__(self, client: Client, cache: Cache, clock: Clock, workers: int, measures: Measures) -> None:
+        self._client, self._cache, self._clock = client, cache, clock
+        self._workers, self._measures = max(1, workers), measures
+        self._written: dict[VpaId, tuple[Seconds, tuple[int, float]]] = {}
+
+    async def write(self, cluster: ClusterState, now: Seconds, timeout_s: float) -> int:
+        """Answers how many autoscalers' checkpoints were written."""
+        for id in [id for id in self._written if id not in cluster.vpas]:
+            del self._written[id]
+        waiting = [vpa for vpa in cluster.vpas.values() if self._written.get(vpa.id, (0, None))[1] != _state(vpa)]
+        waiting.sort(key=lambda vpa: self._written.get(vpa.id, (float("-inf"), None))[0], reverse=True)
+        deadline = self._clock.monotonic() + timeout_s
+        done = 0
+
+        async def work() -> None:
+            nonlocal done
+            while waiting:
+                vpa = waiting.pop()
+                await self._write(cluster, vpa, now)
+                done += 1
+                if self._clock.monotonic() >= deadline:
+                    return
+
+        await asyncio.gather(*(work() for _ in range(min(self._workers, len(waiting)))))
+        return done
+
+    async def _write(self, cluster: ClusterState, vpa: Vpa, now: Seconds) -> None:
+        state = _state(vpa)
+        for checkpoint in checkpoints_of(cluster, vpa, now):
+            if not await self._put(vpa.id[0], checkpoint):
+                return
+        self._written[vpa.id] = (now, state)
+
+    async def _put(self, namespace: str, checkpoint: Object) -> bool:
+        name = checkpoint["metadata"]["name"]
+        try:
+            try:
+                await self._client.patch(
+                    VPA_CHECKPOINT, namespace, name, status_patch(checkpoint), content_type=JSON_PATCH
+                )
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+                await self._client.create(VPA_CHECKPOINT, _whole(namespace, checkpoint))
+        except (ApiError, Unreachable) as error:
+            self._measures.writes.labels("checkpoint", "failed").inc()
+            log.warning("checkpoint %s/%s: %s", namespace, name, error)
+            return False
+        self._measures.writes.labels("checkpoint", "ok").inc()
+        return True
+
+    async def collect(self, exists: Callable[[VpaId], bool], cares: Callable[[str], bool]) -> int:
+        """Deletes the checkpoints of autoscalers that are gone; those of other recommenders' stay."""
+        gone = []
+        for checkpoint in self._cache:
+            namespace, name = key_of(checkpoint)
+            owner = (namespace, (checkpoint.get("spec") or {}).get("vpaObjectName") or "")
+            if cares(namespace) and not exists(owner):
+                gone.append((namespace, name))
+        for namespace, name in gone:
+            try:
+                await self._client.delete(VPA_CHECKPOINT, namespace, name)
+            except (ApiError, Unreachable) as error:
+                log.info("checkpoint %s/%s: %s", namespace, name, error)
+        return len(gone)
+
+
+def _whole(namespace: str, checkpoint: Object) -> Object:
+    return {
+        "apiVersion": VPA_CHECKPOINT.api_version,
+        "kind": VPA_CHECKPOINT.kind,
+        **checkpoint,
+        "metadata": {**checkpoint["metadata"], "namespace": namespace},
+    }
+
+
+def _state(vpa: Vpa) -> tuple[int, float]:
+    """Changes whenever something was learned."""
+    states = [*vpa.aggregates.values(), *vpa.initial.values()]
+    return sum(state.count for state in states), sum(state.memory.total for state in states)

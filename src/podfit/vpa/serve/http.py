@@ -1,0 +1,68 @@
+"""The small HTTP server of a component: `/metrics`, `/health-check`, and what the component adds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from podfit.kit.clock import Clock
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Health:
+    """Alive while the loop came round within five of its intervals."""
+
+    def __init__(self, clock: Clock, interval_s: float) -> None:
+        self._clock, self._limit_s = clock, interval_s * 5
+        self._last = clock.monotonic()
+
+    def alive(self) -> None:
+        self._last = self._clock.monotonic()
+
+    @property
+    def ok(self) -> bool:
+        return self._clock.monotonic() - self._last <= self._limit_s
+
+
+class HttpServer:
+    def __init__(self, address: str, registry: CollectorRegistry, health: Health) -> None:
+        """`address` is HOST:PORT; an empty host means all, an empty address no server at all."""
+        self._address, self._registry, self._health = address, registry, health
+        self._routes: list[tuple[str, str, Handler]] = []
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+
+    def add(self, method: str, path: str, handler: Handler) -> None:
+        self._routes.append((method, path, handler))
+
+    async def start(self) -> None:
+        if not self._address:
+            return
+        app = web.Application(client_max_size=8 << 20)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/health-check", self._health_check)
+        for method, path, handler in self._routes:
+            app.router.add_route(method, path, handler)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        host, _, port = self._address.rpartition(":")
+        await web.TCPSite(self._runner, host.strip("[]") or None, int(port), reuse_address=True).start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _health_check(self, request: web.Request) -> web.Response:
+        return web.Response(text="OK") if self._health.ok else web.Response(status=500, text="no activity")
