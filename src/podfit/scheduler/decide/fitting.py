@@ -153,7 +153,10 @@ class Fitting:
         return codes
 
     def _related(self) -> Codes:
-        return self.relations.codes(self._selection.mask(self.shape), ~self._taint_table()[self._snapshot.taints])
+        return self.relations.codes(self._masks)
+
+    def _masks(self) -> tuple[Bools, Bools]:
+        return self._selection.mask(self.shape), ~self._taint_table()[self._snapshot.taints]
 
     def fits_row(self, row: int) -> bool:
         self.sync()
@@ -184,8 +187,7 @@ class Fitting:
         if liking is not None:
             total += rules.pod_affinity_weight * scores.stretched(liking, fits)
         if any(not spread.hard for spread in self.shape.spreads):
-            untainted = ~self._taint_table()[snapshot.taints]
-            counted = self.relations.soft_spreads(self._selection.mask(self.shape), untainted)
+            counted = self.relations.soft_spreads(self._masks)
             total += rules.spread_weight * scores.spreading(snapshot, counted, fits, strict=True)
         return total
 

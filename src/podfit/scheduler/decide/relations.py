@@ -5,6 +5,9 @@ Everything is counted by domain of a topology key; a pod's own wishes and those 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +22,19 @@ Bools = NDArray[np.bool_]
 Codes = NDArray[np.int8]
 
 
+Masks = Callable[[], tuple[Bools, Bools]]
+"""Nodes that the pod's selector allows, and nodes whose taints it tolerates."""
+
+
+class Domains(NamedTuple):
+    spread: Spread
+    eligible: Ints | None
+    """1 for rows whose pods count, 0 for others; None when all count."""
+    domains: Ints
+    missing: Bools | None
+    """Nodes without the topology key; None when there are none."""
+
+
 class Relations:
     """One shape's relations; cheap to ask again after pods moved."""
 
@@ -28,7 +44,7 @@ class Relations:
         self._kept_away_by: list[Term] = []
         self._wanted_by: list[Term] = []
         self._domains_at = (-1, 0)
-        self._domains_known: list[tuple[Spread, Ints, Ints]] = []
+        self._domains_known: list[Domains] = []
 
     @property
     def active(self) -> bool:
@@ -53,37 +69,40 @@ class Relations:
     def _about_me(self, term: Term) -> bool:
         return term.who.matches(self._shape.namespace, self._shape.labels, self._snapshot.namespaces)
 
-    def codes(self, selected: Bools, untainted: Bools) -> Codes:
+    def codes(self, masks: Masks) -> Codes:
         """For each row the first relation that rules it out. The masks tell which nodes count for spreading."""
         self._refresh()
         codes = np.zeros(self._snapshot.capacity, np.int8)
         # Written from the last to be asked to the first, so that the first refusal is the one that stays.
         for term in self._kept_away_by:
-            codes[self._near_holders(term)] = Code.EXISTING_ANTI_AFFINITY
+            rows = np.fromiter(self._snapshot.holders.keep_away[term], np.intp)
+            codes[self._beside(term.topology_key, rows)] = Code.EXISTING_ANTI_AFFINITY
         for term in self._shape.terms.anti_affinity:
-            codes[self._near(term, Tally((term.who,))) > 0] = Code.ANTI_AFFINITY
+            rows = np.flatnonzero(self._snapshot.tally(Tally((term.who,))))
+            if len(rows):
+                codes[self._beside(term.topology_key, rows)] = Code.ANTI_AFFINITY
         if self._shape.terms.affinity:
             codes[~self._affine()] = Code.AFFINITY
         hard = [spread for spread in self._shape.spreads if spread.hard]
         if hard:
-            self._spread_codes(hard, codes, selected, untainted)
+            self._spread_codes(hard, codes, masks)
         return codes
+
+    def _beside(self, key: str, rows: NDArray[np.intp]) -> Bools:
+        """Nodes in the domains of the rows."""
+        topology = self._snapshot.topology
+        ids = topology.of(key)
+        # One more slot than domains: nodes in no domain have the number -1, which is that slot.
+        held = np.zeros(topology.size(key) + 1, np.bool_)
+        held[ids[rows]] = True
+        held[-1] = False
+        beside: Bools = held[ids]
+        return beside
 
     def _near(self, term: Term, tally: Tally) -> Ints:
         topology = self._snapshot.topology
         by_domain = topology.sum(term.topology_key, self._snapshot.tally(tally))
         return topology.spread(term.topology_key, by_domain)
-
-    def _near_holders(self, term: Term) -> Bools:
-        topology = self._snapshot.topology
-        ids = topology.of(term.topology_key)
-        rows = np.fromiter(self._snapshot.holders.keep_away[term], np.intp)
-        # One more slot than domains: nodes in no domain have the number -1, which is that slot.
-        held = np.zeros(topology.size(term.topology_key) + 1, np.bool_)
-        held[ids[rows]] = True
-        held[-1] = False
-        near: Bools = held[ids]
-        return near
 
     def _affine(self) -> Bools:
         terms = self._shape.terms.affinity
@@ -101,33 +120,42 @@ class Relations:
                 found &= self._snapshot.topology.of(term.topology_key) >= 0
         return found
 
-    def _spread_codes(self, hard: list[Spread], codes: Codes, selected: Bools, untainted: Bools) -> None:
+    def _spread_codes(self, hard: list[Spread], codes: Codes, masks: Masks) -> None:
         topology = self._snapshot.topology
-        over, missing = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.bool_)
-        for spread, eligible, domains in self._domains(hard, selected, untainted):
-            ids = topology.of(spread.topology_key)
-            by_domain = topology.sum(spread.topology_key, self.matching(spread) * eligible)
+        # From the last constraint to the first, for the same reason as above.
+        for spread, eligible, domains, missing in reversed(self._domains(hard, masks)):
+            counts = self.matching(spread)
+            by_domain = topology.sum(spread.topology_key, counts if eligible is None else counts * eligible)
             least = 0 if len(domains) < max(spread.min_domains, 1) else int(by_domain[domains].min())
             full = by_domain + (int(spread.matches_self) - least) > spread.max_skew
-            fresh_missing = (ids < 0) & ~over
-            over |= np.append(full, False)[ids] & ~missing
-            missing |= fresh_missing
-        codes[over] = Code.SPREAD
-        codes[missing] = Code.SPREAD_LABEL
+            if full.any():
+                codes[np.append(full, False)[topology.of(spread.topology_key)]] = Code.SPREAD
+            if missing is not None:
+                codes[missing] = Code.SPREAD_LABEL
 
-    def _domains(self, hard: list[Spread], selected: Bools, untainted: Bools) -> list[tuple[Spread, Ints, Ints]]:
-        """For each constraint the rows that count (1 or 0) and the domains they make; changes only with the nodes."""
-        position = self._snapshot.reshaped.position
-        if self._domains_at != (position, len(selected)):
-            all_keys = self._snapshot.alive.copy()
+    def _domains(self, hard: list[Spread], masks: Masks) -> list[Domains]:
+        """What of the constraints changes only with the nodes."""
+        position = (self._snapshot.reshaped.position, self._snapshot.capacity)
+        if self._domains_at != position:
+            self._domains_at = position
+            selected, untainted = masks()
+            topology, alive = self._snapshot.topology, self._snapshot.alive
+            all_keys = alive.copy()
             for spread in hard:
-                all_keys &= self._snapshot.topology.of(spread.topology_key) >= 0
+                all_keys &= topology.of(spread.topology_key) >= 0
             self._domains_known = []
             for spread in hard:
+                ids = topology.of(spread.topology_key)
                 eligible = all_keys & self._eligible(spread, selected, untainted)
-                domains = np.unique(self._snapshot.topology.of(spread.topology_key)[eligible])
-                self._domains_known.append((spread, eligible.astype(np.int64), domains))
-            self._domains_at = (position, len(selected))
+                missing = alive & (ids < 0)
+                self._domains_known.append(
+                    Domains(
+                        spread,
+                        None if (eligible == alive).all() else eligible.astype(np.int64),
+                        np.unique(ids[eligible]),
+                        missing if missing.any() else None,
+                    )
+                )
         return self._domains_known
 
     @staticmethod
@@ -142,7 +170,8 @@ class Relations:
     def matching(self, spread: Spread) -> Ints:
         return self._snapshot.tally(Tally((spread.who,), count_terminating=False))
 
-    def soft_spreads(self, selected: Bools, untainted: Bools) -> list[tuple[Spread, Ints]]:
+    def soft_spreads(self, masks: Masks) -> list[tuple[Spread, Ints]]:
+        selected, untainted = masks()
         return [
             (spread, np.where(self._eligible(spread, selected, untainted), self.matching(spread), 0))
             for spread in self._shape.spreads

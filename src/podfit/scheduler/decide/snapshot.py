@@ -250,13 +250,13 @@ class Snapshot:
         return at
 
     def _grow(self) -> None:
-        more = self.capacity
+        more = max(64, self.capacity // 4)
         self.names += [""] * more
         self.nodes += [None] * more
         self.here += [{} for _ in range(more)]
-        self.allocatable, self.requested = _taller(self.allocatable), _taller(self.requested)
-        self.nonzero = _taller(self.nonzero)
-        self.alive, self.unschedulable = _longer(self.alive), _longer(self.unschedulable)
+        self.allocatable, self.requested = _taller(self.allocatable, more), _taller(self.requested, more)
+        self.nonzero = _taller(self.nonzero, more)
+        self.alive, self.unschedulable = _longer(self.alive, more), _longer(self.unschedulable, more)
         self.taints = np.concatenate([self.taints, np.zeros(more, np.int32)])
         self.lowest = np.concatenate([self.lowest, np.full(more, NO_PRIORITY, np.int64)])
         self.topology.grow(self.capacity)
@@ -272,9 +272,9 @@ def _wider(table: Ints) -> Ints:
     return np.concatenate([table, np.zeros_like(table)], axis=1)
 
 
-def _taller(table: Ints) -> Ints:
-    return np.concatenate([table, np.zeros_like(table)], axis=0)
+def _taller(table: Ints, more: int) -> Ints:
+    return np.concatenate([table, np.zeros((more, table.shape[1]), np.int64)], axis=0)
 
 
-def _longer(mask: Bools) -> Bools:
-    return np.concatenate([mask, np.zeros_like(mask)])
+def _longer(mask: Bools, more: int) -> Bools:
+    return np.concatenate([mask, np.zeros(more, np.bool_)])
