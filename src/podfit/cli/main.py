@@ -6,7 +6,18 @@ import sys
 
 import typer
 
-from podfit.cli.commands import completion, components, describe, events, resize, token, top, version
+from podfit.cli.commands import (
+    completion,
+    components,
+    describe,
+    doctor,
+    events,
+    explain,
+    resize,
+    token,
+    top,
+    version,
+)
 
 app = typer.Typer(
     name="podfit",
@@ -18,28 +29,42 @@ app = typer.Typer(
 )
 components.add_to(app)
 token.add_to(app)
-for command in (resize, top, describe, events, version, completion):
+for command in (resize, top, describe, explain, events, doctor, version, completion):
     command.add_to(app)
+
+
+TOLD = frozenset(
+    (
+        "BadSetting",
+        "BadKubeconfig",
+        "Unreachable",
+        "StoreError",
+        "RuntimeFailure",
+        "JoinRefused",
+        "ApiError",
+        "BadFlag",
+        "NoSuchTarget",
+    )
+)
+"""Errors whose message is for the user. By name: importing all of podfit to name them would slow every command down."""
 
 
 def main() -> None:
     """Errors of the user end with one line and exit code 1 (2 for a wrong command line), never with a traceback."""
-    from podfit.agent.join import JoinRefused
-    from podfit.agent.runtimes.base import RuntimeFailure
-    from podfit.api.status import ApiError
-    from podfit.client.kubeconfig import BadKubeconfig
-    from podfit.client.transport import Unreachable
-    from podfit.compose import BadSetting
-    from podfit.store.backend import StoreError
-
     completion.prepare()
     try:
         app()
-    except (BadSetting, BadKubeconfig, Unreachable, StoreError, RuntimeFailure, JoinRefused, ApiError) as error:
-        print(f"podfit: {error}", file=sys.stderr)
-        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        if not is_told(error):
+            raise
+        print(f"podfit: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def is_told(error: Exception) -> bool:
+    return any(one.__name__ in TOLD and one.__module__.startswith("podfit.") for one in type(error).__mro__)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,28 @@
+"""What `podfit doctor` looks at. A check tries the real thing and tells what it found and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+
+
+@dataclass(frozen=True)
+class Finding:
+    name: str
+    level: str
+    found: str
+    help: str = ""
+    """What to do; only where something is to be done."""
+
+
+def ok(name: str, found: str) -> Finding:
+    return Finding(name, OK, found)
+
+
+def warn(name: str, found: str, help: str) -> Finding:
+    return Finding(name, WARN, found, help)
+
+
+def fail(name: str, found: str, help: str) -> Finding:
+    return Finding(name, FAIL, found, help)

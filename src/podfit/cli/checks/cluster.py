@@ -1,0 +1,148 @@
+"""The cluster of the kubeconfig: reachable, who we are, what it can do."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncIterator
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from podfit.api.kinds import NODE, POD, VPA, kind_named
+from podfit.api.status import ApiError
+from podfit.cli.checks import Finding, fail, ok, warn
+from podfit.cli.connect import connected
+from podfit.cli.usage import node_metrics
+from podfit.client import Client
+from podfit.client.kubeconfig import Access, BadKubeconfig
+from podfit.client.transport import Unreachable
+
+SKEW_S = 5.0
+EXPIRES_DAYS = 14
+
+
+async def all_cluster_checks(kubeconfig: str, context: str) -> AsyncIterator[Finding]:
+    try:
+        async with connected(kubeconfig, context, timeout_s=5.0) as session:
+            yield ok("kubeconfig", f"server {session.access.server}")
+            if (trouble := certificate(session.access)) is not None:
+                yield trouble
+            async for finding in _asked(session.client):
+                yield finding
+    except BadKubeconfig as error:
+        yield fail("kubeconfig", str(error), "export KUBECONFIG=podfit-data/admin.kubeconfig, or give --kubeconfig")
+    except ValueError as error:
+        yield fail("kubeconfig", f"its certificates cannot be read: {error}", "get a new kubeconfig")
+
+
+def certificate(access: Access, now: float | None = None) -> Finding | None:
+    """When the client's certificate expires; None if it has none."""
+    if not access.cert:
+        return None
+    from cryptography import x509
+
+    end = x509.load_pem_x509_certificate(access.cert).not_valid_after_utc.timestamp()
+    days = (end - (time.time() if now is None else now)) / 86400
+    if days < 0:
+        return fail("certificate", "yours has expired", "get a new kubeconfig (podfit up writes one at every start)")
+    if days < EXPIRES_DAYS:
+        return warn("certificate", f"yours expires in {days:.0f} days", "get a new kubeconfig soon")
+    return ok("certificate", f"valid for {days:.0f} days")
+
+
+async def _asked(client: Client) -> AsyncIterator[Finding]:
+    try:
+        reply = await client.transport.request("GET", "/version")
+    except Unreachable as error:
+        yield fail("API server", f"does not answer: {error}", "is `podfit up` running? is the address right?")
+        return
+    try:
+        told: dict[str, Any] = await client.raw("GET", "/version")
+        yield server_version(told)
+        yield skew(reply.headers.get("Date"))
+        yield await _who(client)
+        yield await _may_resize(client)
+        yield await _nodes(client)
+        yield await _metrics(client)
+        yield await _autoscalers(client)
+    except (ApiError, Unreachable) as error:
+        yield fail("API server", f"refuses: {error}", "check the user of the kubeconfig and its rights")
+
+
+def server_version(told: dict[str, Any]) -> Finding:
+    numbers = [int(found[0]) if (found := re.match(r"\d+", str(told.get(key)))) else 0 for key in ("major", "minor")]
+    words = str(told.get("gitVersion") or "version unknown")
+    if numbers < [1, 33]:
+        return fail("API server", f"{words}: no resize subresource", "resizing in place needs Kubernetes 1.33 or newer")
+    return ok("API server", words)
+
+
+def skew(date: str | None, now: float | None = None) -> Finding:
+    if not date:
+        return ok("clock", "the server tells no time to compare with")
+    off = (time.time() if now is None else now) - parsedate_to_datetime(date).timestamp()
+    if abs(off) > SKEW_S:
+        return warn(
+            "clock", f"{off:+.0f} s from the server's", "synchronise clocks (chrony): leases and tokens need it"
+        )
+    return ok("clock", "agrees with the server's")
+
+
+async def _who(client: Client) -> Finding:
+    review = kind_named("SelfSubjectReview")
+    body = {"apiVersion": review.api_version, "kind": review.kind}
+    answer = await client.create(review, body)
+    return ok("user", str(((answer.get("status") or {}).get("userInfo") or {}).get("username")))
+
+
+async def _may_resize(client: Client) -> Finding:
+    review = kind_named("SelfSubjectAccessReview")
+    attributes = {"verb": "patch", "resource": "pods", "subresource": "resize"}
+    body = {"apiVersion": review.api_version, "kind": review.kind, "spec": {"resourceAttributes": attributes}}
+    answer = await client.create(review, body)
+    if (answer.get("status") or {}).get("allowed"):
+        return ok("may resize", "yes, pods in all namespaces")
+    return warn("may resize", "not pods in all namespaces", "ask for a role with patch on pods/resize")
+
+
+async def _nodes(client: Client) -> Finding:
+    nodes = (await client.list(NODE))["items"]
+    ready = [node for node in nodes if _ready(node)]
+    if not nodes:
+        return fail("nodes", "there are none", "podfit up runs one; podfit agent joins more")
+    if len(ready) < len(nodes):
+        away = ", ".join(node["metadata"]["name"] for node in nodes if not _ready(node))
+        return warn("nodes", f"{len(ready)} of {len(nodes)} ready", f"start the agent again on: {away}")
+    waiting = [pod for pod in (await client.list(POD))["items"] if _waits(pod)]
+    if waiting:
+        first = waiting[0]["metadata"]
+        advice = f"podfit explain pod {first['name']} -n {first['namespace']}"
+        return warn("nodes", f"{len(ready)} ready, {len(waiting)} pods wait for one", advice)
+    return ok("nodes", f"{len(ready)} of {len(nodes)} ready")
+
+
+def _ready(node: dict[str, Any]) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _waits(pod: dict[str, Any]) -> bool:
+    return not pod["spec"].get("nodeName") and (pod.get("status") or {}).get("phase") == "Pending"
+
+
+async def _metrics(client: Client) -> Finding:
+    if await node_metrics(client) is None:
+        return warn(
+            "metrics", "metrics.k8s.io is not served", "`podfit up` serves it; elsewhere install metrics-server"
+        )
+    return ok("metrics", "metrics.k8s.io is served")
+
+
+async def _autoscalers(client: Client) -> Finding:
+    try:
+        found = (await client.list(VPA))["items"]
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        return warn("autoscaler", "the cluster has no VerticalPodAutoscaler", "kubectl apply -k deploy/vpa")
+    return ok("autoscaler", f"VerticalPodAutoscaler is served, {len(found)} there")

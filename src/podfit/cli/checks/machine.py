@@ -1,0 +1,160 @@
+"""This machine: Python, kernel, capabilities, cgroups, limits, ports."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import platform
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from podfit.cli.checks import Finding, fail, ok, warn
+
+NEEDED = ("aiohttp", "uvloop", "msgspec", "cryptography", "numpy", "sortedcontainers", "yaml", "jwt", "cel")
+FILES, INSTANCES = 1024, 64
+
+
+def python_version(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
+    shown = ".".join(map(str, version))
+    if version >= (3, 11):
+        return ok("python", shown)
+    return fail("python", f"{shown} is too old", "install Python 3.11 or newer and make the environment anew")
+
+
+def libraries(names: tuple[str, ...] = NEEDED) -> Finding:
+    missing = []
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            missing.append(f"{name} ({error})")
+    if missing:
+        return fail("libraries", f"missing: {', '.join(missing)}", "pip install podfit (or `make setup` in a clone)")
+    return ok("libraries", f"all {len(names)} load")
+
+
+def etcd_library() -> Finding:
+    try:
+        importlib.import_module("aetcd")
+    except ImportError:
+        return warn("etcd library", "not installed", "only for --store etcd=…: pip install 'podfit[etcd]'")
+    return ok("etcd library", "installed")
+
+
+def kernel(system: str = platform.system(), release: str = platform.release()) -> Finding:
+    if system != "Linux":
+        return fail("kernel", f"{system}: no cgroups", "run pods on Linux; here use --runtime fake")
+    numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
+    if numbers < (5, 4):
+        return warn("kernel", f"Linux {release} is older than what podfit is tried on", "use Linux 5.10 or newer")
+    return ok("kernel", f"Linux {release}")
+
+
+def privileges() -> Finding:
+    from podfit.agent.runtimes.process.support import check_support
+
+    missing = [one for one in check_support() if "cgroup" not in one]
+    if missing:
+        return fail(
+            "privileges", "; ".join(missing), "run as root (sudo), or use --runtime fake: nothing real runs then"
+        )
+    return ok("privileges", f"uid {os.geteuid()}, may make namespaces and mounts")
+
+
+def cgroups() -> Finding:
+    """Makes a cgroup, sets its limits and removes it."""
+    from podfit.agent.runtimes.base import RuntimeFailure
+    from podfit.agent.runtimes.process.cgroups import detect, mounted
+
+    advice = "mount the cpu and memory controllers writable (in a container: --privileged --cgroupns=host), be root"
+    try:
+        version = detect().version
+        controllers, unified = mounted()
+        points = [unified] if version == 2 else [controllers["cpu"], controllers["memory"]]
+        for point in points:
+            _try_cgroup(Path(str(point)))
+    except (RuntimeFailure, OSError, KeyError) as error:
+        return fail("cgroups", f"cannot be used: {error}", advice)
+    return ok("cgroups", f"v{version}, a test group could be made and limited")
+
+
+def _try_cgroup(point: Path) -> None:
+    folder = point / f"podfit-doctor-{os.getpid()}"
+    folder.mkdir()
+    try:
+        for name, value in (
+            ("cpu.cfs_quota_us", "50000"),
+            ("memory.limit_in_bytes", str(64 << 20)),
+            ("cpu.max", "50000 100000"),
+            ("memory.max", str(64 << 20)),
+        ):
+            if (folder / name).exists():
+                (folder / name).write_text(value)
+    finally:
+        folder.rmdir()
+
+
+def swap(text: str | None = None) -> Finding:
+    lines = (text if text is not None else Path("/proc/swaps").read_text()).splitlines()[1:]
+    if lines:
+        return warn("swap", f"{len(lines)} device(s) on", "memory limits hold less strictly with swap: swapoff -a")
+    return ok("swap", "off")
+
+
+def open_files(least: int = FILES) -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < least:
+        return warn("open files", f"limit {soft} (hard {hard})", f"ulimit -n {max(least, 65536)} before starting")
+    return ok("open files", f"limit {soft}")
+
+
+def inotify(least: int = INSTANCES, file: Path = Path("/proc/sys/fs/inotify/max_user_instances")) -> Finding:
+    try:
+        number = int(file.read_text())
+    except (OSError, ValueError):
+        return warn("inotify", "not known", "following logs needs inotify: a Linux kernel with CONFIG_INOTIFY_USER")
+    if number < least:
+        return warn("inotify", f"{number} instances", f"sysctl fs.inotify.max_user_instances={max(least, 1024)}")
+    return ok("inotify", f"{number} instances")
+
+
+def port(host: str, number: int) -> Finding:
+    name = f"port {number}"
+    try:
+        with contextlib.closing(socket.create_server((host, number))):
+            return ok(name, f"free on {host}")
+    except OSError as error:
+        advice = f"stop what uses it (ss -ltnp 'sport = :{number}'), or choose another: --listen {host}:0"
+        return warn(name, f"{host}:{number} cannot be used: {error.strerror}", advice)
+
+
+def kubectl(program: str = "kubectl") -> Finding:
+    path = shutil.which(program)
+    if path is None:
+        return warn("kubectl", "not installed", "podfit's own commands work without it; apt install kubernetes-client")
+    try:
+        done = subprocess.run([path, "version", "--client"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return warn("kubectl", f"{path} does not run: {error}", "install it anew")
+    words = (done.stdout.splitlines() or ["version unknown"])[0]
+    return ok("kubectl", words.removeprefix("Client Version: "))
+
+
+def all_machine_checks(host: str, number: int) -> Iterator[Finding]:
+    yield python_version()
+    yield libraries()
+    yield etcd_library()
+    yield kernel()
+    yield privileges()
+    yield cgroups()
+    yield swap()
+    yield open_files()
+    yield inotify()
+    yield port(host, number)
+    yield kubectl()

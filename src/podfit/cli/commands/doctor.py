@@ -1,0 +1,79 @@
+"""`podfit doctor`: tries every prerequisite for real and says what to do about those that are missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from podfit.cli.commands.components import DEFAULT_DATA, DataDir, Listen, host_port
+from podfit.cli.connect import Context, Kubeconfig
+from podfit.cli.output import Output, check_format, print_object, wrong
+from podfit.cli.run import finish
+
+if TYPE_CHECKING:
+    from podfit.cli.checks import Finding
+
+MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("doctor", help="Check this machine and the cluster, and say what to do about what is missing.")(doctor)
+
+
+def doctor(
+    only: Annotated[str, typer.Option("--only", metavar="machine|cluster", help="Check only this half.")] = "",
+    data_dir: DataDir = DEFAULT_DATA,
+    listen: Listen = "127.0.0.1:6443",
+    output: Output = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    check_format(output, ("", "json", "yaml"))
+    if only not in ("", "machine", "cluster"):
+        wrong(f"--only {only!r}: it is machine or cluster")
+    host, port = host_port(listen)
+
+    async def main() -> int:
+        findings: list[Finding] = []
+        async for finding in _findings(only, data_dir, (host, port), (kubeconfig, context)):
+            findings.append(finding)
+            if not output:
+                _print(finding)
+        if output:
+            print_object(output, [vars(finding) for finding in findings])
+        return 1 if any(finding.level == "fail" for finding in findings) else 0
+
+    finish(main())
+
+
+async def _findings(
+    only: str, data_dir: Path, where: tuple[str, int], cluster: tuple[str, str]
+) -> AsyncIterator[Finding]:
+    from podfit.cli.checks.cluster import all_cluster_checks
+    from podfit.cli.checks.machine import all_machine_checks
+    from podfit.cli.checks.storage import all_storage_checks
+
+    if only != "cluster":
+        for finding in all_machine_checks(*where):
+            yield finding
+        for finding in all_storage_checks(data_dir):
+            yield finding
+    if only != "machine":
+        async for finding in all_cluster_checks(*cluster):
+            yield finding
+
+
+def _print(finding: Finding) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    mark, color = MARKS[finding.level]
+    console = Console(file=sys.stdout, soft_wrap=True)
+    line = Text.assemble((mark, color), f" {finding.name + ':':<16}", finding.found)
+    if finding.help:
+        line.append(f"\n  {'':<16}→ {finding.help}", style="dim")
+    console.print(line)

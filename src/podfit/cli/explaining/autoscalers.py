@@ -1,0 +1,96 @@
+"""Why an autoscaler recommends its numbers, and why it leaves a pod alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.kinds import EVENT, VPA_CHECKPOINT
+from podfit.api.status import ApiError, Object
+from podfit.cli.output import age, table
+from podfit.cli.recommended import mode_of, recommendations, target_pods
+from podfit.client import Client
+from podfit.vpa.recommender.explain import explain_objects
+
+FROZEN = "podfit.dev/freeze"
+COLUMNS = ["  CONTAINER", "RESOURCE", "REQUEST NOW", "LOWER", "TARGET", "UPPER", "PODS OFF TARGET"]
+
+
+async def explain_vpa(client: Client, vpa: Object) -> tuple[list[str], dict[str, Any]]:
+    namespace, name = vpa["metadata"]["namespace"], vpa["metadata"]["name"]
+    checkpoints = (await client.list(VPA_CHECKPOINT, namespace))["items"]
+    events = await _events(client, vpa)
+    numbers = explain_objects(vpa, checkpoints)
+    rows = [one.cells()[2:] for one in await recommendations(client, vpa)]
+    pods = await target_pods(client, vpa)
+    told = [_headline(vpa, len(pods))]
+    told.append(table([["  " + row[0], *row[1:]] for row in rows], COLUMNS))
+    told += _conditions(vpa)
+    told += why_numbers(numbers)
+    told += _why_not(vpa, events)
+    return told, {"vpa": f"{namespace}/{name}", "numbers": numbers, "events": events}
+
+
+def _headline(vpa: Object, pods: int) -> str:
+    ref, name = vpa["spec"].get("targetRef") or {}, vpa["metadata"]["name"]
+    target = f"{(ref.get('kind') or '?').lower()}/{ref.get('name')}"
+    return f"vpa/{name} looks after {target} ({pods} pods), mode {mode_of(vpa)}:"
+
+
+def _conditions(vpa: Object) -> list[str]:
+    found = []
+    for one in (vpa.get("status") or {}).get("conditions") or ():
+        told = ": ".join(part for part in (one.get("reason"), one.get("message")) if part)
+        found.append(f"  {one['type']}={one['status']}" + (f" ({told})" if told else ""))
+    return ["Conditions:", *found] if found else []
+
+
+def why_numbers(numbers: dict[str, Any]) -> list[str]:
+    """Each target as the steps that lead to it."""
+    told = []
+    for container, known in (numbers.get("containers") or {}).items():
+        told.append(
+            f"Container {container}: {known['samples']} samples from {known['firstSample']} to {known['lastSample']}"
+        )
+        for resource, sizes in known["resources"].items():
+            steps = ", ".join(f"{step['what']} = {step['value']}" for step in sizes["target"]["steps"])
+            told.append(
+                f"  {resource} target {sizes['target']['value']}: {steps} (confidence {sizes['confidence']:.3g})"
+            )
+        for oom in known["oomEvents"]:
+            told.append(f"  out of memory {oom.get('at')} in {oom.get('pod')}: {oom.get('outcome')}")
+    if numbers.get("off"):
+        told.append(f"Left alone by policy (mode Off): {', '.join(numbers['off'])}")
+    if not told:
+        told.append("No checkpoint yet: the steps behind the numbers are known once the recommender has written one.")
+    return told
+
+
+def _why_not(vpa: Object, events: list[Object]) -> list[str]:
+    told = []
+    mode = mode_of(vpa)
+    if mode == "Off":
+        told.append("Mode Off: it recommends, and changes nothing.")
+    elif mode == "Initial":
+        told.append("Mode Initial: new pods get the numbers, running ones are left alone.")
+    if FROZEN in (vpa["metadata"].get("annotations") or {}):
+        told.append(f"Frozen by the annotation {FROZEN}.")
+    if events:
+        told.append("What it said about its pods:")
+        rows = [["  " + age(_when(one)), one.get("reason"), one.get("message")] for one in events[-10:]]
+        told.append(table(rows))
+    return told
+
+
+def _when(event: Object) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "") or str(
+        event["metadata"]["creationTimestamp"]
+    )
+
+
+async def _events(client: Client, vpa: Object) -> list[Object]:
+    selector = f"involvedObject.kind=VerticalPodAutoscaler,involvedObject.name={vpa['metadata']['name']}"
+    try:
+        listed = await client.list(EVENT, vpa["metadata"]["namespace"], fieldSelector=selector)
+    except ApiError:
+        return []
+    return sorted(listed["items"], key=_when)

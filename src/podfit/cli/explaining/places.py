@@ -1,0 +1,85 @@
+"""Why a pod is where it is, or nowhere: for each node what was lacking, and by how much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.kinds import NAMESPACE, NODE, POD
+from podfit.api.status import Object
+from podfit.cli.output import table
+from podfit.client import Client
+from podfit.scheduler.decide.explain import NodeVerdict, explain_objects
+
+MOST_NODES = 30
+
+
+async def explain_place(client: Client, pod: Object) -> tuple[list[str], dict[str, Any]]:
+    nodes = (await client.list(NODE))["items"]
+    pods = (await client.list(POD))["items"]
+    namespaces = (await client.list(NAMESPACE))["items"]
+    verdicts = explain_objects(pod, nodes, pods, namespaces)
+    return lines(pod, verdicts), {
+        "node": pod["spec"].get("nodeName"),
+        "nodes": [
+            {
+                "node": one.node,
+                "fits": one.fits,
+                "check": one.plugin,
+                "reasons": list(one.reasons),
+                "detail": one.detail,
+            }
+            for one in verdicts
+        ],
+    }
+
+
+def lines(pod: Object, verdicts: list[NodeVerdict]) -> list[str]:
+    name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
+    fitting = [one for one in verdicts if one.fits]
+    told = [headline(pod, len(verdicts), len(fitting))]
+    rows = [["  " + one.node, _mark(one, node), _why(one, node)] for one in _ordered(verdicts, node)[:MOST_NODES]]
+    told.append(table(rows, ["  NODE", "FITS", "WHY"]))
+    if len(verdicts) > MOST_NODES:
+        told.append(f"  … and {len(verdicts) - MOST_NODES} more nodes")
+    if not node and not fitting and verdicts:
+        told.append(_help(name, verdicts))
+    return told
+
+
+def headline(pod: Object, nodes: int, fitting: int) -> str:
+    name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
+    if node:
+        return f"pod/{name} is on node {node}. If it were placed now, {fitting} of {nodes} nodes could take it:"
+    if gates := pod["spec"].get("schedulingGates"):
+        held = ", ".join(gate["name"] for gate in gates)
+        return f"pod/{name} is held back by scheduling gates ({held}); nobody looks for a node until they are removed."
+    if not nodes:
+        return f"pod/{name} has no node: there are none in the cluster."
+    if fitting:
+        return f"pod/{name} has no node yet, but {fitting} of {nodes} nodes could take it: the scheduler will place it."
+    return f"pod/{name} has no node: none of {nodes} can take it."
+
+
+def _ordered(verdicts: list[NodeVerdict], node: str | None) -> list[NodeVerdict]:
+    return sorted(verdicts, key=lambda one: (one.node != node, not one.fits, one.node))
+
+
+def _mark(verdict: NodeVerdict, node: str | None) -> str:
+    return "is here" if verdict.node == node else "yes" if verdict.fits else "no"
+
+
+def _why(verdict: NodeVerdict, node: str | None) -> str:
+    if verdict.fits:
+        return "there is room"
+    why = ", ".join(verdict.reasons)
+    why = f"{why}: {verdict.detail}" if verdict.detail else why
+    return f"{why} (other pods hold the room)" if verdict.preemption_helps and verdict.shortages else why
+
+
+def _help(name: str, verdicts: list[NodeVerdict]) -> str:
+    short = [one for one in verdicts if one.shortages]
+    if short:
+        nearest = min(short, key=lambda one: len(one.shortages))
+        missing = " and ".join(f"{one.missing} {one.resource}" for one in nearest.shortages)
+        return f"Nearest: node {nearest.node} lacks {missing}. Shrink a pod there, or ask for less."
+    return "No resource is lacking: labels, taints, affinity or ports refuse it (see above)."

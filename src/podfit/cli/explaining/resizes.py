@@ -1,0 +1,115 @@
+"""Why a resize waits, was refused or is done: the numbers of the node, and who holds its room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.kinds import NODE, POD
+from podfit.api.resources import pod_requests
+from podfit.api.status import Object
+from podfit.cli.amounts import RESOURCES, amount_text, number
+from podfit.cli.node_side import states
+from podfit.cli.output import table
+from podfit.cli.stages import DEFERRED, ERROR, INFEASIBLE, Progress, progress
+from podfit.cli.usage import amounts_of
+from podfit.cli.wording import size_text
+from podfit.client import Client
+
+HOLDERS = 8
+
+
+async def explain_resize(client: Client, pod: Object) -> tuple[list[str], dict[str, Any]]:
+    step = progress(pod)
+    rows, _ = await states(client, pod)
+    node_name = pod["spec"].get("nodeName")
+    told = [_headline(pod, step), *_gaps(rows)]
+    found: dict[str, Any] = {"stage": step.stage, "reason": step.reason, "why": step.why, "states": rows}
+    if node_name and step.reason in (DEFERRED, INFEASIBLE):
+        node = await client.get(NODE, "", node_name)
+        pods = (await client.list(POD, fieldSelector=f"spec.nodeName={node_name}"))["items"]
+        lines, numbers = room(pod, node, pods)
+        told += lines
+        found["room"] = numbers
+    told.append(_advice(pod, step))
+    return told, found
+
+
+def _headline(pod: Object, step: Progress) -> str:
+    name = pod["metadata"]["name"]
+    if not pod["spec"].get("nodeName"):
+        return f"pod/{name} is on no node yet: its size is simply what it asks for."
+    if step.done:
+        return f"pod/{name}: nothing waits. What was asked is promised, told to the runtime and true in the kernel."
+    return f"pod/{name}: {step.stage}, {step.reason or 'on its way'}" + (f": {step.why}." if step.why else ".")
+
+
+def _gaps(rows: list[Object]) -> list[str]:
+    told = []
+    for row in rows:
+        for later, earlier in (("allocated", "desired"), ("actuated", "allocated"), ("actual", "actuated")):
+            one, other = row.get(earlier), row.get(later)
+            if one is not None and other is not None and _differ(one, other):
+                told.append(f"  {row['name']}: {earlier} {size_text(one)}, but {later} {size_text(other)}")
+    return told
+
+
+def _differ(one: Object, other: Object) -> bool:
+    """Only what both sides name counts: the kernel does not know memory requests."""
+    for kind in ("requests", "limits"):
+        mine, theirs = one.get(kind) or {}, other.get(kind) or {}
+        if any(number(name, mine[name]) != number(name, theirs[name]) for name in mine.keys() & theirs.keys()):
+            return True
+    return False
+
+
+def room(pod: Object, node: Object, pods: list[Object]) -> tuple[list[str], dict[str, Any]]:
+    """Who holds the node's room, largest first, for each resource that is short."""
+    allocatable = amounts_of((node.get("status") or {}).get("allocatable"))
+    uid = pod["metadata"]["uid"]
+    others = [one for one in pods if one["metadata"]["uid"] != uid and _running(one)]
+    needs, told = _numbers(pod_requests(pod)), []
+    numbers: dict[str, Any] = {}
+    for resource in RESOURCES:
+        held = {_key(one): _numbers(pod_requests(one, use_status=True)).get(resource, 0) for one in others}
+        free = allocatable.get(resource, 0) - sum(held.values())
+        wanted = needs.get(resource, 0)
+        numbers[resource] = {"needs": wanted, "free": free, "allocatable": allocatable.get(resource, 0)}
+        if wanted <= free:
+            continue
+        texts = [amount_text(resource, one) for one in (wanted, allocatable.get(resource, 0), free, wanted - free)]
+        name = node["metadata"]["name"]
+        told.append(
+            f"{resource}: the pod needs {texts[0]}; node {name} has {texts[1]}, {texts[2]} free: {texts[3]} short"
+        )
+        largest = sorted(held.items(), key=lambda item: -item[1])[:HOLDERS]
+        priorities = {_key(one): str(one["spec"].get("priority") or 0) for one in others}
+        rows = [["  " + key, amount_text(resource, amount), priorities[key]] for key, amount in largest if amount]
+        if rows:
+            told.append(table(rows, ["  HELD BY", resource.upper(), "PRIORITY"]))
+    return told, numbers
+
+
+def _running(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def _key(pod: Object) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _numbers(amounts: Any) -> dict[str, int]:
+    return {name: amount.milli if name == "cpu" else amount.value for name, amount in amounts.items()}
+
+
+def _advice(pod: Object, step: Progress) -> str:
+    if step.done or not pod["spec"].get("nodeName"):
+        return ""
+    if step.reason == DEFERRED:
+        return "The node tries again as soon as a pod there shrinks or ends, by priority. Free room, or ask for less."
+    if step.reason == INFEASIBLE:
+        return "It will not be tried again as it is: ask for less, or delete the pod so that a new one goes elsewhere."
+    if step.reason == ERROR:
+        return (
+            "The node retries. A memory limit below usage is applied when usage has fallen below it, never by a kill."
+        )
+    return "The node is at work; `podfit describe pod` shows the story."
