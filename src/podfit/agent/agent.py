@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from podfit.agent.act import Actuator
 from podfit.agent.allocator import Allocator
+from podfit.agent.closing import Closing
 from podfit.agent.config import AgentConfig
 from podfit.agent.furnish.containers import ContainerMaker
 from podfit.agent.furnish.environment import Environment
 from podfit.agent.furnish.objects import Objects
 from podfit.agent.furnish.volumes import Volumes
 from podfit.agent.ledger import Ledger
+from podfit.agent.life.crashes import Crashes
 from podfit.agent.life.ending import Stopper
 from podfit.agent.life.hooks import Hooks
 from podfit.agent.life.logs import LogRotation
@@ -64,6 +66,8 @@ class Agent:
         """Set once the pods of the API are known and those that ran on are adopted."""
         self.listeners: list[Callable[[Event], None]] = []
         """Told of everything the runtime tells."""
+        self.at_stop: list[Callable[[], Awaitable[None]]] = []
+        """Ended with the agent, before it lets go of its pods."""
         self._tasks = Tasks(f"agent-{config.node_name}")
         self._workers = Workers(self._pass, self.clock)
         self._recorder = EventRecorder(client, "kubelet", config.node_name, self.clock)
@@ -80,6 +84,19 @@ class Agent:
         hooks = Hooks(self.runtime, clock)
         self.allocator = Allocator(config, self.ledger, self.notices, self.metrics, clock, self.records, kick, tasks)
         self._waits = MemoryWaits(self.runtime, tasks, kick)
+        stopper = Stopper(self.runtime, self.notices, hooks, clock, tasks, kick)
+        reporter = Reporter(self.client, self.runtime, clock, self.node.address)
+        closing = Closing(
+            self.runtime,
+            self.ledger,
+            self.allocator,
+            stopper,
+            reporter,
+            self.notices,
+            self.metrics,
+            self._farewell,
+            clock,
+        )
         self._loop = PodLoop(
             config,
             self.runtime,
@@ -87,11 +104,13 @@ class Agent:
             self.allocator,
             Actuator(self.runtime, self.ledger),
             Starter(self.runtime, self.ledger, self.notices, self.maker, hooks, clock, tasks, kick),
-            Stopper(self.runtime, self.notices, hooks, clock, tasks, kick),
-            Reporter(self.client, self.runtime, clock, self.node.address),
+            stopper,
+            closing,
+            reporter,
             self.notices,
             self.metrics,
             self._waits,
+            Crashes(self.notices, clock),
             lambda record: Probes(record, self.runtime, self.notices, clock, kick),
             self._farewell,
             self.maker,
@@ -162,6 +181,8 @@ class Agent:
 
     async def stop(self, stop_pods: bool = False) -> None:
         """Pods run on unless `stop_pods`; promises are on disk."""
+        for end in self.at_stop:
+            await end()
         if stop_pods:
             for uid in list(self.records):
                 await self.runtime.stop_pod(uid)

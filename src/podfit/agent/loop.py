@@ -12,16 +12,18 @@ from collections.abc import Awaitable, Callable
 
 from podfit.agent.act import ActuationFailed, Actuator
 from podfit.agent.allocator import Allocator
+from podfit.agent.closing import Closing, initialized
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide import actuate, lifecycle, settle
 from podfit.agent.decide import status as statuses
-from podfit.agent.decide.lifecycle import Next, Seen
+from podfit.agent.decide.lifecycle import Next
 from podfit.agent.decide.states import resized
 from podfit.agent.furnish.containers import ContainerMaker
 from podfit.agent.furnish.objects import MissingObject
 from podfit.agent.furnish.volumes import Volumes
 from podfit.agent.ledger import Ledger
 from podfit.agent.life import messages
+from podfit.agent.life.crashes import Crashes
 from podfit.agent.life.ending import Stopper
 from podfit.agent.life.probes import Probes
 from podfit.agent.life.starter import Starter
@@ -29,10 +31,10 @@ from podfit.agent.memory import MemoryWaits
 from podfit.agent.metrics import AgentMetrics
 from podfit.agent.notices import WARNING, Notices
 from podfit.agent.observe import Snapshot, observe
-from podfit.agent.record import CrashBackoff, Ending, PodRecord
+from podfit.agent.record import PodRecord
 from podfit.agent.report import Reporter
 from podfit.agent.runtimes.base import NotFound, Runtime
-from podfit.kit.clock import Clock, parse_rfc3339, rfc3339
+from podfit.kit.clock import Clock
 from podfit.reconcile.result import DONE, Again, Result
 
 _PATIENCE_S = 0.1
@@ -48,10 +50,12 @@ class PodLoop:
         actuator: Actuator,
         starter: Starter,
         stopper: Stopper,
+        closing: Closing,
         reporter: Reporter,
         notices: Notices,
         metrics: AgentMetrics,
         waits: MemoryWaits,
+        crashes: Crashes,
         probes: Callable[[PodRecord], Probes],
         farewell: Callable[[PodRecord], Awaitable[None]],
         maker: ContainerMaker,
@@ -59,13 +63,14 @@ class PodLoop:
         clock: Clock,
     ) -> None:
         self._config, self._runtime, self._ledger, self._allocator = config, runtime, ledger, allocator
-        self._actuator, self._starter, self._stopper, self._reporter = actuator, starter, stopper, reporter
-        self._notices, self._metrics, self._waits, self._clock = notices, metrics, waits, clock
-        self._probes, self._farewell, self._maker, self._volumes = probes, farewell, maker, volumes
+        self._actuator, self._starter, self._stopper, self._closing = actuator, starter, stopper, closing
+        self._reporter, self._notices, self._metrics, self._waits = reporter, notices, metrics, waits
+        self._crashes, self._probes, self._farewell, self._maker = crashes, probes, farewell, maker
+        self._volumes, self._clock = volumes, clock
 
     async def run(self, record: PodRecord) -> Result:
         if record.rejected is not None:
-            return await self._reject(record)
+            return await self._closing.reject(record)
         if record.removed or (not record.admitted and record.ending is not None):
             await self._farewell(record)
             return DONE
@@ -76,18 +81,18 @@ class PodLoop:
         snapshot = await observe(record, self._ledger, self._runtime)
         if self._config.on_disk and snapshot.state is not None:
             messages.collect(record, snapshot.state, self._maker)
-        self._check_deadline(record)
+        self._closing.check_deadline(record)
         if record.ending is not None:
-            return await self._end(record, snapshot)
+            return await self._closing.end(record, snapshot)
         return await self._live(record, snapshot)
 
     # --- a living pod: the four states in order
     async def _live(self, record: PodRecord, snapshot: Snapshot) -> Result:
         following = lifecycle.next_steps(
-            record.pod, snapshot.seen, lambda one: self._delay(record, one), frozenset(record.restarting)
+            record.pod, snapshot.seen, lambda one: self._crashes.delay(record, one), frozenset(record.restarting)
         )
         if following.over:
-            return await self._over(record, snapshot, following)
+            return await self._closing.over(record, snapshot, following)
         if snapshot.state is None:
             await self._make(record, snapshot, following.initialized)
             snapshot = await observe(record, self._ledger, self._runtime)
@@ -99,10 +104,9 @@ class PodLoop:
         snapshot = await observe(record, self._ledger, self._runtime)
         self._settle(record, snapshot)
         self._watch(record, snapshot)
-        initialized = following.initialized or self._initialized(record, snapshot)
-        await self._reporter.report(record, snapshot, initialized)
+        await self._reporter.report(record, snapshot, following.initialized or initialized(record, snapshot))
         self._allocator.recount(record)
-        again += self._deadline(record) + await self._refresh(record, snapshot)
+        again += self._closing.deadline(record) + await self._refresh(record, snapshot)
         return Again(min(again), "timers") if again else DONE
 
     async def _make(self, record: PodRecord, snapshot: Snapshot, initialized: bool) -> None:
@@ -170,8 +174,8 @@ class PodLoop:
         return pause
 
     async def _start(self, record: PodRecord, snapshot: Snapshot, following: Next) -> list[float]:
-        for name, seconds in following.later:
-            self._back_off(record, name, seconds)
+        for name, _ in following.later:
+            self._crashes.back_off(record, name)
         again = [seconds for _, seconds in following.later]
         names = tuple(name for name in following.start if not record.job(f"stop:{name}"))
         if names and not any(record.job(f"stop:{name}") for name in record.restarting):
@@ -200,25 +204,6 @@ class PodLoop:
             record.story.tell("resized", "every container has what was promised", generation=generation)
             self._notices.completed(record.pod, snapshot.allocated.containers, generation)
 
-    # --- crash loops
-    def _delay(self, record: PodRecord, one: Seen) -> float:
-        if one.last is None or not one.exited:
-            return 0.0
-        backoff = record.backoff.setdefault(one.name, CrashBackoff())
-        backoff.ended(one.last.id, one.last.finished_at - one.last.started_at)
-        return max(0.0, backoff.wait_s - (self._clock.now() - one.last.finished_at))
-
-    def _back_off(self, record: PodRecord, name: str, seconds: float) -> None:
-        step = record.backoff[name].wait_s
-        who = f"{record.name}_{record.namespace}({record.uid})"
-        if record.waiting.get(name, ("",))[0] != "CrashLoopBackOff":
-            text = f"Back-off restarting failed container {name} in pod {who}"
-            self._notices.say(record.pod, WARNING, "BackOff", text)
-        minutes, rest = divmod(int(step), 60)
-        shown = f"{minutes}m{rest}s" if minutes else f"{rest}s"
-        message = f"back-off {shown} restarting failed container={name} pod={who}"
-        record.waiting[name] = ("CrashLoopBackOff", message)
-
     # --- probes
     def _watch(self, record: PodRecord, snapshot: Snapshot) -> None:
         if record.probes is None:
@@ -229,11 +214,6 @@ class PodLoop:
         for name in record.probes.unhealthy(snapshot.running):
             message = f"Container {name} failed {record.probes.failed_kind(name)} probe, will be restarted"
             self._stopper.stop(record, snapshot, name, record.grace_s, message)
-
-    @staticmethod
-    def _initialized(record: PodRecord, snapshot: Snapshot) -> bool:
-        following = lifecycle.next_steps(record.pod, snapshot.seen, lambda one: 0.0, frozenset(record.restarting))
-        return following.initialized
 
     async def _refresh(self, record: PodRecord, snapshot: Snapshot) -> list[float]:
         """Mounted ConfigMaps, Secrets and tokens follow their objects."""
@@ -250,78 +230,6 @@ class PodLoop:
         if record.refresh_at is None:
             record.refresh_at = now + period
         return [record.refresh_at - now]
-
-    # --- the end
-    def _check_deadline(self, record: PodRecord) -> None:
-        if record.ending is None and not record.finished and self._left(record) == 0.0:
-            message = "Pod was active on the node longer than the specified deadline"
-            record.ending = Ending(2.0, "DeadlineExceeded", message)
-            self._notices.say(record.pod, "Normal", "DeadlineExceeded", message)
-
-    def _left(self, record: PodRecord) -> float | None:
-        seconds = record.pod["spec"].get("activeDeadlineSeconds")
-        if seconds is None or not record.start_time:
-            return None
-        return max(0.0, parse_rfc3339(record.start_time) + float(seconds) - self._clock.now())
-
-    def _deadline(self, record: PodRecord) -> list[float]:
-        left = self._left(record)
-        return [left] if left else []
-
-    async def _over(self, record: PodRecord, snapshot: Snapshot, following: Next) -> Result:
-        """All its work is done: sidecars go, then the sandbox; the object stays until someone deletes it."""
-        if following.stop or snapshot.running:
-            self._stopper.stop_all(record, snapshot, record.grace_s)
-            self._settle(record, snapshot)
-            await self._reporter.report(record, snapshot, following.initialized)
-            return DONE
-        await self._runtime.stop_pod(record.uid)
-        return await self._finish(record, following.initialized)
-
-    async def _end(self, record: PodRecord, snapshot: Snapshot) -> Result:
-        ending = record.ending
-        assert ending is not None
-        if record.probes is not None:
-            record.probes.stop()
-        if ending.grace_s < record.stop_grace_s:
-            self._stopper.hurry(record)
-        record.stop_grace_s = ending.grace_s
-        if not self._stopper.stop_all(record, snapshot, ending.grace_s):
-            running = frozenset(snapshot.running)
-            if not ending.gone and record.shown_ending != running:
-                await self._reporter.report(record, snapshot, True)
-                record.shown_ending = running
-            return DONE
-        await self._runtime.stop_pod(record.uid)
-        result = await self._finish(record, self._initialized(record, snapshot))
-        if ending.gone or record.pod["metadata"].get("deletionTimestamp"):
-            await self._farewell(record)
-        return result
-
-    async def _finish(self, record: PodRecord, initialized: bool) -> Result:
-        first = not record.finished
-        record.finished = True
-        if record.resize.in_progress is not None:
-            self._metrics.in_progress.dec()
-            record.resize = record.resize.completed()
-        self._allocator.drop(record.uid)
-        snapshot = await observe(record, self._ledger, self._runtime)
-        if record.ending is None or not record.ending.gone:
-            await self._reporter.report(record, snapshot, initialized)
-        if first:
-            record.story.tell("over", "nothing runs any more")
-            self._allocator.freed("pod_terminated", record.uid)
-        return DONE
-
-    async def _reject(self, record: PodRecord) -> Result:
-        assert record.rejected is not None
-        reason, message = record.rejected
-        now = rfc3339(self._clock.now())
-        known = (record.shown.get("status") or {}).get("startTime") or now
-        await self._reporter.write(record, statuses.rejected(record.pod, reason, message, known, record.qos))
-        if record.ending is not None:
-            await self._farewell(record)
-        return DONE
 
 
 def _probed(container: dict[str, object]) -> bool:
