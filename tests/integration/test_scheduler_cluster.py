@@ -255,6 +255,26 @@ async def test_an_important_pod_takes_the_place_of_the_least_important(bench: Be
     assert (await bench.cluster.pod("mid"))["metadata"].get("deletionTimestamp") is None
 
 
+async def test_each_of_two_equals_gets_the_room_that_was_made_for_it(bench: Bench) -> None:
+    await bench.priority("high", 1000)
+    for number in (1, 2):
+        await bench.node(f"n{number}", cpu="1")
+        await bench.pod(f"low{number}", "800m", nodeSelector={"kubernetes.io/hostname": f"n{number}"})
+        await bench.bound(f"low{number}")
+        await bench.run(f"low{number}", "800m")
+    promised = {}
+    for name in ("vip1", "vip2"):
+        await bench.pod(name, "800m", priorityClassName="high")
+        pod = await bench.until(lambda pod: bool((pod.get("status") or {}).get("nominatedNodeName")), name)
+        promised[name] = pod["status"]["nominatedNodeName"]
+    assert set(promised.values()) == {"n1", "n2"}
+    # The second one's victim goes first: the room is the second one's, though the first waits longer.
+    await bench.client.delete(POD, "default", f"low{promised['vip2'][1]}", {"gracePeriodSeconds": 0})
+    assert await bench.bound("vip2") == promised["vip2"]
+    await bench.client.delete(POD, "default", f"low{promised['vip1'][1]}", {"gracePeriodSeconds": 0})
+    assert await bench.bound("vip1") == promised["vip1"]
+
+
 async def test_a_pod_that_must_not_preempt_says_so(bench: Bench) -> None:
     await bench.priority("polite", 1000, preemptionPolicy="Never")
     await bench.node("n1", cpu="1")
@@ -364,6 +384,41 @@ async def test_a_budget_keeps_a_deferred_resize_waiting(tmp_path: Path) -> None:
         (event, *_) = await bench.told("ResizePreemptionFailed")
         assert "700m cpu missing" in event["message"]
         assert (await bench.cluster.pod("low"))["metadata"].get("deletionTimestamp") is None
+
+
+async def test_a_scheduler_that_starts_again_goes_on_where_the_cluster_is(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        scheduler = Scheduler(cluster.client, SchedulerConfig(seed=1))
+        bench = Bench(cluster, scheduler)
+        await bench.node("n1", cpu="1")
+        for name in ("first", "second"):
+            task = asyncio.create_task(scheduler.run())
+            await asyncio.wait_for(scheduler.ready.wait(), 10)
+            await bench.pod(name, "500m")
+            assert await bench.bound(name) == "n1"
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await bench.pod("third", "500m")
+        task = asyncio.create_task(scheduler.run())
+        assert "1 Insufficient cpu" in await bench.refused("third")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_metrics_carry_kube_schedulers_names(bench: Bench) -> None:
+    await bench.node("n1", cpu="1")
+    await bench.pod("fits", "500m")
+    await bench.bound("fits")
+    await bench.pod("waits", "900m")
+    await bench.refused("waits")
+    await bench.scheduler.idle()
+    value = bench.scheduler.metrics.registry.get_sample_value
+    profile = {"profile": "default-scheduler"}
+    assert value("scheduler_schedule_attempts_total", {"result": "scheduled", **profile}) == 1
+    assert value("scheduler_schedule_attempts_total", {"result": "unschedulable", **profile}) == 1
+    assert value("scheduler_pending_pods", {"queue": "unschedulable"}) == 1
+    assert value("scheduler_unschedulable_pods", {"plugin": "NodeResourcesFit", **profile}) == 1
+    assert value("scheduler_scheduler_cache_size", {"type": "nodes"}) == 1
 
 
 async def test_many_pods_are_bound_once_each(bench: Bench) -> None:

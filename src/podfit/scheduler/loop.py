@@ -160,13 +160,15 @@ class Scheduler:
 
     def _try_group(self, group: Group, seen: tuple[int, ...]) -> None:
         head = group.head()
-        if head is None:
-            return
-        shape = self.board.shape(head.pod)
-        if self.board.fits_somewhere(head.pod, shape):
-            self.metrics.incoming.labels("active", "ClusterChanged").inc()
-            self.queue.activate(head)
-        else:
+        # Room may be promised to one of the group that is not its first.
+        promised = [group.members[key] for key in self.board.nominated if key in group.members]
+        woken = False
+        for entry in dict.fromkeys([*([head] if head is not None else []), *promised]):
+            if self.board.fits_somewhere(entry.pod, self.board.shape(entry.pod)):
+                self.metrics.incoming.labels("active", "ClusterChanged").inc()
+                self.queue.activate(entry)
+                woken = True
+        if not woken:
             group.seen = seen
 
     def _seen(self, shape: Shape) -> tuple[int, ...]:
