@@ -9,25 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide import allocate, placement
-from podfit.agent.decide.allocate import Candidate, Deferred, Granted, Infeasible, Room, Unchanged
+from podfit.agent.decide.allocate import Deferred, Granted, Infeasible, Room, Unchanged
 from podfit.agent.decide.conditions import DEFERRED, INFEASIBLE
 from podfit.agent.decide.states import Allocated, desired_of, equal, resized, same
+from podfit.agent.eviction import Evictions
 from podfit.agent.ledger import Ledger
 from podfit.agent.metrics import AgentMetrics
 from podfit.agent.notices import WARNING, Notices
-from podfit.agent.record import Ending, PodRecord
+from podfit.agent.record import PodRecord
 from podfit.api.quantity import Quantity
 from podfit.api.resources import Amounts, add_into, pod_requests
 from podfit.kit.clock import Clock
 from podfit.kit.tasks import Tasks
 
 log = logging.getLogger(__name__)
-
-PREEMPTED = "Preempted in order to admit critical pod"
 
 
 class Allocator:
@@ -44,6 +42,7 @@ class Allocator:
     ) -> None:
         self._config, self._ledger, self._notices, self._metrics = config, ledger, notices, metrics
         self._clock, self._records, self._kick, self._tasks = clock, records, kick, tasks
+        self._evictions = Evictions(records, notices, kick)
         self.allocatable: dict[str, Quantity] = {}
         self.labels: Mapping[str, str] = {}
         self._pending: dict[str, None] = {}
@@ -58,12 +57,13 @@ class Allocator:
     # --- what is taken
     def room(self, uid: str) -> Room:
         used: Amounts = {}
-        pods = 0
-        for other in self._records.values():
-            if other.uid != uid and other.admitted and self.holds(other):
-                add_into(used, other.used)
-                pods += 1
-        return Room(self.allocatable, used, pods, self._config.max_pods)
+        others = self._holders(uid)
+        for other in others:
+            add_into(used, other.used)
+        return Room(self.allocatable, used, len(others), self._config.max_pods)
+
+    def _holders(self, but: str) -> list[PodRecord]:
+        return [one for one in self._records.values() if one.uid != but and one.admitted and self.holds(one)]
 
     @staticmethod
     def holds(record: PodRecord) -> bool:
@@ -118,7 +118,7 @@ class Allocator:
         missing = allocate.shortages(pod_requests(record.pod), self.room(record.uid), adding=True)
         if not missing:
             return None
-        if allocate.is_critical(record.pod) and self._evict_for(record, missing):
+        if allocate.is_critical(record.pod) and self._evictions.make_room(record, missing, self._holders(record.uid)):
             self._outside.add(record.uid)
             return None
         return missing[0].reason, missing[0].message
@@ -238,7 +238,11 @@ class Allocator:
         return False
 
     def _defer(self, record: PodRecord, verdict: Deferred) -> None:
-        if allocate.is_critical(record.pod) and verdict.missing and self._evict_for(record, verdict.missing):
+        if (
+            allocate.is_critical(record.pod)
+            and verdict.missing
+            and self._evictions.make_room(record, verdict.missing, self._holders(record.uid))
+        ):
             return
         self._refuse(record, DEFERRED, verdict.reason, verdict.message)
 
@@ -293,37 +297,6 @@ class Allocator:
             self.recount(record)
             record.story.tell("not allocated", f"the ledger could not be written: {error}")
 
-    # --- room for critical pods
-    def _evict_for(self, record: PodRecord, missing: list[allocate.Shortage] | tuple[allocate.Shortage, ...]) -> bool:
-        """Ends pods to make room; True when that is under way. They count until they are gone."""
-        others = [one for one in self._records.values() if one.uid != record.uid and one.admitted and self.holds(one)]
-        leaving = [one for one in others if one.ending is not None]
-        candidates = [
-            Candidate(
-                one.uid, one.qos, int(one.pod["spec"].get("priority") or 0), allocate.is_critical(one.pod), one.used
-            )
-            for one in others
-            if one.ending is None
-        ]
-        still = [
-            replace(short, used=short.used - sum(_units(one.used, short.resource) for one in leaving))
-            for short in missing
-        ]
-        still = [short for short in still if short.requested > short.capacity - short.used]
-        if not still:
-            return True
-        chosen = allocate.victims(int(record.pod["spec"].get("priority") or 0), still, candidates)
-        for uid in chosen:
-            self.evict(self._records[uid], "Preempting", PREEMPTED)
-        return bool(chosen)
-
-    def evict(self, victim: PodRecord, reason: str, message: str) -> None:
-        grace = float(victim.pod["spec"].get("terminationGracePeriodSeconds") or 0)
-        victim.ending = Ending(grace, reason, message, disrupted=True)
-        victim.story.tell("evicted", message)
-        self._notices.say(victim.pod, WARNING, reason, message)
-        self._kick(victim.uid)
-
 
 def _without(room: Room, held: Amounts) -> Room:
     left = {name: total - held[name] if name in held else total for name, total in room.used.items()}
@@ -334,10 +307,3 @@ def _sum(used: Mapping[str, Quantity], more: Amounts) -> Amounts:
     total = dict(used)
     add_into(total, more)
     return total
-
-
-def _units(amounts: Amounts, name: str) -> int:
-    if name == "pods":
-        return 1
-    quantity = amounts.get(name, Quantity(0))
-    return quantity.milli if name == "cpu" else quantity.value
