@@ -306,7 +306,30 @@ async def test_a_recorded_scenario_ends_the_same(file: Path, tmp_path: Path) -> 
             await one_step(player, step)
 
 
+def counted(node: TestNode) -> dict[str, float]:
+    """All counters and gauges as Prometheus spells them; durations depend on the machine."""
+    found: dict[str, float] = {}
+    for family in node.agent.metrics.registry.collect():
+        for sample in family.samples:
+            if family.type in ("counter", "gauge") and not sample.name.endswith("_created"):
+                labels = ",".join(f'{key}="{value}"' for key, value in sorted(sample.labels.items()))
+                found[sample.name + (f"{{{labels}}}" if labels else "")] = sample.value
+    return found
+
+
+def check_metrics(player: Player, step: dict[str, Any], before: dict[str, float]) -> None:
+    if "metrics_delta" not in step:
+        return
+    known = player.scenario["metrics"].keys()
+    after = counted(player.node)
+    changes = {key: value - before.get(key, 0.0) for key, value in after.items() if key.partition("{")[0] in known}
+    ours = {key: change for key, change in changes.items() if change}
+    theirs = {key: change for key, change in step["metrics_delta"].items() if "duration" not in key}
+    assert ours == theirs, step["do"]
+
+
 async def one_step(player: Player, step: dict[str, Any]) -> None:
+    before = counted(player.node)
     if not player.killed:
         player.said.clear()
         player.machine.take()
@@ -337,6 +360,7 @@ async def one_step(player: Player, step: dict[str, Any]) -> None:
         problems = await player.problems(step)
         raise AssertionError(f"{step['do']}:\n" + "\n".join(problems)) from None
     await player.node.quiet()
+    check_metrics(player, step, before)
     if step["do"].startswith(("patch resize", "put resize", "start node agent", "delete")):
         check_events(step, player.said)
         rows = player.machine.take()

@@ -184,3 +184,32 @@ async def test_memory_in_use_is_not_taken_away_and_the_resize_ends_when_it_is_gi
     assert not await node.until(refused)
     assert not await node.until(done)
     assert (await node.cluster.pod("p"))["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+async def test_processes_outlive_the_agent_and_a_resize_made_meanwhile_is_done_at_its_start(node: RealNode) -> None:
+    size = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
+    container = {"name": "c", "image": "any:1", "command": ["sleep", "1000"], "resources": size}
+    spec = {"nodeName": "node1", "hostNetwork": True, "automountServiceAccountToken": False, "containers": [container]}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}, "spec": spec}
+    uid = (await node.cluster.client.create(POD, body))["metadata"]["uid"]
+
+    async def shows(limit: str) -> list[str]:
+        seen = (await node.cluster.pod("p")).get("status") or {}
+        shown = (seen.get("containerStatuses") or [{}])[0]
+        return [] if (shown.get("resources") or {}).get("limits", {}).get("cpu") == limit else [str(seen)]
+
+    assert not await node.until(lambda: shows("200m"))
+    before = await node.runtime.pod(uid)
+    assert before is not None
+    await node.agent.stop()
+    larger = {"limits": {"cpu": "400m"}}
+    await node.cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": larger}]}})
+
+    node.runtime = ProcessRuntime(node.folder / "runtime", cgroup_root=node.root)
+    node.agent = Agent(node.cluster.client, node.runtime, node.config)
+    await node.start()
+    assert not await node.until(lambda: shows("400m"))
+    after = await node.runtime.pod(uid)
+    assert after is not None
+    assert [one.pid for one in after.containers] == [one.pid for one in before.containers]
+    assert (await node.kernel(uid))["c"]["cpu.cfs_quota_us"] == 40_000

@@ -63,7 +63,7 @@ class Reporter:
     def _phase(record: PodRecord, snapshot: Snapshot, over: bool) -> str:
         if record.ending is not None and record.ending.reason and over:
             return "Failed"
-        return phase(record.pod, snapshot.seen, over)
+        return phase(record.pod, snapshot.seen, over, frozenset(record.restarting))
 
     def _ips(self, record: PodRecord, snapshot: Snapshot) -> tuple[str, ...]:
         if snapshot.state is None:
