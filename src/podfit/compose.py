@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +22,8 @@ from podfit.agent.runtimes.base import Runtime
 from podfit.agent.server.access import Gate, serving_tls
 from podfit.agent.server.server import NodeServer
 from podfit.apiserver.app import ApiServer
-from podfit.apiserver.auth.pki import write_kubeconfig
+from podfit.apiserver.auth.certificates import Authority, new_authority
+from podfit.apiserver.auth.pki import CERT_TTL, write_kubeconfig
 from podfit.apiserver.config import Config
 from podfit.apiserver.request import Request, Response, User
 from podfit.client import Client, EventRecorder, LocalTransport
@@ -148,6 +150,7 @@ class Up:
         self.tasks = Tasks("up")
         self.agents: list[Agent] = []
         self.node_servers: list[NodeServer] = []
+        self._node_tls: ssl.SSLContext | None = None
         self.meter: Meter | None = None
         options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.server = ApiServer(self._server_config())
@@ -215,11 +218,14 @@ class Up:
 
     async def _serve_node(self, agent: Agent, client: Client) -> None:
         """The node's own server, up before the Node says where it is."""
-        name, host = agent.config.node_name, self.options.host
-        pair = self.server.pki.node_serving(name, (host,))
-        tls = serving_tls(pair.cert, pair.key, self.server.pki.ca)
+        if self._node_tls is None:
+            # One certificate for all nodes of the process: a thousand of them start quickly.
+            names = self.options.node_names()
+            pair = self.server.pki.node_serving(names[0], (self.options.host, *names[1:100]))
+            self._node_tls = serving_tls(pair.cert, pair.key, self.server.pki.ca)
+        gate = Gate(client, agent.config.node_name, self.clock)
         machine = self.options.runtime != "fake"
-        node = NodeServer(agent, tls, host, gate=Gate(client, name, self.clock), machine=machine)
+        node = NodeServer(agent, self._node_tls, self.options.host, gate=gate, machine=machine)
         await node.start()
         self.node_servers.append(node)
 
@@ -287,8 +293,27 @@ async def agent_alone(access: Access, runtime: str, config: AgentConfig) -> Agen
     clock = RealClock()
     client = Client(access.transport(f"podfit-agent-{config.node_name}"))
     agent = Agent(client, make_runtime(runtime, config.node_name, config.data_dir, clock), config, clock)
+    node = await _serve_alone(agent, access, client, runtime != "fake")
+    agent.at_stop.append(node.stop)
     await agent.start()
     return agent
+
+
+async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bool) -> NodeServer:
+    """With a certificate of its own making, as kubelets have until somebody signs them one."""
+    name, address = agent.config.node_name, agent.node.address
+    pair = Authority.load(new_authority(f"{name}-ca", CERT_TTL)).server(name, (name, address), CERT_TTL)
+    tls = serving_tls(pair.cert, pair.key, access.ca)
+    gate = Gate(client, name, agent.clock)
+    node = NodeServer(agent, tls, address, agent.config.port, gate, machine)
+    try:
+        await node.start()
+    except OSError as error:
+        # Two agents of one machine: the Node says where this one listens.
+        log.warning("port %d: %s; another one is used", agent.config.port, error)
+        node.port = 0
+        await node.start()
+    return node
 
 
 def server_alone(options: UpOptions) -> ApiServer:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from podfit.agent.server.access import Gate
 from podfit.agent.server.inotify import FolderWatch
 from podfit.agent.server.logformat import BadLogOptions, LogOptions
 from podfit.agent.server.logs import follow_log, read_log
+from podfit.agent.server.routes import Handler, Info, Routes
 from podfit.agent.server.states import four_states
 from podfit.agent.server.streams import Streams
 from podfit.agent.server.summary import summary
@@ -32,7 +33,6 @@ log = logging.getLogger(__name__)
 
 _OPEN = ("/healthz",)
 Query = Mapping[str, Sequence[str]]
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class NodeServer:
@@ -51,16 +51,22 @@ class NodeServer:
         self._usage = UsageReader(agent, machine)
         self._streams = Streams(agent)
         self._started_at = agent.clock.now()
-        self._runner: web.AppRunner | None = None
+        self._routes = Routes()
+        self._add_routes(self._routes)
+        self._runner: web.ServerRunner | None = None
 
     async def start(self) -> None:
         """Listens, and has the Node say where."""
-        app = web.Application(middlewares=[self._guard], client_max_size=1 << 20)
-        self._add_routes(app.router)
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+        self._runner = web.ServerRunner(
+            web.Server(self._serve, access_log=None, handler_cancellation=True), shutdown_timeout=1.0
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, self.host, self.port, ssl_context=self._tls)
-        await site.start()
+        try:
+            await site.start()
+        except OSError:
+            await self.stop()
+            raise
         self.port = int(self._runner.addresses[0][1])
         self.agent.node.port = self.port
 
@@ -74,7 +80,7 @@ class NodeServer:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
-    def _add_routes(self, router: web.UrlDispatcher) -> None:
+    def _add_routes(self, routes: Routes) -> None:
         pages: dict[str, Handler] = {
             "/healthz": self._health,
             "/healthz/{check}": self._health,
@@ -84,28 +90,26 @@ class NodeServer:
             "/metrics/probes": self._probes,
             "/stats/summary": self._summary,
             "/configz": self._config,
+            "/pods": self._pods,
+            "/runningpods": self._running_pods,
             "/containerLogs/{namespace}/{pod}/{container}": self._logs,
             "/podfit/story/{namespace}/{pod}": self._story,
             "/podfit/states/{namespace}/{pod}": self._states,
         }
         for path, handler in pages.items():
-            router.add_get(path, handler)
-        for path in ("/pods", "/pods/"):
-            router.add_get(path, self._pods)
-        for path in ("/runningpods", "/runningpods/"):
-            router.add_get(path, self._running_pods)
-        self._streams.add_to(router)
+            routes.add("GET", path, handler)
+        self._streams.add_to(routes)
 
     # --- every request
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
+            handler, info = self._routes.find(request.method, request.raw_path)
             if self._gate is not None and not request.path.startswith(_OPEN):
                 transport = request.transport
                 certificate = transport.get_extra_info("peercert") if transport is not None else None
                 word = request.headers.get("Authorization", "")
                 await self._gate.check(certificate, word, request.method, request.path)
-            return await handler(request)
+            return await handler(request, info)
         except Refusal as refusal:
             return web.Response(status=refusal.code, text=refusal.text)
         except BadLogOptions as error:
@@ -157,8 +161,7 @@ class NodeServer:
             watch.close()
 
     # --- pages
-    async def _logs(self, request: web.Request) -> web.StreamResponse:
-        info = request.match_info
+    async def _logs(self, request: web.BaseRequest, info: Info) -> web.StreamResponse:
         query = {key: request.query.getall(key) for key in request.query}
         pieces = await self.log(info["namespace"], info["pod"], info["container"], query)
         answer = web.StreamResponse(headers={"Content-Type": "text/plain"})
@@ -174,44 +177,44 @@ class NodeServer:
             await pieces.aclose()  # type: ignore[attr-defined]
         return answer
 
-    async def _health(self, request: web.Request) -> web.Response:
+    async def _health(self, request: web.BaseRequest, info: Info) -> web.Response:
         return web.Response(text="ok")
 
-    async def _metrics(self, request: web.Request) -> web.Response:
+    async def _metrics(self, request: web.BaseRequest, info: Info) -> web.Response:
         return _text(generate_latest(self.agent.metrics.registry))
 
-    async def _resource(self, request: web.Request) -> web.Response:
+    async def _resource(self, request: web.BaseRequest, info: Info) -> web.Response:
         return _text((await self.resource_metrics()).encode())
 
-    async def _cadvisor(self, request: web.Request) -> web.Response:
+    async def _cadvisor(self, request: web.BaseRequest, info: Info) -> web.Response:
         root = str(getattr(self.agent.runtime, "cgroup_root", "/kubepods"))
         cores, memory = self._capacity("cpu").milli / 1000, self._capacity("memory").value
         return _text(exposition.cadvisor_page(await self._usage.read(), root, cores, memory).encode())
 
-    async def _probes(self, request: web.Request) -> web.Response:
+    async def _probes(self, request: web.BaseRequest, info: Info) -> web.Response:
         return _text(exposition.probes_page(self.agent.records.values()).encode())
 
-    async def _summary(self, request: web.Request) -> web.Response:
+    async def _summary(self, request: web.BaseRequest, info: Info) -> web.Response:
         return _json(await self.stats())
 
-    async def _config(self, request: web.Request) -> web.Response:
+    async def _config(self, request: web.BaseRequest, info: Info) -> web.Response:
         return _json(settings.configz(self.agent.config, self.port))
 
-    async def _pods(self, request: web.Request) -> web.Response:
+    async def _pods(self, request: web.BaseRequest, info: Info) -> web.Response:
         return _json(_pod_list([record.shown for record in self.agent.records.values()]))
 
-    async def _running_pods(self, request: web.Request) -> web.Response:
+    async def _running_pods(self, request: web.BaseRequest, info: Info) -> web.Response:
         alive = {state.config.uid for state in await self.agent.runtime.pods() if state.alive}
         records = self.agent.records.values()
         return _json(_pod_list([record.shown for record in records if record.uid in alive]))
 
-    async def _story(self, request: web.Request) -> web.Response:
-        record = find_pod(self.agent, request.match_info["namespace"], request.match_info["pod"])
+    async def _story(self, request: web.BaseRequest, info: Info) -> web.Response:
+        record = find_pod(self.agent, info["namespace"], info["pod"])
         names = {"namespace": record.namespace, "name": record.name, "uid": record.uid}
         return _json({**names, "story": record.story.to_json()})
 
-    async def _states(self, request: web.Request) -> web.Response:
-        record = find_pod(self.agent, request.match_info["namespace"], request.match_info["pod"])
+    async def _states(self, request: web.BaseRequest, info: Info) -> web.Response:
+        record = find_pod(self.agent, info["namespace"], info["pod"])
         return _json(await four_states(self.agent, record))
 
 

@@ -14,6 +14,7 @@ from podfit.agent.runtimes.base import ByteStream, ExecStream, RuntimeFailure
 from podfit.agent.server.channels import V4, V5, ChannelEnd
 from podfit.agent.server.forward import BadPort, ChannelForward, ports_of
 from podfit.agent.server.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT, RemoteEnd, converse, failure_status
+from podfit.agent.server.routes import Info, Routes
 from podfit.agent.server.targets import Refusal, container_spec, find_pod, running_container
 from podfit.agent.server.tunnels import TUNNEL, UPGRADE, SocketCarrier, SpdyEnd, TunnelForward, upgraded
 
@@ -26,45 +27,42 @@ class Streams:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
 
-    def add_to(self, router: web.UrlDispatcher) -> None:
-        for method in ("GET", "POST"):
-            for uid in ("", "/{uid}"):
-                where = "{namespace}/{pod}" + uid
-                router.add_route(method, f"/exec/{where}/{{container}}", self.exec)
-                router.add_route(method, f"/attach/{where}/{{container}}", self.attach)
-                router.add_route(method, f"/portForward/{where}", self.port_forward)
-        router.add_post("/run/{namespace}/{pod}/{container}", self.run)
-        router.add_post("/run/{namespace}/{pod}/{uid}/{container}", self.run)
+    def add_to(self, routes: Routes) -> None:
+        for uid in ("", "/{uid}"):
+            where = "{namespace}/{pod}" + uid
+            routes.add("GET POST", f"/exec/{where}/{{container}}", self.exec)
+            routes.add("GET POST", f"/attach/{where}/{{container}}", self.attach)
+            routes.add("GET POST", f"/portForward/{where}", self.port_forward)
+            routes.add("POST", f"/run/{where}/{{container}}", self.run)
 
-    def _pod(self, request: web.Request) -> PodRecord:
-        info = request.match_info
+    def _pod(self, info: Info) -> PodRecord:
         return find_pod(self._agent, info["namespace"], info["pod"], info.get("uid", ""))
 
     # --- exec and attach
-    async def exec(self, request: web.Request) -> web.StreamResponse:
+    async def exec(self, request: web.BaseRequest, info: Info) -> web.StreamResponse:
         command = request.query.getall("command", [])
         if not command:
             raise Refusal(400, "you must specify a command")
 
         async def open_stream() -> ExecStream:
-            container = await running_container(self._agent, self._pod(request), request.match_info["container"])
+            container = await running_container(self._agent, self._pod(info), info["container"])
             tty, stdin = _asked(request, "tty", "tty"), _asked(request, "input", "stdin")
             return await self._agent.runtime.exec(container.id, list(command), tty, stdin)
 
         return await self._converse(request, open_stream, False)
 
-    async def attach(self, request: web.Request) -> web.StreamResponse:
-        name = request.match_info["container"]
+    async def attach(self, request: web.BaseRequest, info: Info) -> web.StreamResponse:
+        name = info["container"]
 
         async def open_stream() -> ExecStream:
-            record = self._pod(request)
+            record = self._pod(info)
             container = await running_container(self._agent, record, name)
             takes_input = bool((container_spec(record, name) or {}).get("stdin"))
             return await self._agent.runtime.attach(container.id, takes_input and _asked(request, "input", "stdin"))
 
         return await self._converse(request, open_stream, True)
 
-    async def _converse(self, request: web.Request, open_stream: OpenStream, attached: bool) -> web.StreamResponse:
+    async def _converse(self, request: web.BaseRequest, open_stream: OpenStream, attached: bool) -> web.StreamResponse:
         wanted = {
             channel
             for channel, names in ((STDOUT, ("output", "stdout")), (STDERR, ("error", "stderr")))
@@ -79,7 +77,7 @@ class Streams:
         return socket
 
     async def _converse_spdy(
-        self, request: web.Request, open_stream: OpenStream, wanted: set[int], attached: bool
+        self, request: web.BaseRequest, open_stream: OpenStream, wanted: set[int], attached: bool
     ) -> web.StreamResponse:
         offered = request.headers.getall("X-Stream-Protocol-Version", [])
         if not any(V4 in words for words in offered):
@@ -112,10 +110,10 @@ class Streams:
         else:
             await converse(end, stream, frozenset(wanted), attached)
 
-    async def run(self, request: web.Request) -> web.Response:
+    async def run(self, request: web.BaseRequest, info: Info) -> web.Response:
         """A command's output as plain text, without streams."""
         words = request.query.getall("cmd", [])
-        container = await running_container(self._agent, self._pod(request), request.match_info["container"])
+        container = await running_container(self._agent, self._pod(info), info["container"])
         command = words[0].split() if len(words) == 1 else list(words)
         if not command:
             raise Refusal(400, "you must specify a command")
@@ -123,8 +121,8 @@ class Streams:
         return web.Response(status=200 if code == 0 else 500, text=output)
 
     # --- port-forward
-    async def port_forward(self, request: web.Request) -> web.StreamResponse:
-        record = self._pod(request)
+    async def port_forward(self, request: web.BaseRequest, info: Info) -> web.StreamResponse:
+        record = self._pod(info)
 
         async def connect(port: int) -> ByteStream:
             return await self._agent.runtime.connect(record.uid, port)
@@ -146,15 +144,15 @@ class Streams:
         return socket
 
 
-def _spdy(request: web.Request) -> bool:
+def _spdy(request: web.BaseRequest) -> bool:
     return request.headers.get("Upgrade", "").upper() == UPGRADE
 
 
-def _asked(request: web.Request, *names: str) -> bool:
+def _asked(request: web.BaseRequest, *names: str) -> bool:
     return any(request.query.get(name, "").lower() in ("1", "true") for name in names)
 
 
-async def _websocket(request: web.Request, protocols: Sequence[str]) -> web.WebSocketResponse:
+async def _websocket(request: web.BaseRequest, protocols: Sequence[str]) -> web.WebSocketResponse:
     """The request as a WebSocket that speaks one of the protocols."""
     if "websocket" not in request.headers.get("Upgrade", "").lower():
         raise Refusal(400, "Upgrade request required")

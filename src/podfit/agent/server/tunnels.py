@@ -65,7 +65,7 @@ class PlainCarrier:
         self._writer.close()
 
 
-async def upgraded(request: web.Request, protocol: str) -> tuple[web.StreamResponse, PlainCarrier]:
+async def upgraded(request: web.BaseRequest, protocol: str) -> tuple[web.StreamResponse, PlainCarrier]:
     """Answers 101 and takes the connection out of HTTP's hands. The client waits for the answer, so nothing is lost."""
     headers = {"Connection": "Upgrade", "Upgrade": UPGRADE, "X-Stream-Protocol-Version": protocol}
     answer = web.StreamResponse(status=101, headers=headers)

@@ -1,0 +1,84 @@
+"""`kubectl top` against a whole cluster: from a node's counters to the table."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from podfit.api.kinds import POD, kind_named
+from podfit.api.status import ApiError, Object
+from podfit.meter.meter import MeterConfig
+from podfit.testing.expect import becomes
+from podfit.testing.whole import Whole, pod_spec
+
+PATIENCE_S = 60.0
+KUBECTL = shutil.which("kubectl")
+ROOT = "/apis/metrics.k8s.io/v1beta1"
+
+
+def loaded(name: str, cpu: str) -> Object:
+    annotations = {"podfit.dev/fake-cpu": f"constant:{cpu}", "podfit.dev/fake-memory": "constant:20Mi"}
+    meta = {"name": name, "namespace": "default", "annotations": annotations, "labels": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec()}
+
+
+def running(pod: Object | None) -> bool:
+    return ((pod or {}).get("status") or {}).get("phase") == "Running"
+
+
+async def measured(whole: Whole, name: str) -> None:
+    """Until the meter has told somebody of the pod."""
+    meter = whole.up.meter
+    assert meter is not None
+    meter.config = MeterConfig(interval_s=1.1)
+    seen = asyncio.Event()
+    meter.subscribe(lambda samples: seen.set() if any(one.pod == name for one in samples) else None)
+    await asyncio.wait_for(seen.wait(), PATIENCE_S)
+
+
+async def test_usage_goes_from_the_node_to_the_api(tmp_path: Path) -> None:
+    async with Whole(tmp_path) as whole:
+        await whole.client.create(POD, loaded("busy", "500m"))
+        await becomes(whole.client, POD, "default", "busy", running)
+        await measured(whole, "busy")
+        found = await whole.client.raw("GET", f"{ROOT}/namespaces/default/pods/busy")
+        assert found["kind"] == "PodMetrics"
+        assert [one["name"] for one in found["containers"]] == ["c"]
+        assert found["containers"][0]["usage"]["memory"] == "20Mi"
+        listed = await whole.client.raw("GET", f"{ROOT}/pods", {"labelSelector": "app=idle"})
+        assert listed["items"] == []
+        assert (await whole.client.raw("GET", f"{ROOT}/nodes/n1"))["kind"] == "NodeMetrics"
+        with pytest.raises(ApiError, match="podmetrics.metrics.k8s.io"):
+            await whole.client.raw("GET", f"{ROOT}/namespaces/default/pods/nobody")
+
+
+async def test_the_group_is_announced(tmp_path: Path) -> None:
+    async with Whole(tmp_path) as whole:
+        service = kind_named("APIService")
+        await becomes(whole.client, service, "", "v1beta1.metrics.k8s.io", lambda one: one is not None)
+        role = await whole.client.get(kind_named("ClusterRole"), "", "system:aggregated-metrics-reader")
+        assert role["rules"][0]["apiGroups"] == ["metrics.k8s.io"]
+        resources = await whole.client.raw("GET", ROOT)
+        assert [row["name"] for row in resources["resources"]] == ["nodes", "pods"]
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+async def test_kubectl_top_shows_pods_and_nodes(tmp_path: Path) -> None:
+    async with Whole(tmp_path) as whole:
+        await whole.client.create(POD, loaded("busy", "250m"))
+        await becomes(whole.client, POD, "default", "busy", running)
+        await measured(whole, "busy")
+        environment = {**os.environ, "KUBECONFIG": str(whole.up.kubeconfig), "HOME": str(tmp_path)}
+        for words, name in ((("pod", "--containers"), "busy"), (("node",), "n1")):
+            pipe = asyncio.subprocess.PIPE
+            assert KUBECTL is not None
+            process = await asyncio.create_subprocess_exec(
+                KUBECTL, "top", *words, stdout=pipe, stderr=pipe, env=environment
+            )
+            out, errors = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+            assert (process.returncode, errors) == (0, b"")
+            assert name in out.decode().splitlines()[1]

@@ -1,0 +1,159 @@
+"""Plain kubectl against a node: logs, exec, cp and port-forward, with fake containers and with real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.agent.config import AgentConfig
+from podfit.agent.runtimes.process.runtime import ProcessRuntime
+from podfit.api.kinds import NODE, POD
+from podfit.api.status import Object
+from podfit.client.kubeconfig import load
+from podfit.compose import agent_alone
+from podfit.testing.expect import becomes
+from podfit.testing.whole import Whole
+
+PATIENCE_S = 60.0
+KUBECTL = shutil.which("kubectl")
+pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+
+
+class Kubectl:
+    def __init__(self, whole: Whole) -> None:
+        self.environment = {**os.environ, "KUBECONFIG": str(whole.up.kubeconfig)}
+
+    async def start(self, *words: str) -> asyncio.subprocess.Process:
+        pipe = asyncio.subprocess.PIPE
+        assert KUBECTL is not None
+        return await asyncio.create_subprocess_exec(
+            KUBECTL, *words, stdin=pipe, stdout=pipe, stderr=pipe, env=self.environment
+        )
+
+    async def __call__(self, *words: str, given: bytes = b"") -> tuple[int, str, str]:
+        process = await self.start(*words)
+        out, errors = await asyncio.wait_for(process.communicate(given), PATIENCE_S)
+        return process.returncode or 0, out.decode(), errors.decode()
+
+
+def pod(command: list[str], node: str = "n1") -> Object:
+    container = {"name": "c", "image": "busybox", "command": command}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 0},
+    }
+
+
+async def run(whole: Whole, command: list[str], node: str = "n1") -> Object:
+    await whole.client.create(POD, pod(command, node))
+
+    def runs(one: Object | None) -> bool:
+        states = ((one or {}).get("status") or {}).get("containerStatuses") or [{}]
+        return "running" in (states[0].get("state") or {})
+
+    return await becomes(whole.client, POD, "default", "p", runs)
+
+
+@pytest.fixture
+async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
+    async with Whole(tmp_path) as one:
+        yield one
+
+
+async def test_logs_exec_and_exit_codes(whole: Whole) -> None:
+    await run(whole, ["sh", "-c", "echo hello; sleep 1d"])
+    kubectl = Kubectl(whole)
+    assert await kubectl("logs", "p") == (0, "hello\n", "")
+    assert await kubectl("exec", "-i", "p", "--", "cat", given=b"through and back") == (0, "through and back", "")
+    code, _, errors = await kubectl("exec", "p", "--", "sh", "-c", "exit 3")
+    assert (code, errors) == (3, "command terminated with exit code 3\n")
+    code, _, errors = await kubectl("exec", "p", "--", "/nonexistent")
+    assert code == 1
+    assert "error executing command in container" in errors
+
+
+async def test_port_forward(whole: Whole) -> None:
+    made = await run(whole, ["sleep", "1d"])
+    runtime: Any = whole.up.agents[0].runtime
+    runtime.state.ports[made["metadata"]["uid"], 80] = lambda data: data.upper()
+    process = await Kubectl(whole).start("port-forward", "pod/p", ":80", "--address", "127.0.0.1")
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            told = (await process.stdout.readline()).decode()
+            port = int(told.split("127.0.0.1:")[1].split(" ")[0])
+            for text in (b"one", b"two"):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(text)
+                assert await reader.readexactly(3) == text.upper()
+                writer.close()
+    finally:
+        process.terminate()
+        await process.communicate()
+
+
+async def test_an_agent_of_its_own_process_serves_too(tmp_path: Path) -> None:
+    """It joins with a kubeconfig and serves with a certificate of its own making."""
+    async with Whole(tmp_path / "server", nodes=0) as whole:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            # The port it wants is in use: it takes another and says so.
+            config = AgentConfig("n9", tmp_path / "n9", address="127.0.0.1", port=taken.getsockname()[1])
+            agent = await agent_alone(load(str(whole.up.kubeconfig)), "fake", config)
+        try:
+            await becomes(whole.client, NODE, "", "n9", lambda node: node is not None)
+            await asyncio.wait_for(agent.synced.wait(), PATIENCE_S)
+            await run(whole, ["sh", "-c", "echo from afar; sleep 1d"], "n9")
+            assert await Kubectl(whole)("logs", "p") == (0, "from afar\n", "")
+        finally:
+            await agent.stop()
+            await agent.client.close()
+
+
+# --- real processes ------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def real(folder: Path) -> AsyncIterator[Whole]:
+    async with Whole(folder, runtime="process", stop_pods=True) as whole:
+        try:
+            yield whole
+        finally:
+            runtime = whole.up.agents[0].runtime
+            assert isinstance(runtime, ProcessRuntime)
+            for state in await runtime.pods():
+                await runtime.stop_pod(state.config.uid)
+            await whole.up.agents[0].stop()
+            whole.up.agents.clear()
+            await runtime.open()
+            await runtime.purge()
+            await runtime.close()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root and writable cgroups")
+async def test_real_processes_log_take_commands_and_files(tmp_path: Path) -> None:
+    async with real(tmp_path / "d") as whole:
+        await run(whole, ["sh", "-c", "echo hello; echo oops >&2; exec sleep 1000"])
+        kubectl = Kubectl(whole)
+        code, out, _ = await kubectl("logs", "p", "--timestamps")
+        assert (code, [line.split(" ", 1)[1] for line in out.splitlines()]) == (0, ["hello", "oops"])
+        assert (await kubectl("exec", "-i", "p", "--", "tr", "a-z", "A-Z", given=b"shout"))[:2] == (0, "SHOUT")
+        code, _, errors = await kubectl("exec", "p", "--", "sh", "-c", "echo no >&2; exit 7")
+        assert (code, errors) == (7, "no\ncommand terminated with exit code 7\n")
+        blob = tmp_path / "blob"
+        blob.write_bytes(os.urandom(1 << 20))
+        there = f"/tmp/podfit-{os.getpid()}-copied"
+        assert (await kubectl("cp", str(blob), f"p:{there}"))[0] == 0
+        assert (await kubectl("cp", f"p:{there}", str(tmp_path / "back")))[0] == 0
+        assert (await kubectl("exec", "p", "--", "rm", there))[0] == 0
+        assert (tmp_path / "back").read_bytes() == blob.read_bytes()
