@@ -1,0 +1,50 @@
+"""Paths to handlers. A table of its own because a process may hold a thousand nodes: a router each would cost more."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from podfit.agent.server.targets import Refusal
+
+Info = Mapping[str, str]
+"""The named parts of a path."""
+Handler = Callable[[web.BaseRequest, Info], Awaitable[web.StreamResponse]]
+_Row = tuple[tuple[str, ...], tuple[str, ...], Handler]
+
+
+class Routes:
+    def __init__(self) -> None:
+        self._by_head: dict[str, list[_Row]] = {}
+
+    def add(self, methods: str, pattern: str, handler: Handler) -> None:
+        """`methods` with spaces between them; in `pattern` a part in braces stands for any text."""
+        head, *parts = pattern.strip("/").split("/")
+        self._by_head.setdefault(head, []).append((tuple(methods.split()), tuple(parts), handler))
+
+    def find(self, method: str, raw_path: str) -> tuple[Handler, Info]:
+        head, *parts = [unquote(part) for part in raw_path.partition("?")[0].strip("/").split("/")]
+        known = False
+        for methods, pattern, handler in self._by_head.get(head, ()):
+            info = _match(pattern, parts)
+            if info is not None:
+                known = True
+                if method in methods or (method == "HEAD" and "GET" in methods):
+                    return handler, info
+        raise Refusal(405, "405: Method Not Allowed") if known else Refusal(404, "404: Page Not Found")
+
+
+def _match(pattern: tuple[str, ...], parts: list[str]) -> Info | None:
+    if len(pattern) != len(parts):
+        return None
+    info: dict[str, str] = {}
+    for wanted, part in zip(pattern, parts, strict=True):
+        if wanted.startswith("{"):
+            if not part:
+                return None
+            info[wanted[1:-1]] = part
+        elif wanted != part:
+            return None
+    return info
