@@ -203,6 +203,21 @@ async def test_an_event_wakes_only_as_many_pods_as_it_helps(bench: Bench) -> Non
     assert not (await bench.cluster.pod("q2"))["spec"].get("nodeName")
 
 
+async def test_of_several_kinds_that_would_fit_only_the_one_that_gets_the_room_is_tried(bench: Bench) -> None:
+    await bench.node("n1", cpu="1")
+    await bench.pod("big", "1")
+    await bench.bound("big")
+    for number in (6, 7, 8):
+        await bench.pod(f"q{number}", f"{number}00m")
+        await bench.refused(f"q{number}")
+    await bench.scheduler.idle()
+    tried = _attempts(bench)
+    await bench.client.delete(POD, "default", "big", {"gracePeriodSeconds": 0})
+    assert await bench.bound("q6") == "n1"
+    await bench.scheduler.idle()
+    assert _attempts(bench) - tried == 1
+
+
 def _attempts(bench: Bench) -> float:
     return sum(
         sample.value

@@ -136,40 +136,51 @@ class Scheduler:
     # --- a turn
     def turn(self) -> None:
         """Gives nodes to pods that are due, and to those that waited for what has changed since."""
-        self._wake()
+        self._regroup()
+        self._wake(self.queue.top_priority)
         for _ in range(self.config.turn_pods):
             if not self.queue.due:
-                self._wake()
+                self._wake(None)
             entry = self.queue.pop()
             if entry is None:
                 return
             self._schedule(entry)
         self._due.set()
 
-    def _wake(self) -> None:
-        """Makes due the first pod of every group that fits somewhere now."""
+    def _regroup(self) -> None:
         cared_for = self.board.snapshot.holders.cared_for
         if cared_for != self._cared_for:
             # Pods that were of one shape may not be any more: each finds its group anew.
             self._cared_for = cared_for
             self.queue.flush(self.clock.monotonic(), 0.0)
-        for group in list(self.queue.groups.values()):
-            seen = self._seen(group.shape)
-            if group.seen != seen:
-                self._try_group(group, seen)
 
-    def _try_group(self, group: Group, seen: tuple[int, ...]) -> None:
+    def _wake(self, above: int | None) -> None:
+        """Makes due the most important waiting pod that fits now, if it is more important than `above`.
+
+        One at a time: it may take the room that others would fit in too, and they would only try in vain.
+        """
+        changed = []
+        for group in self.queue.groups.values():
+            seen = self._seen(group.shape)
+            if group.seen != seen and (head := group.head()) is not None:
+                changed.append((head.rank, group, seen))
+        for (importance, _), group, seen in sorted(changed, key=lambda row: row[0]):
+            if above is not None and -importance <= above:
+                return
+            if self._try_group(group):
+                return
+            group.seen = seen
+
+    def _try_group(self, group: Group) -> bool:
         head = group.head()
         # Room may be promised to one of the group that is not its first.
         promised = [group.members[key] for key in self.board.nominated if key in group.members]
-        woken = False
         for entry in dict.fromkeys([*([head] if head is not None else []), *promised]):
-            if self.board.fits_somewhere(entry.pod, self.board.shape(entry.pod)):
+            if self.board.fits_somewhere(entry.pod, group.shape):
                 self.metrics.incoming.labels("active", "ClusterChanged").inc()
                 self.queue.activate(entry)
-                woken = True
-        if not woken:
-            group.seen = seen
+                return True
+        return False
 
     def _seen(self, shape: Shape) -> tuple[int, ...]:
         """What must change before a pod of this shape may fit; new pods help only those that care for others."""

@@ -127,6 +127,11 @@ class PodQueue:
             heapq.heappop(self._active)
         return bool(self._active)
 
+    @property
+    def top_priority(self) -> int | None:
+        """The priority of the next pod that is due; None when none is."""
+        return self._active[0][3].priority if self.due else None
+
     # --- waiting
     def park(
         self, entry: Entry, shape: Shape, seen: tuple[int, ...], now: float, plugins: frozenset[str] = frozenset()

@@ -19,5 +19,5 @@ class Rules:
     pod_affinity_weight: int = 2
     deterministic: bool = False
     """Among equally good nodes take the first instead of any."""
-    max_shapes: int = 512
+    max_shapes: int = 1024
     """How many shapes of pods to remember."""
