@@ -9,6 +9,7 @@ import typer
 from podfit.cli.commands import (
     completion,
     components,
+    demo,
     describe,
     doctor,
     events,
@@ -29,7 +30,7 @@ app = typer.Typer(
 )
 components.add_to(app)
 token.add_to(app)
-for command in (resize, top, describe, explain, events, doctor, version, completion):
+for command in (demo, resize, top, describe, explain, events, doctor, version, completion):
     command.add_to(app)
 
 

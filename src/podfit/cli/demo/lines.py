@@ -1,0 +1,49 @@
+"""The demo without a terminal: a line for everything that happens, and now and then how things are."""
+
+from __future__ import annotations
+
+import time
+
+from podfit.cli.amounts import RESOURCES, amount_text
+from podfit.cli.demo.seen import Moved
+from podfit.cli.demo.stage import Stage
+from podfit.cli.output import say
+from podfit.cli.wording import size_text
+
+EVERY_S = 10.0
+
+
+class Lines:
+    def __init__(self, stage: Stage, banner: list[str]) -> None:
+        self._stage = stage
+        self._started = time.monotonic()
+        self._told = 0.0
+        self._typed = 0
+        for line in banner:
+            say(line)
+
+    def __enter__(self) -> Lines:
+        say(f"podfit demo: kubeconfig {self._stage.kubeconfig}; Ctrl-C ends it")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def moved(self, moves: list[Moved]) -> None:
+        now = time.monotonic() - self._started
+        for line in self._stage.typed[self._typed :]:
+            say(f"{now:5.1f}s somebody typed: {line}")
+        self._typed = len(self._stage.typed)
+        for move in moves:
+            say(f"{now:5.1f}s {move} (restarts {self._stage.seen.restarts})")
+        if now - self._told >= EVERY_S and self._stage.seen.containers:
+            self._told = now
+            self._report(now)
+
+    def _report(self, now: float) -> None:
+        for (_, container), known in self._stage.seen.containers.items():
+            used = ", ".join(
+                f"{resource} {amount_text(resource, known.usage[resource][-1] if known.usage[resource] else None)}"
+                for resource in RESOURCES
+            )
+            say(f"{now:5.1f}s {container}: has {size_text(known.states.get('actual'))}, uses {used}")

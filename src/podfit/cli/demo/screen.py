@@ -1,0 +1,117 @@
+"""The demo's screen: one picture of the pods, their four states, their usage, and what happened last."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from podfit.api.status import Object
+from podfit.cli.amounts import RESOURCES, amount_text, number, pair_text
+from podfit.cli.commands.events import when
+from podfit.cli.demo.seen import Moved, Seen, spark
+from podfit.cli.demo.stage import Stage
+from podfit.cli.node_side import STATES
+from podfit.cli.output import span
+from podfit.cli.stages import progress
+from podfit.cli.wording import condition_words, notable, sized_words
+
+EVENTS = 7
+TOLD = ("Resize", "InPlace", "Scheduled", "Started", "OOM", "Evict")
+
+
+class Screen:
+    def __init__(self, stage: Stage, banner: list[str], console: Console | None = None) -> None:
+        self._stage, self._banner = stage, banner
+        self.console = console or Console()
+        self._started = time.monotonic()
+        self._live = Live(console=self.console, auto_refresh=False, screen=False, vertical_overflow="crop")
+
+    def __enter__(self) -> Screen:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.__exit__(None, None, None)
+
+    def moved(self, moves: list[Moved]) -> None:
+        self._live.update(self.picture(), refresh=True)
+
+    def picture(self) -> RenderableType:
+        stage = self._stage
+        parts: list[RenderableType] = [*(Text(line, style="yellow") for line in self._banner)]
+        parts.append(pods_table(stage.running(), stage.seen))
+        parts.append(Panel(self._words(), title="in words", title_align="left", border_style="dim"))
+        parts.append(Panel(self._events(), title="last events", title_align="left", border_style="dim"))
+        kubeconfig = self._stage.kubeconfig
+        parts.append(Text(f"Your turn: export KUBECONFIG={kubeconfig}; kubectl get pods -n demo", style="dim"))
+        age = span(time.monotonic() - self._started)
+        title = f"podfit demo · {age} · {stage.seen.sentence} · Ctrl-C ends it"
+        return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")
+
+    def _words(self) -> Text:
+        lines = []
+        for pod in self._stage.running():
+            lines += [f"{pod['metadata']['labels']['app']}: {line}" for line in conditions(pod)]
+        lines += [f"somebody typed: {line}" for line in self._stage.typed[-1:]]
+        lines += [f"just now: {move}" for move in self._stage.seen.moves[-2:]]
+        return Text("\n".join(lines) or "all pods have what they ask for")
+
+    def _events(self) -> Text:
+        chosen = [one for one in self._stage.events if (one.get("reason") or "").startswith(TOLD)]
+        recent = sorted(chosen, key=when)[-EVENTS:]
+        return Text("\n".join(event_line(one) for one in recent) or "none yet", no_wrap=True, overflow="ellipsis")
+
+
+def conditions(pod: Object) -> list[str]:
+    node = pod["spec"].get("nodeName") or ""
+    return [condition_words(one, node) for one in (pod.get("status") or {}).get("conditions") or () if notable(one)]
+
+
+def event_line(event: Object) -> str:
+    name = (event.get("involvedObject") or {}).get("name") or ""
+    message = sized_words(str(event.get("message") or ""))
+    return f"{when(event)[11:19]} {event.get('reason'):<16} {name.split('-')[0]:<7} {message}"
+
+
+def pods_table(pods: list[Object], seen: Seen) -> Table:
+    table = Table(expand=True, box=None, pad_edge=False, header_style="bold")
+    for title in ("container", "", *STATES, "usage", "", "restarts", "resize"):
+        table.add_column(title, no_wrap=True)
+    for pod in pods:
+        step = progress(pod)
+        for (name, container), known in list(seen.containers.items()):
+            if name != pod["metadata"]["name"]:
+                continue
+            for resource in RESOURCES:
+                cells = _cells(known, resource)
+                first = resource == RESOURCES[0]
+                stage = Text(step.reason or step.stage, style="green" if step.done else "yellow")
+                table.add_row(container if first else "", resource, *cells,
+                              str(known.restarts) if first else "", stage if first else Text(""))  # fmt: skip
+    return table
+
+
+def _cells(known: object, resource: str) -> list[RenderableType]:
+    from podfit.cli.demo.seen import ContainerSeen
+
+    assert isinstance(known, ContainerSeen)
+    shown: list[RenderableType] = []
+    first = pair_text(known.states.get("desired"), resource)
+    for state in STATES:
+        text = pair_text(known.states.get(state), resource)
+        same = text == first or (state == "actual" and _limits_agree(known.states, resource))
+        shown.append(Text(text, style="" if same else "bold yellow"))
+    values = known.usage[resource]
+    limit = number(resource, ((known.states.get("actual") or {}).get("limits") or {}).get(resource))
+    style = "red" if values and limit and values[-1] >= 0.9 * limit else "green"
+    return [*shown, amount_text(resource, values[-1] if values else None), Text(spark(values, limit), style=style)]
+
+
+def _limits_agree(states: Object, resource: str) -> bool:
+    one, other = (((states.get(state) or {}).get("limits") or {}).get(resource) for state in ("desired", "actual"))
+    return number(resource, one) == number(resource, other)

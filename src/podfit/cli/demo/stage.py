@@ -1,0 +1,131 @@
+"""The demo's cluster: everything of `podfit up`, the demo's pods on it, and somebody who resizes one by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+from podfit.api.kinds import EVENT, POD, VPA, kind_named
+from podfit.api.kinds import NAMESPACE as NAMESPACES
+from podfit.api.status import ApiError, Object
+from podfit.apiserver.request import ADMIN
+from podfit.cli.demo.objects import LARGE, NAMESPACE, SMALL, autoscalers, deployments
+from podfit.cli.demo.seen import Moved, Seen
+from podfit.cli.node_side import states
+from podfit.client import Cache
+from podfit.client.rest import STRATEGIC
+from podfit.client.transport import Unreachable
+from podfit.compose import Up, UpOptions, local_client
+from podfit.kit.tasks import Tasks
+
+FIRST_VISIT_S, BETWEEN_VISITS_S = 8.0, 16.0
+PATIENCE_S = 20.0
+
+
+def free_port(wanted: int) -> int:
+    """`wanted` if nobody has it, else any."""
+    for number in (wanted, 0):
+        with contextlib.suppress(OSError), contextlib.closing(socket.create_server(("127.0.0.1", number))) as found:
+            return int(found.getsockname()[1])
+    raise OSError("no port is free on 127.0.0.1")
+
+
+class Stage:
+    def __init__(self, options: UpOptions) -> None:
+        self.up = Up(replace(options, stop_pods=True))
+        self.real = options.runtime == "process"
+        self.client = local_client(self.up.server, ADMIN, "demo")
+        self.pods = Cache(self.client, POD, NAMESPACE)
+        self.events = Cache(self.client, EVENT, NAMESPACE)
+        self.seen = Seen()
+        self.typed: list[str] = []
+        """What the visitor did last, as a command that anybody could type."""
+        self._tasks = Tasks("demo")
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.up.kubeconfig
+
+    async def open(self) -> None:
+        await self.up.start()
+        await self._clear()
+        await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        for body in deployments(free_port(0), self.real):
+            await self.client.create(kind_named("Deployment"), body)
+        for body in autoscalers():
+            await self.client.create(VPA, body)
+        self._tasks.start(self.pods.run(), "pods")
+        self._tasks.start(self.events.run(), "events")
+        self._tasks.start(self._visit(), "visitor")
+
+    async def close(self) -> None:
+        await self._tasks.stop()
+        with contextlib.suppress(ApiError, Unreachable, TimeoutError):
+            await self._clear()
+        await self.up.stop()
+
+    async def _clear(self) -> None:
+        """What this demo, or an earlier one that was killed, has made."""
+        if await self.client.find(NAMESPACES, "", NAMESPACE) is None:
+            return
+        await self.client.delete(NAMESPACES, "", NAMESPACE)
+        async with asyncio.timeout(PATIENCE_S):
+            while await self.client.find(NAMESPACES, "", NAMESPACE) is not None:
+                await asyncio.sleep(0.1)
+
+    # --- looking
+    def running(self) -> list[Object]:
+        pods = [
+            pod for pod in self.pods if not pod["metadata"].get("deletionTimestamp") and pod["spec"].get("nodeName")
+        ]
+        return sorted(pods, key=lambda pod: ["web", "load", "worker"].index(pod["metadata"]["labels"]["app"]))
+
+    async def look(self) -> list[Moved]:
+        """One look at every pod: what the node says of its size, and what it uses."""
+        pods = self.running()
+        self.seen.forget({pod["metadata"]["name"] for pod in pods})
+        moved: list[Moved] = []
+        for pod in pods:
+            rows, _ = await states(self.client, pod)
+            moved += self.seen.states(pod["metadata"]["name"], rows)
+            self.seen.restarted(pod)
+        for node in {pod["spec"]["nodeName"] for pod in pods}:
+            await self._usage(node)
+        return moved
+
+    async def _usage(self, node: str) -> None:
+        try:
+            told = await self.client.raw("GET", f"/api/v1/nodes/{node}/proxy/stats/summary")
+        except (ApiError, Unreachable):
+            return
+        for pod in told["pods"]:
+            if pod["podRef"]["namespace"] != NAMESPACE:
+                continue
+            for one in pod["containers"]:
+                amounts = {"memory": int(one["memory"]["workingSetBytes"])}
+                if "usageNanoCores" in one["cpu"]:
+                    amounts["cpu"] = round(one["cpu"]["usageNanoCores"] / 1e6)
+                self.seen.used(pod["podRef"]["name"], one["name"], amounts)
+
+    # --- acting
+    async def _visit(self) -> None:
+        """Gives the load generator more, then less, then more: what a person would do with kubectl."""
+        await asyncio.sleep(FIRST_VISIT_S)
+        turn = 0
+        while True:
+            await self._resize_load(LARGE if turn % 2 == 0 else SMALL)
+            turn += 1
+            await asyncio.sleep(BETWEEN_VISITS_S)
+
+    async def _resize_load(self, size: Object) -> None:
+        for pod in self.running():
+            if pod["metadata"]["labels"]["app"] != "load":
+                continue
+            name = pod["metadata"]["name"]
+            patch = {"spec": {"containers": [{"name": "load", "resources": {"requests": size}}]}}
+            self.typed.append(f"podfit resize {name} -n {NAMESPACE} --cpu {size['cpu']} --memory {size['memory']}")
+            with contextlib.suppress(ApiError):
+                await self.client.patch(POD, NAMESPACE, name, patch, "resize", STRATEGIC)
