@@ -58,6 +58,9 @@ def _one(record: PodRecord, name: str, attempts: list[ContainerState]) -> Seen:
         started = probes is None or probes.started(name, last.id)
         ready = started and (probes is None or probes.ready(name, last.id))
     waiting = None if running else record.waiting.get(name)
+    if waiting is None and last is not None and last.state == EXITED and name in record.restarting:
+        # Between two lives: shown as ended, no API server would let it live again under OnFailure or Never.
+        waiting = ("ContainerCreating", "")
     previous = _with_message(record, earlier[-1]) if earlier else None
     return Seen(name, _with_message(record, last) if last is not None else None, previous, started, ready, waiting)
 

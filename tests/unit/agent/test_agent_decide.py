@@ -245,6 +245,12 @@ def test_the_phase_follows_the_containers(policy: str, seen: Seen, phase: str) -
     assert lifecycle.phase({"spec": spec}, {"c": seen}, False) == phase
 
 
+@pytest.mark.parametrize("policy", ["OnFailure", "Always"])
+def test_a_pod_whose_container_a_resize_restarts_is_not_over(policy: str) -> None:
+    spec = {"restartPolicy": policy, "containers": [{"name": "c"}]}
+    assert lifecycle.phase({"spec": spec}, {"c": ran("c", EXITED)}, False, frozenset({"c"})) == "Running"
+
+
 # --- conditions and patches -----------------------------------------------------------------------------------------
 
 

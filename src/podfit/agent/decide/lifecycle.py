@@ -136,7 +136,8 @@ def _ended(one: Seen, policy: str, wanted: frozenset[str]) -> bool:
     return one.exited and one.name not in wanted and not restartable(one, policy)
 
 
-def phase(pod: Mapping[str, Any], seen: Mapping[str, Seen], ending: bool) -> str:
+def phase(pod: Mapping[str, Any], seen: Mapping[str, Seen], ending: bool, wanted: frozenset[str] = frozenset()) -> str:
+    """`wanted` as in `next_steps`: a pod with a container between two lives is not over."""
     spec = pod["spec"]
     policy = spec.get("restartPolicy") or "Always"
     regular = [seen[container["name"]] for container in spec.get("containers") or ()]
@@ -152,6 +153,8 @@ def phase(pod: Mapping[str, Any], seen: Mapping[str, Seen], ending: bool) -> str
         return "Running" if all(one.last is not None for one in regular) else "Pending"
     if any(one.last is None or one.created_only for one in regular):
         return "Pending"
+    if not ending and any(one.name in wanted for one in regular):
+        return "Running"
     succeeded = all(one.last is not None and one.last.exit_code == 0 for one in regular)
     sidecars = any(seen[container["name"]].running for container in inits if is_sidecar(container))
     if sidecars and not ending:

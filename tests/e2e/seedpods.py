@@ -1,0 +1,309 @@
+"""What the tests of the seeds' test plans share: a whole cluster on real cgroups, pods that only wait, and one check.
+
+The check is the one upstream makes: when the resize conditions are gone the status is read once and compared exactly,
+then the kernel is asked twice, through the host's files and by a command inside the container.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.agent.agent import Agent
+from podfit.agent.life.hooks import run_command
+from podfit.agent.runtimes.process.support import check_support
+from podfit.api.kinds import POD
+from podfit.api.quantity import Quantity
+from podfit.api.status import Object
+from podfit.client.rest import STRATEGIC
+from podfit.testing.expect import becomes
+from podfit.testing.whole import Whole
+
+MISSING = check_support()
+needs_cgroups = pytest.mark.skipif(bool(MISSING), reason="; ".join(MISSING) or "cgroups are there")
+
+WAITS = "trap 'exit 0' TERM; while :; do sleep 1d & wait $!; done"
+"""Leaves at once when told to, so that a restart does not take the grace period."""
+NO_LIMIT = (1 << 63) - 4096
+PAGE = os.sysconf("SC_PAGE_SIZE")
+IN_CONTAINER = (
+    "cat /sys/fs/cgroup/cpu/cpu.shares /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/memory/memory.limit_in_bytes"
+)
+IN_CONTAINER_V2 = "cat /sys/fs/cgroup/cpu.weight /sys/fs/cgroup/cpu.max /sys/fs/cgroup/memory.max"
+V1 = Path("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists()
+RESIZE = ("PodResizePending", "PodResizeInProgress")
+
+
+# --- building -------------------------------------------------------------------------------------------------------
+
+
+def sizes(requests: str = "", limits: str = "") -> Object:
+    """`sizes("100m/32Mi", "200m/64Mi")`; a part may be left out ("100m", "/32Mi"), and so may a side."""
+    found: Object = {}
+    for side, text in (("requests", requests), ("limits", limits)):
+        cpu, _, memory = text.partition("/")
+        if text:
+            found[side] = {**({"cpu": cpu} if cpu else {}), **({"memory": memory} if memory else {})}
+    return found
+
+
+def exactly(text: str) -> Object:
+    """Requests and limits the same."""
+    return sizes(text, text)
+
+
+def policy(*restarting: str) -> list[Object]:
+    return [
+        {"resourceName": name, "restartPolicy": "RestartContainer" if name in restarting else "NotRequired"}
+        for name in ("cpu", "memory")
+    ]
+
+
+def container(name: str = "c1", resources: Object | None = None, command: str = WAITS, **more: Any) -> Object:
+    built = {"name": name, "image": "busybox:1", "command": ["sh", "-c", command], **more}
+    return built if resources is None else {**built, "resources": resources}
+
+
+def sidecar(name: str, resources: Object, **more: Any) -> Object:
+    return container(name, resources, restartPolicy="Always", **more)
+
+
+def pod(
+    name: str, *containers: Object, namespace: str = "default", init: tuple[Object, ...] = (), **spec: Any
+) -> Object:
+    body: Object = {
+        "nodeName": "n1",
+        "restartPolicy": "OnFailure",
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "containers": list(containers),
+        **({"initContainers": list(init)} if init else {}),
+        **spec,
+    }
+    if not body["nodeName"]:
+        del body["nodeName"]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": body}
+
+
+def patch_of(
+    changes: Mapping[str, Object], init: Mapping[str, Object] | None = None, whole: Object | None = None
+) -> Object:
+    spec: Object = {}
+    if changes:
+        spec["containers"] = [{"name": name, "resources": one} for name, one in changes.items()]
+    if init:
+        spec["initContainers"] = [{"name": name, "resources": one} for name, one in init.items()]
+    if whole is not None:
+        spec["resources"] = whole
+    return {"spec": spec}
+
+
+# --- expecting ------------------------------------------------------------------------------------------------------
+
+
+def conditions(seen: Object, *types: str) -> dict[str, Object]:
+    found = {one["type"]: one for one in seen["status"].get("conditions") or ()}
+    return {name: one for name, one in found.items() if not types or name in types}
+
+
+def is_ready(seen: Object | None) -> bool:
+    return seen is not None and conditions(seen).get("Ready", {}).get("status") == "True"
+
+
+def is_settled(seen: Object | None) -> bool:
+    if seen is None or not is_ready(seen) or conditions(seen, *RESIZE):
+        return False
+    return bool(seen["status"].get("observedGeneration", 0) >= seen["metadata"]["generation"])
+
+
+def milli(text: str) -> int:
+    return Quantity.parse(text).milli
+
+
+def size(text: str) -> int:
+    return Quantity.parse(text).value
+
+
+@dataclass(frozen=True)
+class Kernel:
+    shares: int
+    quota_us: int
+    memory: int
+
+    @classmethod
+    def for_container(cls, resources: Object, whole: Object) -> Kernel:
+        """What Kubernetes says a container's cgroup has: its own limits, else the pod's."""
+        requests, own = resources.get("requests") or {}, resources.get("limits") or {}
+        limits = {**(whole.get("limits") or {}), **own}
+        cpu = milli(requests.get("cpu", own.get("cpu", "0")))
+        return cls._of(cpu, limits.get("cpu"), limits.get("memory"))
+
+    @classmethod
+    def for_pod(cls, spec: Object) -> Kernel:
+        """The sum of its containers and sidecars, or what the pod itself asks for; no limit if one has none."""
+        members = [*spec["containers"], *(spec.get("initContainers") or ())]
+        whole = spec.get("resources") or {}
+        total: dict[tuple[str, str], int | None] = {}
+        for side, name in (("requests", "cpu"), ("limits", "cpu"), ("limits", "memory")):
+            values = [((one.get("resources") or {}).get(side) or {}).get(name) for one in members]
+            known = [Quantity.parse(value).milli for value in values if value is not None]
+            total[side, name] = sum(known) if side == "requests" or len(known) == len(values) else None
+            if name in (whole.get(side) or {}):
+                total[side, name] = Quantity.parse(whole[side][name]).milli
+        cpu, memory = total["limits", "cpu"], total["limits", "memory"]
+        return cls._of(
+            total["requests", "cpu"] or 0,
+            None if cpu is None else f"{cpu}m",
+            None if memory is None else str(memory // 1000),
+        )
+
+    @classmethod
+    def _of(cls, cpu: int, cpu_limit: str | None, memory_limit: str | None) -> Kernel:
+        quota = -1 if cpu_limit is None else max(milli(cpu_limit) * 100, 1000)
+        memory = NO_LIMIT if memory_limit is None else size(memory_limit) // PAGE * PAGE
+        return cls(max(cpu * 1024 // 1000, 2), quota, memory)
+
+    @classmethod
+    def parse(cls, text: str) -> Kernel:
+        if V1:
+            shares, quota, memory = (int(word) for word in text.split())
+            return cls(shares, quota, memory)
+        weight, quota_text, _, memory_text = text.split()
+        shares = (int(weight) - 1) * 262142 // 9999 + 2
+        return cls(shares, _number(quota_text, -1), _number(memory_text, NO_LIMIT))
+
+    def agrees(self, other: Kernel) -> bool:
+        """v2's weights are coarser than shares: there only the limits are compared."""
+        return self == other if V1 else (self.quota_us, self.memory) == (other.quota_us, other.memory)
+
+
+def _number(text: str, unlimited: int) -> int:
+    return unlimited if text == "max" else int(text)
+
+
+# --- the cluster ----------------------------------------------------------------------------------------------------
+
+
+class Lab(Whole):
+    """`podfit up` in this process, its pods on real cgroups."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        capacity = {"cpu": "16", "memory": "20Gi"}
+        super().__init__(folder, **{"runtime": "process", "node_capacity": capacity, "stop_pods": True, **options})
+
+    @property
+    def agent(self) -> Agent:
+        return self.up.agents[0]
+
+    async def get(self, name: str, namespace: str = "default") -> Object:
+        return await self.client.get(POD, namespace, name)
+
+    async def create(self, body: Object) -> Object:
+        return await self.client.create(POD, body)
+
+    async def run(self, *bodies: Object) -> Object:
+        """Creates them all; the first, when all are ready."""
+        await asyncio.gather(*(self.create(body) for body in bodies))
+        return (await asyncio.gather(*(self.ready(body) for body in bodies)))[0]
+
+    async def ready(self, body: Object) -> Object:
+        return await self.until(body["metadata"]["name"], is_ready, body["metadata"]["namespace"])
+
+    async def until(self, name: str, true: Any, namespace: str = "default", patience_s: float = 15.0) -> Object:
+        try:
+            seen = await becomes(self.client, POD, namespace, name, true, patience_s)
+        except AssertionError:
+            last = await self.client.find(POD, namespace, name)
+            raise AssertionError(self._told(name, last)) from None
+        assert seen is not None
+        return seen
+
+    def _told(self, name: str, last: Object | None) -> str:
+        if last is None:
+            return f"pod {name} is gone"
+        story = [" ".join(f"{value}" for value in one.values()) for one in self.agent.story(last["metadata"]["uid"])]
+        return "\n".join([f"pod {name} never became so: {last['status']}", *story])
+
+    async def delete(self, *names: str, namespace: str = "default") -> None:
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+        for name in names:
+            if await self.client.find(POD, namespace, name) is not None:
+                await self.client.delete(POD, namespace, name, options)
+        gone = (becomes(self.client, POD, namespace, name, lambda one: one is None) for name in names)
+        await asyncio.gather(*gone)
+
+    async def patch(self, name: str, patch: Object, namespace: str = "default") -> Object:
+        return await self.client.patch(POD, namespace, name, patch, "resize", STRATEGIC)
+
+    async def settled(self, name: str, namespace: str = "default") -> Object:
+        return await self.until(name, is_settled, namespace)
+
+    # the kernel
+    def group(self, seen: Object) -> str:
+        folder = {"Guaranteed": "", "Burstable": "/burstable", "BestEffort": "/besteffort"}[seen["status"]["qosClass"]]
+        root = str(getattr(self.agent.runtime, "cgroup_root", ""))
+        return f"{root}{folder}/pod{seen['metadata']['uid']}"
+
+    def host(self, seen: Object, name: str = "") -> Kernel:
+        """The files on the host: of a container, or of the pod."""
+        group = self.group(seen)
+        if name:
+            group += "/" + statuses(seen)[name]["containerID"].partition("://")[2]
+        return kernel_at(group)
+
+    async def inside(self, seen: Object, name: str) -> Kernel:
+        return Kernel.parse(await self.shell(seen, name, IN_CONTAINER if V1 else IN_CONTAINER_V2))
+
+    async def shell(self, seen: Object, name: str, command: str) -> str:
+        cid = statuses(seen)[name]["containerID"].partition("://")[2]
+        code, output = await run_command(self.agent.runtime, cid, ["/bin/sh", "-c", command])
+        assert code == 0, output
+        return output
+
+    async def verify(self, seen: Object, restarts: Mapping[str, int] | None = None) -> None:
+        """Everything upstream's suite checks after each step, of the object as it was seen when it settled."""
+        spec, status = seen["spec"], seen["status"]
+        assert status["observedGeneration"] == seen["metadata"]["generation"]
+        assert not conditions(seen, *RESIZE)
+        for members, key in (
+            (spec["containers"], "containerStatuses"),
+            (spec.get("initContainers") or [], "initContainerStatuses"),
+        ):
+            shown = status.get(key) or []
+            assert [one["name"] for one in shown] == [one["name"] for one in members]
+            for member, one in zip(members, shown, strict=True):
+                await self._verify_one(seen, member, one, (restarts or {}).get(member["name"], 0))
+        assert self.host(seen).agrees(Kernel.for_pod(spec)), (self.host(seen), Kernel.for_pod(spec))
+        assert status["allocatedResources"] == status["resources"].get("requests", {})
+
+    async def _verify_one(self, seen: Object, member: Object, shown: Object, restarts: int) -> None:
+        resources = member.get("resources") or {}
+        assert shown["resources"] == resources, shown
+        assert shown.get("allocatedResources") == resources.get("requests"), shown
+        assert shown["restartCount"] == restarts, shown
+        if "running" not in shown["state"]:
+            return
+        wanted = Kernel.for_container(resources, seen["spec"].get("resources") or {})
+        found = self.host(seen, member["name"]), await self.inside(seen, member["name"])
+        assert all(one.agrees(wanted) for one in found), (member["name"], found, wanted)
+
+
+def statuses(seen: Object) -> dict[str, Object]:
+    shown = [*(seen["status"].get("initContainerStatuses") or ()), *(seen["status"].get("containerStatuses") or ())]
+    return {one["name"]: one for one in shown}
+
+
+def kernel_at(group: str) -> Kernel:
+    point = Path("/sys/fs/cgroup")
+    if V1:
+        cpu, memory = point / "cpu" / group[1:], point / "memory" / group[1:]
+        files = [cpu / "cpu.shares", cpu / "cpu.cfs_quota_us", memory / "memory.limit_in_bytes"]
+    else:
+        files = [point / group[1:] / name for name in ("cpu.weight", "cpu.max", "memory.max")]
+    return Kernel.parse(" ".join(file.read_text() for file in files))

@@ -1,0 +1,160 @@
+"""One container, every direction, every resize policy: what the seeds' plans and upstream's tables ask for.
+
+After each step and its rollback the status is exact and the kernel agrees, on the host and inside the container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from podfit.api.status import Object
+
+from .seedpods import Lab, container, exactly, needs_cgroups, patch_of, pod, policy, sidecar, sizes, statuses
+
+pytestmark = [
+    pytest.mark.root,
+    needs_cgroups,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.xdist_group("seed-single"),
+]
+
+POLICIES: dict[str, tuple[str, ...]] = {
+    "no restart": (),
+    "mem restart": ("memory",),
+    "cpu restart": ("cpu",),
+    "cpu & mem restart": ("cpu", "memory"),
+}
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
+    async with Lab(tmp_path_factory.mktemp("single"), scheduler=False) as running:
+        yield running
+
+
+def restarts(before: Object, after: Object, restarting: tuple[str, ...]) -> bool:
+    """Whether a resource that restarts the container differs, in its request or its limit."""
+    sides = ("requests", "limits")
+    return any(
+        (before.get(side) or {}).get(name) != (after.get(side) or {}).get(name) for side in sides for name in restarting
+    )
+
+
+async def there_and_back(
+    lab: Lab, body: Object, changes: dict[str, Object], init: dict[str, Object] | None = None
+) -> None:
+    """Runs the pod, resizes it, takes the resize back, checks each time, and deletes the pod."""
+    name = body["metadata"]["name"]
+    try:
+        seen = await lab.run(body)
+        await lab.verify(seen)
+        members = {
+            one["name"]: one for one in [*body["spec"]["containers"], *(body["spec"].get("initContainers") or ())]
+        }
+        wanted = {**changes, **(init or {})}
+        counts = dict.fromkeys(members, 0)
+        for backwards in (False, True):
+            for key, after in wanted.items():
+                restarting = tuple(
+                    one["resourceName"]
+                    for one in members[key].get("resizePolicy") or ()
+                    if one["restartPolicy"] == "RestartContainer"
+                )
+                counts[key] += restarts(members[key]["resources"], after, restarting)
+            back = {key: deepcopy(members[key]["resources"]) for key in wanted}
+            now = back if backwards else wanted
+            await lab.patch(name, patch_of({k: now[k] for k in changes}, {k: now[k] for k in init or {}}))
+            before, seen = seen, await lab.settled(name)
+            await lab.verify(seen, counts)
+            for key, one in statuses(seen).items():
+                same = one["containerID"] == statuses(before)[key]["containerID"]
+                assert same == (one["restartCount"] == statuses(before)[key]["restartCount"])
+    finally:
+        await lab.delete(name)
+
+
+def policies(word: str) -> dict[str, Any]:
+    return {"resizePolicy": policy(*POLICIES[word])}
+
+
+GUARANTEED = {
+    "cpu": "200m/64Mi",
+    "mem": "100m/96Mi",
+    "cpu & mem in the same direction": "200m/96Mi",
+    "cpu & mem in opposite directions": "200m/48Mi",
+}
+
+
+@pytest.mark.parametrize("also_sidecar", [False, True], ids=["", "with sidecar"])
+@pytest.mark.parametrize("entry", GUARANTEED)
+@pytest.mark.parametrize("word", POLICIES)
+async def test_guaranteed_pod(lab: Lab, word: str, entry: str, also_sidecar: bool) -> None:
+    after = exactly(GUARANTEED[entry])
+    first = container("c1", exactly("100m/64Mi"), **policies(word))
+    beside = sidecar("c1-init", exactly("100m/64Mi"), **policies(word))
+    changes, init = {"c1": after}, {"c1-init": after} if also_sidecar else {}
+    await there_and_back(lab, pod("guaranteed", first, init=(beside,)), changes, init)
+
+
+BASE = sizes("200m/64Mi", "300m/96Mi")
+BURSTABLE = {
+    "cpu requests": sizes("250m/64Mi", "300m/96Mi"),
+    "mem requests": sizes("200m/80Mi", "300m/96Mi"),
+    "cpu & mem requests": sizes("250m/80Mi", "300m/96Mi"),
+    "cpu limits": sizes("200m/64Mi", "400m/96Mi"),
+    "mem limits": sizes("200m/64Mi", "300m/128Mi"),
+    "cpu & mem limits": sizes("200m/64Mi", "400m/128Mi"),
+    "cpu requests & limits": sizes("100m/64Mi", "200m/96Mi"),
+    "mem requests & limits": sizes("200m/48Mi", "300m/80Mi"),
+    "all": sizes("250m/80Mi", "400m/128Mi"),
+    "cpu up, mem down": sizes("250m/48Mi", "400m/80Mi"),
+    "cpu down, mem up": sizes("100m/80Mi", "200m/128Mi"),
+    "cpu requests up, limits down": sizes("220m/64Mi", "250m/96Mi"),
+    "cpu requests down, limits up": sizes("100m/64Mi", "400m/96Mi"),
+    "mem requests up, limits down": sizes("200m/72Mi", "300m/80Mi"),
+    "mem requests down, limits up": sizes("200m/48Mi", "300m/128Mi"),
+    "requests up, limits down": sizes("220m/72Mi", "250m/80Mi"),
+    "requests down, limits up": sizes("100m/48Mi", "400m/128Mi"),
+}
+
+
+RESTARTED = (
+    "cpu requests",
+    "mem requests",
+    "cpu limits",
+    "mem limits",
+    "all",
+    "cpu up, mem down",
+    "requests up, limits down",
+)
+
+
+@pytest.mark.parametrize(
+    ("word", "entry"),
+    [(word, entry) for word in POLICIES for entry in (RESTARTED if POLICIES[word] else BURSTABLE)],
+)
+async def test_burstable_pod(lab: Lab, word: str, entry: str) -> None:
+    await there_and_back(lab, pod("burstable", container("c1", BASE, **policies(word))), {"c1": BURSTABLE[entry]})
+
+
+PARTIAL = {
+    "cpu only: requests": (sizes("100m", "300m"), sizes("200m", "300m")),
+    "cpu only: limits": (sizes("100m", "300m"), sizes("100m", "200m")),
+    "cpu only: both": (sizes("100m", "300m"), sizes("200m", "400m")),
+    "cpu only: no limit": (sizes("100m"), sizes("200m")),
+    "mem only: requests": (sizes("/32Mi", "/64Mi"), sizes("/48Mi", "/64Mi")),
+    "mem only: limits": (sizes("/32Mi", "/64Mi"), sizes("/32Mi", "/96Mi")),
+    "mem only: both": (sizes("/32Mi", "/64Mi"), sizes("/48Mi", "/96Mi")),
+    "mem only: no limit": (sizes("/32Mi"), sizes("/64Mi")),
+}
+
+
+@pytest.mark.parametrize("entry", PARTIAL)
+async def test_burstable_pod_with_one_resource(lab: Lab, entry: str) -> None:
+    before, after = PARTIAL[entry]
+    await there_and_back(lab, pod("partial", container("c1", before)), {"c1": after})
