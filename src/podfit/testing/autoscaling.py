@@ -97,7 +97,10 @@ class Autoscaled:
             "conditions": [{"type": "Ready", "status": "True", "reason": "r", "message": "m"}],
             "declaredFeatures": ["InPlacePodVerticalScaling"],
         }
-        await self.admin.update(NODE, made, "status")
+        made = await self.admin.update(NODE, made, "status")
+        # A node starts with the taint not-ready, which a controller would take away.
+        made["spec"].pop("taints", None)
+        await self.admin.update(NODE, made)
 
     async def deployment(
         self,

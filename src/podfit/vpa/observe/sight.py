@@ -52,7 +52,12 @@ class Sight:
         """A cache of this kind, by namespace unless told otherwise; it starts with the others."""
         namespace = self.namespace if kind.namespaced else ""
         by: dict[str, IndexBy] = {"namespace": namespace_of} if indexes is None else indexes
-        cache = Cache(self.client, kind, namespace, indexes=by, clock=self.clock, page=PAGE, trim=trim, **query)
+        return self.add(
+            Cache(self.client, kind, namespace, indexes=by, clock=self.clock, page=PAGE, trim=trim, **query)
+        )
+
+    def add(self, cache: Cache) -> Cache:
+        """Starts it with the others."""
         self._caches.append(cache)
         return cache
 

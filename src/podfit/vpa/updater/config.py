@@ -1,0 +1,92 @@
+"""The updater's settings: upstream's flags with upstream's defaults, and the guard rails, which are ours.
+
+Known differences: `kube-api-qps` and `kube-api-burst` are read and not used, as in the recommender; and without the
+admission webhook only evictions stop, because a resize in place does not need it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from podfit.vpa.flags import BadFlag, namespaces_apart, parse
+from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.windows import BadWindow, windows
+
+
+@dataclass(frozen=True)
+class UpdaterConfig:
+    updater_interval: float = 60.0
+    min_replicas: int = 2
+    eviction_tolerance: float = 0.5
+    eviction_rate_limit: float = -1.0
+    eviction_rate_burst: int = 1
+    address: str = ":8943"
+    use_admission_controller_status: bool = True
+    admission_controller_status_lease_name: str = "vpa-admission-controller"
+    admission_controller_status_lease_namespace: str = "kube-system"
+    admission_controller_status_timeout: float = 60.0
+    in_place_skip_disruption_budget: bool = False
+    pod_update_threshold: float = 0.1
+    in_recommendation_bounds_eviction_lifetime_threshold: float = 12 * 3600.0
+    evict_after_oom_threshold: float = 600.0
+    vpa_object_namespace: str = ""
+    ignored_vpa_object_namespaces: tuple[str, ...] = ()
+    kubeconfig: str = ""
+    kube_api_qps: float = 50.0
+    kube_api_burst: float = 100.0
+    feature_gates: dict[str, bool] = field(default_factory=dict)
+    leader_elect: bool = False
+    leader_elect_lease_duration: float = 15.0
+    leader_elect_renew_deadline: float = 10.0
+    leader_elect_retry_period: float = 2.0
+    leader_elect_resource_lock: str = "leases"
+    leader_elect_resource_name: str = "vpa-updater"
+    leader_elect_resource_namespace: str = "kube-system"
+    workers: int = 16
+    """Autoscalers worked on at once."""
+    changes_per_minute: float = 0.0
+    """Resizes and evictions in the whole cluster; 0 is without limit."""
+    scale_down_delay: float = 300.0
+    """A request goes down only to the highest target of this time: up fast, down slowly."""
+    scale_down_step: float = 0.5
+    """The largest part of a request that one resize may take away; 1 is without limit."""
+    maintenance_windows: str = ""
+    """When changes are allowed, as `Mon-Fri 22:00-04:00; Sun 00:00-24:00` (UTC); empty is always."""
+    panic_namespace: str = "kube-system"
+    panic_name: str = "podfit-panic"
+    undo_within: float = 600.0
+    """An out-of-memory kill or throttling so soon after a resize is taken as its consequence."""
+    undo_hold: float = 3600.0
+    """How long a resource is not lowered again after an undo."""
+    undo_throttled_above: float = 0.95
+    """CPU use, as a part of the limit, that counts as throttling."""
+    deferred_timeout: float = 300.0
+    in_progress_timeout: float = 3600.0
+
+    @property
+    def model(self) -> Config:
+        return Config(
+            self.min_replicas,
+            self.eviction_tolerance,
+            self.in_place_skip_disruption_budget,
+            self.pod_update_threshold,
+            self.in_recommendation_bounds_eviction_lifetime_threshold,
+            self.evict_after_oom_threshold,
+            self.deferred_timeout,
+            self.in_progress_timeout,
+            timeouts_per_attempt=True,
+            gates=self.feature_gates,
+        )
+
+
+def updater_config(arguments: list[str], default: UpdaterConfig | None = None) -> UpdaterConfig:
+    """Reads a command line. Raises BadFlag."""
+    config = parse(default or UpdaterConfig(), arguments)
+    namespaces_apart(config.vpa_object_namespace, config.ignored_vpa_object_namespaces)
+    try:
+        windows(config.maintenance_windows)
+    except BadWindow as error:
+        raise BadFlag(f"--maintenance-windows: {error}") from error
+    if not 0 < config.scale_down_step <= 1:
+        raise BadFlag("--scale-down-step: it is more than 0 and at most 1")
+    return replace(config, workers=max(1, config.workers))

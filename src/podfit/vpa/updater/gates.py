@@ -1,0 +1,62 @@
+"""Lets go of pods that were held back until an autoscaler has a recommendation for them.
+
+Admission puts a scheduling gate on a pod that asks for it; here the gate is taken away, after the recommended resources
+were put into the pod.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.api.kinds import POD
+from podfit.api.status import ApiError, Object
+from podfit.client import Cache, Client
+from podfit.client.cache import key_of
+from podfit.client.rest import JSON_PATCH
+from podfit.client.transport import Unreachable
+from podfit.vpa.model.gate import GATE
+from podfit.vpa.model.matching import Target, controlling_vpa
+from podfit.vpa.observe.targets import Targets
+from podfit.vpa.updater.decide.actions import resize
+
+log = logging.getLogger(__name__)
+UNSCHEDULED = "spec.nodeName=,status.phase=Pending"
+
+
+class Gates:
+    def __init__(self, client: Client, pods: Cache, targets: Targets) -> None:
+        """`pods` are those without a node."""
+        self._client, self._pods, self._targets = client, pods, targets
+
+    async def open(self, index: Mapping[Target, list[Any]], now: float) -> int:
+        """Answers how many pods were let go."""
+        count = 0
+        for pod in self._pods:
+            held = any(gate.get("name") == GATE for gate in (pod.get("spec") or {}).get("schedulingGates") or ())
+            if not held or pod["metadata"].get("deletionTimestamp"):
+                continue
+            vpa = controlling_vpa(pod, index, self._targets.selector_of, self._targets.topmost_of)
+            recommended = ((vpa or {}).get("status") or {}).get("recommendation") or {}
+            if vpa is not None and recommended.get("containerRecommendations"):
+                count += await self._open(pod, vpa, now)
+        return count
+
+    async def _open(self, pod: Object, vpa: Any, now: float) -> bool:
+        namespace, name = key_of(pod)
+        wanted = resize(pod, vpa, now)
+        if wanted is not None:
+            try:
+                await self._client.patch(POD, namespace, name, wanted.patch, "resize", JSON_PATCH)
+            except (ApiError, Unreachable) as error:
+                # It starts with what it asked for and is resized when it runs.
+                log.info("resize of held pod %s/%s: %s", namespace, name, error)
+        gates = [gate for gate in pod["spec"]["schedulingGates"] if gate.get("name") != GATE]
+        try:
+            patch = [{"op": "replace", "path": "/spec/schedulingGates", "value": gates}]
+            await self._client.patch(POD, namespace, name, patch, content_type=JSON_PATCH)
+        except (ApiError, Unreachable) as error:
+            log.warning("scheduling gate of pod %s/%s: %s", namespace, name, error)
+            return False
+        return True

@@ -1,0 +1,229 @@
+"""The updater: once an interval it brings pods to what is recommended for them, in place first, gently always.
+
+observe (caches) → decide (pure, one conversation an autoscaler) → act (after asking what the cluster can take, and
+whether anybody holds changes back) → report (metrics, Events, why-not).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from podfit.api.kinds import LEASE, NAMESPACE, NODE, kind_named
+from podfit.api.status import ApiError
+from podfit.client import Cache, Client, EventRecorder
+from podfit.client.transport import Unreachable
+from podfit.kit.clock import Clock, RealClock, parse_rfc3339
+from podfit.kit.tasks import Tasks
+from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontally, without
+from podfit.vpa.model.jsonpatch import Patch
+from podfit.vpa.model.matching import by_target
+from podfit.vpa.observe.scales import Scales
+from podfit.vpa.observe.sight import PAGE, Sight
+from podfit.vpa.observe.targets import Targets
+from podfit.vpa.serve.http import Health, HttpServer
+from podfit.vpa.updater.act import Hands
+from podfit.vpa.updater.brakes import Brakes, Bucket
+from podfit.vpa.updater.config import UpdaterConfig
+from podfit.vpa.updater.decide.one_pass import World, controlled_pods
+from podfit.vpa.updater.decide.restriction import Attempts
+from podfit.vpa.updater.decide.steady import Steady
+from podfit.vpa.updater.gates import UNSCHEDULED, Gates
+from podfit.vpa.updater.headroom import Headroom
+from podfit.vpa.updater.measures import Measures
+from podfit.vpa.updater.one_vpa import Work, update_one
+from podfit.vpa.updater.story import Story
+from podfit.vpa.updater.undo import Lowered, Undo
+
+log = logging.getLogger(__name__)
+
+SCHEDULED = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+VpaId = tuple[str, str]
+
+
+class Updater:
+    def __init__(
+        self,
+        client: Client,
+        config: UpdaterConfig | None = None,
+        clock: Clock | None = None,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self.client, self.config = client, config or UpdaterConfig()
+        self.clock: Clock = clock or RealClock()
+        self.sight = Sight(
+            client, self.clock, self.config.vpa_object_namespace, self.config.ignored_vpa_object_namespaces
+        )
+        self.pods = self.sight.follow_pods(SCHEDULED)
+        self.limit_ranges = self.sight.follow(kind_named("LimitRange"))
+        self.hpas = self.sight.follow(kind_named("HorizontalPodAutoscaler"))
+        self.headroom = Headroom(
+            self.sight.follow(NODE, indexes={}), self.pods, self.sight.follow(kind_named("ResourceQuota"))
+        )
+        panic = self._panic_cache()
+        self.brakes = Brakes(
+            panic, self.sight.follow(NAMESPACE, indexes={}), self.config.maintenance_windows, self.clock
+        )
+        self.scales = Scales(client, self.clock)
+        self.targets = Targets(self.sight, self.scales)
+        self.gates = Gates(client, self.sight.follow_pods(UNSCHEDULED), self.targets)
+        self.events = EventRecorder(client, "vpa-updater", clock=self.clock)
+        self.hands = Hands(client, self.events)
+        self.undo = Undo(client, self.config, self.clock, self._give_back)
+        self.registry = registry or CollectorRegistry()
+        self.measures = Measures(self.registry, self.clock)
+        self.health = Health(self.clock, self.config.updater_interval)
+        self.http = HttpServer(self.config.address, self.registry, self.health)
+        self.http.add("GET", "/why-not/{namespace}/{name}", self._why_not)
+        self.story = Story(self.events)
+        self.steady = Steady(self.config.scale_down_delay)
+        self.budget = Bucket(self.config.changes_per_minute / 60.0, self.config.changes_per_minute, self.clock)
+        rate, burst = self.config.eviction_rate_limit, self.config.eviction_rate_burst
+        self.eviction_rate, self.resize_rate = Bucket(rate, burst, self.clock), Bucket(rate, burst, self.clock)
+        self.waiting: dict[str, float] = {}
+        """By pod UID: since when the cluster could not take its resize."""
+        self._attempts: dict[VpaId, Attempts] = {}
+        self._tasks = Tasks("vpa-updater")
+        self.passes = 0
+
+    def _panic_cache(self) -> Cache:
+        """One ConfigMap, followed by name: a watch of its own, so that it is the first to be heard."""
+        kind = kind_named("ConfigMap")
+        name = f"metadata.name={self.config.panic_name}"
+        cache = Cache(self.client, kind, self.config.panic_namespace, clock=self.clock, page=PAGE, fieldSelector=name)
+        return self.sight.add(cache)
+
+    # --- running
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        try:
+            await self.start()
+            while True:
+                await self.clock.sleep(self.config.updater_interval)
+                try:
+                    await self.one_pass()
+                except Exception:
+                    log.exception("a pass of the updater failed")
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        self._tasks.start(self.events.run(), "events")
+        await self.http.start()
+        await self.sight.start()
+        self.headroom.start()
+        self.pods.subscribe(self.undo.on_pod)
+        self._tasks.start(self.undo.run(), "undo")
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+        await self.hands.stop()
+        await self.sight.stop()
+        await self.http.stop()
+
+    async def one_pass(self) -> None:
+        step, now = self.measures.steps.step, self.clock.now()
+        self.measures.begin()
+        with step("total"):
+            with step("ListVPAs"):
+                vpas = self._vpas(now)
+            with step("ListPods"):
+                pods = list(self.pods)
+            with step("FilterPods"):
+                world = self._world(vpas, pods)
+                controlled = controlled_pods(world)
+                if self.scales.wanted.is_set():
+                    await self.scales.refresh()
+                    controlled = controlled_pods(world)
+            with step("AdmissionInit"):
+                evicting = await self._admission_lives()
+            with step("EvictPods"):
+                await self._update_all(world, controlled, now, evicting)
+            await self.gates.open(by_target(vpas), now)
+            await self.undo.look_for_throttling(lambda key: self.pods.get(*key))
+            await self.scales.refresh()
+        await self.hands.settle()
+        self._forget(controlled)
+        for reason, count in self.story.counts().items():
+            self.measures.left_alone.labels(reason).set(count)
+        self.passes += 1
+        self.health.alive()
+
+    # --- observing
+
+    def _vpas(self, now: float) -> list[Mapping[str, Any]]:
+        """As the decisions shall see them: without what is scaled horizontally, and falling slowly only."""
+        scaled = scaled_horizontally(self.hpas)
+        found = self.sight.watched_vpas()
+        self.steady.forget({(vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]) for vpa in found})
+        return [self.steady.settle(without(vpa, horizontal_resources(vpa, scaled)), now) for vpa in found]
+
+    def _world(self, vpas: list[Mapping[str, Any]], pods: list[Any]) -> World:
+        ranges = list(self.limit_ranges)
+        targets = self.targets
+        return World(vpas, pods, targets.selector_of, targets.topmost_of, targets.replicas_of, ranges)
+
+    async def _admission_lives(self) -> bool:
+        """Without the webhook an evicted pod would come back as it was, to be evicted again."""
+        config = self.config
+        if not config.use_admission_controller_status:
+            return True
+        try:
+            lease = await self.client.find(
+                LEASE,
+                config.admission_controller_status_lease_namespace,
+                config.admission_controller_status_lease_name,
+            )
+        except (ApiError, Unreachable) as error:
+            log.warning("the admission controller's lease: %s", error)
+            return False
+        if lease is None:
+            return False
+        stamps = ((lease.get("spec") or {}).get("renewTime"), lease["metadata"].get("creationTimestamp"))
+        newest = max(parse_rfc3339(stamp) for stamp in stamps if stamp)
+        return newest + config.admission_controller_status_timeout > self.clock.now()
+
+    # --- acting
+
+    async def _update_all(
+        self, world: World, controlled: list[tuple[Any, list[Any]]], now: float, evicting: bool
+    ) -> None:
+        gate = asyncio.Semaphore(self.config.workers)
+        deadline = self.clock.monotonic() + self.config.updater_interval
+
+        async def update(vpa: Any, pods: list[Any]) -> None:
+            async with gate:
+                id = vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]
+                attempts = self._attempts.setdefault(id, Attempts())
+                await update_one(Work(self, world, vpa, pods, attempts, now, deadline, evicting))
+
+        await asyncio.gather(*(update(vpa, pods) for vpa, pods in controlled))
+
+    async def _give_back(self, lowered: Lowered, patch: Patch, why: str) -> None:
+        if self.brakes.holding(lowered.vpa) is not None:
+            # Frozen means that nothing changes, not even back.
+            return
+        await self.hands.give_back(lowered.pod, lowered.vpa, patch, why)
+        meta = lowered.vpa["metadata"]
+        self.measures.undone.labels(meta["name"], meta.get("namespace", "")).inc()
+
+    def _forget(self, controlled: list[tuple[Any, list[Any]]]) -> None:
+        alive = {(vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]) for vpa, _ in controlled}
+        self._attempts = {id: kept for id, kept in self._attempts.items() if id in alive}
+        self.story.forget(alive)
+        uids = {pod["metadata"].get("uid") for _, pods in controlled for pod in pods}
+        self.waiting = {uid: since for uid, since in self.waiting.items() if uid in uids}
+
+    async def _why_not(self, request: web.Request) -> web.Response:
+        id = request.match_info["namespace"], request.match_info["name"]
+        found = self.story.of(id)
+        if found is None:
+            message = f"no pod is controlled by autoscaler {id[0]}/{id[1]}"
+            return web.json_response({"kind": "Status", "message": message}, status=404)
+        return web.json_response(found)

@@ -1,0 +1,63 @@
+"""The updater's metrics, under upstream's names."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from podfit.kit.clock import Clock
+from podfit.vpa.serve.measures import StepTimer
+
+P = "vpa_updater"
+_SIZED = ("vpa_size_log2",)
+_MODED = ("vpa_size_log2", "update_mode")
+_NAMED = ("vpa_name", "vpa_namespace")
+
+
+class Measures:
+    def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
+        def gauge(name: str, help: str, labels: tuple[str, ...]) -> Gauge:
+            return Gauge(f"{P}_{name}", help, labels, registry=registry)
+
+        def counter(name: str, help: str, labels: tuple[str, ...]) -> Counter:
+            return Counter(f"{P}_{name}", help, labels, registry=registry)
+
+        self.steps = StepTimer(registry, P, clock)
+        self.controlled = gauge("controlled_pods_total", "Number of Pods controlled by VPA updater.", _MODED)
+        self.evictable = gauge("evictable_pods_total", "Number of Pods matching evicition criteria.", _MODED)
+        self.vpas_evictable = gauge(
+            "vpas_with_evictable_pods_total", "Number of VPA objects with at least one Pod to evict.", _MODED
+        )
+        self.vpas_evicted = gauge(
+            "vpas_with_evicted_pods_total", "Number of VPA objects with at least one evicted Pod.", _MODED
+        )
+        self.evicted = counter("evicted_pods", "Number of Pods evicted.", (*_MODED, *_NAMED))
+        self.failed_evictions = counter(
+            "failed_eviction_attempts", "Number of failed attempts to evict Pods.", (*_MODED, *_NAMED, "reason")
+        )
+        self.resizable = gauge("in_place_updatable_pods_total", "Number of Pods to update in place.", _SIZED)
+        self.vpas_resizable = gauge(
+            "vpas_with_in_place_updatable_pods_total", "Number of VPA objects with a Pod to update in place.", _SIZED
+        )
+        self.vpas_resized = gauge(
+            "vpas_with_in_place_updated_pods_total", "Number of VPA objects with a Pod updated in place.", _SIZED
+        )
+        self.resized = counter("in_place_updated_pods", "Number of Pods updated in place.", (*_SIZED, *_NAMED))
+        self.failed_resizes = counter(
+            "failed_in_place_update_attempts", "Number of failed updates in place.", (*_SIZED, *_NAMED, "reason")
+        )
+        self.left_alone = gauge("pods_left_alone", "Number of Pods left as they are, by reason.", ("reason",))
+        self.undone = counter("undone_resizes", "Number of resizes taken back.", _NAMED)
+
+    def begin(self) -> None:
+        """Gauges tell of one pass each."""
+        for gauge in (
+            self.controlled,
+            self.evictable,
+            self.vpas_evictable,
+            self.vpas_evicted,
+            self.resizable,
+            self.vpas_resizable,
+            self.vpas_resized,
+            self.left_alone,
+        ):
+            gauge.clear()

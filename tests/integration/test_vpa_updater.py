@@ -1,0 +1,295 @@
+"""The updater against our API server: who is resized, who is evicted, who is left alone and why."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import LEASE, NAMESPACE, POD, VPA, kind_named
+from podfit.kit.clock import FakeClock, rfc3339_micro
+from podfit.testing.autoscaling import Autoscaled, autoscaled
+from podfit.vpa.updater.config import UpdaterConfig
+from podfit.vpa.updater.loop import Updater
+
+CONFIG = UpdaterConfig(address="", scale_down_delay=0, feature_gates={"InPlace": True})
+IN_PLACE = {"updateMode": "InPlaceOrRecreate"}
+CONFIG_MAP = kind_named("ConfigMap")
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Autoscaled]:
+    async with autoscaled(tmp_path / "server", FakeClock()) as made:
+        yield made
+
+
+@asynccontextmanager
+async def updating(cluster: Autoscaled, config: UpdaterConfig = CONFIG) -> AsyncIterator[Updater]:
+    made = Updater(cluster.client, config, cluster.clock)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+async def one_pass(cluster: Autoscaled, updater: Updater, seconds: float = 60) -> None:
+    await cluster.clock.advance(seconds)  # type: ignore[attr-defined]
+    await updater.one_pass()
+
+
+async def admission_lives(cluster: Autoscaled) -> None:
+    now = rfc3339_micro(cluster.clock.now() + 3600)
+    spec = {"holderIdentity": "webhook", "renewTime": now}
+    lease = {"metadata": {"name": "vpa-admission-controller"}, "spec": spec}
+    await cluster.admin.create(LEASE, {"apiVersion": LEASE.api_version, "kind": "Lease", **lease}, "kube-system")
+
+
+async def requests(cluster: Autoscaled, pod: str) -> Any:
+    found = await cluster.admin.get(POD, "default", pod)
+    return found["spec"]["containers"][0]["resources"]["requests"]
+
+
+async def resized(cluster: Autoscaled, pods: list[str], to: str) -> list[str]:
+    return [pod for pod in pods if (await requests(cluster, pod))["cpu"] == to]
+
+
+def bounds(low: str, high: str) -> dict[str, Any]:
+    return {"lowerBound": {"cpu": low, "memory": "50Mi"}, "upperBound": {"cpu": high, "memory": "1Gi"}}
+
+
+async def test_pods_are_resized_in_place_half_of_them_a_pass(cluster: Autoscaled) -> None:
+    pods = await cluster.deployment("web", 4)
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"cpu": "500m", "memory": "200Mi"}, **bounds("400m", "1"))
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+        assert len(await resized(cluster, pods, "500m")) == 2
+        await one_pass(cluster, updater)
+    assert len(await resized(cluster, pods, "500m")) == 4
+    pod = await cluster.admin.get(POD, "default", pods[0])
+    assert pod["metadata"]["annotations"]["vpaInPlaceUpdated"] == "true"
+    assert not pod["metadata"].get("deletionTimestamp")
+
+
+@pytest.mark.parametrize("mode", ["Off", "Initial"])
+async def test_modes_that_leave_running_pods_alone(cluster: Autoscaled, mode: str) -> None:
+    pods = await cluster.deployment("web", 2)
+    await cluster.vpa("web", "web", updatePolicy={"updateMode": mode})
+    await cluster.recommend("web", {"cpu": "500m"}, **bounds("400m", "1"))
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+    assert await resized(cluster, pods, "100m") == pods
+
+
+@pytest.mark.parametrize("mode", ["Recreate", "Auto"])
+async def test_recreating_modes_evict(cluster: Autoscaled, mode: str) -> None:
+    pods = await cluster.deployment("web", 2)
+    await cluster.vpa("web", "web", updatePolicy={"updateMode": mode})
+    await cluster.recommend("web", {"cpu": "500m"}, **bounds("400m", "1"))
+    await admission_lives(cluster)
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+        await updater.events.flush()
+    found = [await cluster.admin.find(POD, "default", pod) for pod in pods]
+    assert sum(pod is None or "deletionTimestamp" in pod["metadata"] for pod in found) == 1
+    events = await cluster.admin.list(kind_named("Event"), "default")
+    assert {"EvictedByVPA", "EvictedPod"} <= {event["reason"] for event in events["items"]}
+
+
+async def test_nothing_is_evicted_while_the_webhook_is_away(cluster: Autoscaled) -> None:
+    pods = await cluster.deployment("web", 2)
+    await cluster.vpa("web", "web", updatePolicy={"updateMode": "Recreate"})
+    await cluster.recommend("web", {"cpu": "500m"}, **bounds("400m", "1"))
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+        assert updater.story.of(("default", "web"))["pods"][pods[0]]["reason"] == "NoAdmission"  # type: ignore[index]
+    assert await resized(cluster, pods, "100m") == pods
+
+
+async def test_a_resize_is_cut_to_what_the_node_has_left(cluster: Autoscaled) -> None:
+    await cluster.node("small", cpu="1", memory="4Gi")
+    pods = await cluster.deployment("web", 2, node="small")
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"cpu": "2", "memory": "200Mi"}, **bounds("400m", "3"))
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+    # 1000m, of which the other pod has 100m.
+    assert sorted([(await requests(cluster, pod))["cpu"] for pod in pods]) == ["100m", "900m"]
+
+
+async def test_a_resize_waits_when_even_the_lower_bound_does_not_fit(cluster: Autoscaled) -> None:
+    await cluster.node("small", cpu="1", memory="4Gi")
+    pods = await cluster.deployment("web", 2, node="small")
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"cpu": "10", "memory": "200Mi"}, **bounds("9", "12"))
+    await admission_lives(cluster)
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+        await updater.events.flush()
+        story = updater.story.of(("default", "web"))
+        assert story is not None and story["pods"][pods[0]]["reason"] == "NoRoom"
+        assert "node small has 800m of cpu left" in story["pods"][pods[0]]["message"]
+        # No other node is large enough either, so waiting does not end in an eviction.
+        await one_pass(cluster, updater, 400)
+        story = updater.story.of(("default", "web"))
+        assert story is not None and story["pods"][pods[0]]["reason"] in ("NoRoom", "NoNodeFits")
+    assert await resized(cluster, pods, "100m") == pods
+    events = await cluster.admin.list(kind_named("Event"), "default")
+    assert "PodLeftAlone" in {event["reason"] for event in events["items"]}
+
+
+async def test_a_quota_holds_a_resize_back(cluster: Autoscaled) -> None:
+    pods = await cluster.deployment("web", 2)
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "300m"}}}
+    kind = kind_named("ResourceQuota")
+    await cluster.admin.create(kind, {"apiVersion": "v1", "kind": "ResourceQuota", **quota}, "default")
+    status = {"hard": {"requests.cpu": "300m"}, "used": {"requests.cpu": "200m"}}
+    await cluster.admin.patch(kind, "default", "q", {"status": status}, "status")
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"cpu": "2", "memory": "200Mi"}, **bounds("1", "3"))
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+        story = updater.story.of(("default", "web"))
+    assert story is not None and "the quota has 100m of cpu left" in story["pods"][pods[0]]["message"]
+    assert await resized(cluster, pods, "100m") == pods
+
+
+async def test_the_panic_button_freezes_everything_and_reverts_nothing(cluster: Autoscaled) -> None:
+    pods = await cluster.deployment("web", 4)
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"cpu": "500m", "memory": "200Mi"}, **bounds("400m", "1"))
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+        panic = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "podfit-panic"}}
+        await cluster.admin.create(CONFIG_MAP, panic, "kube-system")
+        await one_pass(cluster, updater)
+        assert len(await resized(cluster, pods, "500m")) == 2
+        story = updater.story.of(("default", "web"))
+        assert story is not None and {one["reason"] for one in story["pods"].values()} == {"PanicButton"}
+        await cluster.admin.delete(CONFIG_MAP, "kube-system", "podfit-panic")
+        await one_pass(cluster, updater)
+    assert len(await resized(cluster, pods, "500m")) == 4
+
+
+@pytest.mark.parametrize("where", ["vpa", "namespace"])
+async def test_an_annotation_freezes_an_autoscaler_or_a_namespace(cluster: Autoscaled, where: str) -> None:
+    pods = await cluster.deployment("web", 2)
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"cpu": "500m"}, **bounds("400m", "1"))
+    note = {"metadata": {"annotations": {"podfit.dev/freeze": "true"}}}
+    if where == "vpa":
+        await cluster.admin.patch(VPA, "default", "web", note)
+    else:
+        await cluster.admin.patch(NAMESPACE, "", "default", note)
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+        story = updater.story.of(("default", "web"))
+        assert story is not None and story["pods"][pods[0]]["reason"] == "Frozen"
+    assert await resized(cluster, pods, "100m") == pods
+
+
+async def test_changes_wait_for_their_maintenance_window(cluster: Autoscaled) -> None:
+    # The fake clock begins on Tue 2023-11-14 22:13 UTC.
+    pods = await cluster.deployment("web", 2)
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"cpu": "500m"}, **bounds("400m", "1"))
+    async with updating(cluster, replace(CONFIG, maintenance_windows="Tue 23:00-04:00")) as updater:
+        await one_pass(cluster, updater)
+        assert await resized(cluster, pods, "100m") == pods
+        await one_pass(cluster, updater, 3600)
+    assert len(await resized(cluster, pods, "500m")) == 1
+
+
+async def test_the_budget_of_changes_is_the_whole_clusters(cluster: Autoscaled) -> None:
+    everyone = []
+    for name in ("a", "b", "c"):
+        everyone += await cluster.deployment(name, 4)
+        await cluster.vpa(name, name, updatePolicy=IN_PLACE)
+        await cluster.recommend(name, {"cpu": "500m"}, **bounds("400m", "1"))
+    async with updating(cluster, replace(CONFIG, changes_per_minute=3)) as updater:
+        await one_pass(cluster, updater)
+        assert len(await resized(cluster, everyone, "500m")) == 3
+        await one_pass(cluster, updater)
+        assert len(await resized(cluster, everyone, "500m")) == 6
+
+
+async def test_requests_fall_by_at_most_half_a_pass(cluster: Autoscaled) -> None:
+    pods = await cluster.deployment("web", 2, cpu="1600m")
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"cpu": "100m"}, lowerBound={"cpu": "50m"}, upperBound={"cpu": "200m"})
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+        assert "800m" in [(await requests(cluster, pod))["cpu"] for pod in pods]
+
+
+async def test_requests_fall_only_after_the_target_stayed_low(cluster: Autoscaled) -> None:
+    pods = await cluster.deployment("web", 2, cpu="500m")
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"cpu": "500m"}, **bounds("400m", "1"))
+    async with updating(cluster, replace(CONFIG, scale_down_delay=300)) as updater:
+        await one_pass(cluster, updater)
+        await cluster.recommend("web", {"cpu": "300m"}, lowerBound={"cpu": "250m"}, upperBound={"cpu": "400m"})
+        await one_pass(cluster, updater)
+        assert await resized(cluster, pods, "500m") == pods
+        await one_pass(cluster, updater, 400)
+        assert await resized(cluster, pods, "300m")
+
+
+async def test_a_resize_that_ends_in_an_oom_kill_is_taken_back(cluster: Autoscaled) -> None:
+    pods = await cluster.deployment("web", 2, memory="800Mi", limits={"memory": "800Mi"})
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"memory": "500Mi"}, lowerBound={"memory": "400Mi"}, upperBound={"memory": "600Mi"})
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+        [pod] = [pod for pod in pods if (await requests(cluster, pod))["memory"] == "500Mi"]
+        ended = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": "2023-11-14T22:15:00Z"}
+        small = {"requests": {"cpu": "100m", "memory": "500Mi"}, "limits": {"memory": "500Mi"}}
+        await cluster.running("default", pod, resources=small, restartCount=1, lastState={"terminated": ended})
+        await cluster.clock.advance(1)  # type: ignore[attr-defined]
+        assert (await requests(cluster, pod))["memory"] == "800Mi"
+        large = {"requests": {"cpu": "100m", "memory": "800Mi"}, "limits": {"memory": "800Mi"}}
+        await cluster.running("default", pod, resources=large, restartCount=1, lastState={"terminated": ended})
+        await one_pass(cluster, updater)
+        await one_pass(cluster, updater)
+        assert (await requests(cluster, pod))["memory"] == "800Mi", "it is not lowered again at once"
+        await updater.events.flush()
+    events = await cluster.admin.list(kind_named("Event"), "default")
+    assert {"ResizeUndone", "ResizeUndoneByVPA"} <= {event["reason"] for event in events["items"]}
+
+
+async def test_a_resource_scaled_horizontally_is_not_touched(cluster: Autoscaled) -> None:
+    pods = await cluster.deployment("web", 2)
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"cpu": "500m", "memory": "300Mi"}, lowerBound={"memory": "200Mi", "cpu": "400m"})
+    hpa = {
+        "metadata": {"name": "wide"},
+        "spec": {
+            "maxReplicas": 5,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        },
+    }
+    kind = kind_named("HorizontalPodAutoscaler")
+    await cluster.admin.create(kind, {"apiVersion": kind.api_version, "kind": kind.kind, **hpa}, "default")
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+    sizes = [await requests(cluster, pod) for pod in pods]
+    assert {size["cpu"] for size in sizes} == {"100m"}
+    assert "300Mi" in {size["memory"] for size in sizes}
+
+
+async def test_single_replicas_are_left_alone_and_the_reason_is_told_once(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 1)
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"cpu": "500m"}, **bounds("400m", "1"))
+    async with updating(cluster) as updater:
+        for _ in range(3):
+            await one_pass(cluster, updater)
+        await updater.events.flush()
+    events = await cluster.admin.list(kind_named("Event"), "default")
+    told = [event for event in events["items"] if event["reason"] == "PodLeftAlone"]
+    assert len(told) == 1 and told[0].get("count", 1) == 1 and "fewer than 2 replicas" in told[0]["message"]
