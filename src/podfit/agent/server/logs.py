@@ -5,6 +5,7 @@ Following waits for the kernel to tell of changes in the log's folder; it ends w
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import BinaryIO
 from podfit.agent.server.inotify import FolderWatch
 from podfit.agent.server.logformat import LogOptions, LogPrinter
 
-CHUNK = 256 * 1024
+CHUNK = 64 * 1024
 
 
 def log_files(file: Path) -> list[Path]:
@@ -80,6 +81,8 @@ async def read_log(file: Path, options: LogOptions) -> AsyncIterator[bytes]:
             while not printer.full and (data := part.read(CHUNK)):
                 if shown := printer.feed(data):
                     yield shown
+                # A file never makes anybody wait: others get their turn between two pieces.
+                await asyncio.sleep(0)
     if shown := printer.finish():
         yield shown
 

@@ -71,44 +71,59 @@ class UsageReader:
         """`machine`: the node is this machine. Otherwise it uses what its pods use."""
         self._agent, self._machine = agent, machine
         self._rates = _Rates()
-        self._kept: tuple[float, NodeSample] | None = None
+        self._kept: dict[bool, tuple[float, NodeSample]] = {}
         self._lock = asyncio.Lock()
 
-    async def read(self) -> NodeSample:
+    async def read(self, lean: bool = False) -> NodeSample:
+        """`lean` asks the kernel about containers only: pods are the sum of theirs, nothing has limits or rates. A
+        node reads itself like that every few seconds for the meter, so it has to be cheap."""
         async with self._lock:
             now = self._agent.clock.monotonic()
-            if self._kept is None or not 0 <= now - self._kept[0] < FRESH_S:
-                self._kept = (now, await self._read())
-            return self._kept[1]
+            for kind in (False, True) if lean else (False,):
+                kept = self._kept.get(kind)
+                if kept is not None and 0 <= now - kept[0] < FRESH_S:
+                    return kept[1]
+            sample = await self._read(lean)
+            self._kept[lean] = (now, sample)
+            return sample
 
-    async def _read(self) -> NodeSample:
+    async def _read(self, lean: bool) -> NodeSample:
         pods: list[PodSample] = []
         errors = 0
         for record in list(self._agent.records.values()):
             try:
-                if (sample := await self._pod(record)) is not None:
+                if (sample := await self._pod(record, lean)) is not None:
                     pods.append(sample)
             except (RuntimeFailure, OSError):
                 # It may have ended between two reads; then there is nothing to count.
                 state = await self._agent.runtime.pod(record.uid)
                 errors += int(state is not None and state.alive)
+            # Reading files does not wait: without this a resize would wait for all of them.
+            await asyncio.sleep(0)
         at = self._agent.clock.now()
         usage = machine_usage(at) if self._machine else _sum([pod.usage for pod in pods], at)
-        rate = self._rates.of("", usage)
-        self._rates.turn()
+        rate: int | None = None
+        if not lean:
+            rate = self._rates.of("", usage)
+            self._rates.turn()
         return NodeSample(at, usage, rate, tuple(pods), errors)
 
-    async def _pod(self, record: PodRecord) -> PodSample | None:
+    async def _pod(self, record: PodRecord, lean: bool) -> PodSample | None:
         runtime = self._agent.runtime
         state = await runtime.pod(record.uid)
         if state is None or not state.alive:
             return None
+        running = [one for one in state.containers if one.state == RUNNING]
+        if lean:
+            usages = [await runtime.container_usage(one.id) for one in running]
+            samples = [ContainerSample(one, use, Limits(), None) for one, use in zip(running, usages, strict=True)]
+            total = _sum(usages, self._agent.clock.now())
+            return PodSample(record, state.created_at, total, Limits(), None, tuple(samples))
         containers = []
-        for container in state.containers:
-            if container.state == RUNNING:
-                usage = await runtime.container_usage(container.id)
-                limits = await runtime.container_limits(container.id)
-                containers.append(ContainerSample(container, usage, limits, self._rates.of(container.id, usage)))
+        for one in running:
+            usage = await runtime.container_usage(one.id)
+            limits = await runtime.container_limits(one.id)
+            containers.append(ContainerSample(one, usage, limits, self._rates.of(one.id, usage)))
         usage, limits = await runtime.pod_usage(record.uid), await runtime.pod_limits(record.uid)
         rate = self._rates.of(record.uid, usage)
         return PodSample(record, state.created_at, usage, limits, rate, tuple(containers))

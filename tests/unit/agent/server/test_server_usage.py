@@ -84,6 +84,30 @@ async def test_many_who_ask_within_a_second_cost_one_look() -> None:
     assert node.reads == 2
 
 
+async def test_a_lean_look_sums_containers_and_asks_for_nothing_else() -> None:
+    class Frugal(Node):
+        async def pod_usage(self, uid: str) -> Usage:
+            raise AssertionError("a lean look asks about containers only")
+
+        async def container_limits(self, container_id: str) -> Limits:
+            raise AssertionError("a lean look needs no limits")
+
+    node = Frugal()
+    node.cpu_nanos = 3
+    (pod,) = (await reader(node).read(lean=True)).pods
+    assert (pod.usage.cpu_nanos, pod.usage.working_set_bytes) == (3, 2 * MI)
+
+
+async def test_a_lean_look_takes_a_fresh_full_one_but_not_the_other_way_round() -> None:
+    node = Node()
+    usage = reader(node)
+    await usage.read(lean=True)
+    await usage.read()
+    assert node.reads == 2
+    await usage.read(lean=True)
+    assert node.reads == 2
+
+
 async def test_a_pod_that_is_gone_is_left_out_without_an_error() -> None:
     node = Node()
     node.gone = True
