@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from podfit.api.status import ApiError
+from podfit.api.status import ApiError, go_quote
 from podfit.store.backend import Store
 
 PATIENCE_S = 3.0
+
+
+def unsigned(text: str) -> tuple[int, str]:
+    """The number and nothing, or zero and Go's complaint: revisions are 64 bit numbers without a sign."""
+    if not text.isascii() or not text.isdecimal():
+        return 0, f"strconv.ParseUint: parsing {go_quote(text)}: invalid syntax"
+    if len(text.lstrip("0")) > 20 or int(text) >= 1 << 64:
+        return 0, f"strconv.ParseUint: parsing {go_quote(text)}: value out of range"
+    return int(text), ""
+
+
+def parse_revision(text: str) -> int:
+    """A revision to read at; a bad one is an error of the server's own, in Kubernetes' eyes."""
+    number, complaint = unsigned(text)
+    if complaint:
+        raise ApiError(500, "", f"resourceVersion: Invalid value: {go_quote(text)}: {complaint}")
+    return number
 
 
 async def wait_until(store: Store, revision: int) -> None:

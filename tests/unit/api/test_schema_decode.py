@@ -10,6 +10,7 @@ import pytest
 from podfit.api.kinds import POD, Kind, kind_named
 from podfit.api.schema import type_named, type_of
 from podfit.api.schema.decode import DecodeError, convert, decode
+from podfit.api.schema.gojson import GoSyntaxError, parse
 from podfit.api.schema.walk import UNSTRUCTURED
 from podfit.api.schema.yamls import YamlError, parse_yaml
 from podfit.api.status import ApiError
@@ -216,9 +217,50 @@ def test_yaml_bodies_decode_like_json() -> None:
     text = b"kind: ConfigMap\nmetadata:\n  name: a\ndata:\n  on: 'yes'\n  when: \"2020-01-01\"\n"
     made = decode(text, CONFIG_MAP, content_type="application/yaml", field_validation="Strict")
     assert made.obj["data"] == {"true": "yes", "when": "2020-01-01"}
-    twice = b"data:\n  a: x\n  a: y\n"
+    twice = b"data:\n  a: x\n  a: z\n"
     made = decode(twice, CONFIG_MAP, content_type="application/yaml", field_validation="Warn")
     assert made.warnings == ['yaml: unmarshal errors:\n  line 3: key "a" already set in map']
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("22:22", "22:22"),
+        ("0o17", 15),
+        ("012", 10),
+        ("08", 8),
+        ("1_000", 1000),
+        ("0x1F", 31),
+        ("1e3", 1000),
+        ("1e999", "1e999"),
+        ("1.5", 1.5),
+        ("y", True),
+        ("Off", False),
+        ("2001-01-01", "2001-01-01"),
+        ("!!binary aGk=", "hi"),
+        ("!!set {b}", {"b": None}),
+    ],
+)
+def test_yaml_scalars_are_what_go_reads(text: str, value: object) -> None:
+    assert parse_yaml(f"a: {text}".encode()) == ({"a": value}, [])
+
+
+@pytest.mark.parametrize("text", [".nan", "-.inf", "!!int x", "!!float x", "!!bool x", "!!binary A", "&x [*x]"])
+def test_yaml_that_json_cannot_hold_is_refused(text: str) -> None:
+    with pytest.raises(YamlError):
+        parse_yaml(f"a: {text}".encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [('"\\ud800"', "\ufffd"), ('"\\ud83d\\ude00"', "😀"), ('"\\\\ud800"', "\\ud800")]
+)
+def test_half_of_a_surrogate_pair_becomes_the_replacement_character(text: str, value: str) -> None:
+    assert parse(text.encode()) == value
+
+
+def test_numbers_beyond_float64_are_refused_where_no_type_is_known() -> None:
+    with pytest.raises(GoSyntaxError, match="cannot unmarshal number 1e999 into Go value of type float64"):
+        parse(b"[1e999]")
 
 
 def test_a_struct_without_a_kind_gets_bare_messages() -> None:

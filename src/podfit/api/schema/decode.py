@@ -47,7 +47,7 @@ def decode(
         if yaml:
             value, duplicates = parse_yaml(raw)
         else:
-            value = parse(raw)
+            value = parse(raw, typed=not (isinstance(kind, Kind) and kind.custom))
     except (GoSyntaxError, YamlError) as error:
         word = str(error) if yaml else f"couldn't get version/kind; json parse error: {error}"
         raise body_error(kind, word, raw) from None

@@ -7,6 +7,7 @@ themselves (`parse`, `parse_exact`) are msgspec's and the standard library's.
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any, NoReturn
 
@@ -49,31 +50,58 @@ class Pairs(dict[str, Any]):
         return made
 
 
-_EXACT = json.JSONDecoder(object_pairs_hook=Pairs.of, parse_float=Literal.of, parse_constant=lambda _: _refuse())
+def _finite(text: str) -> Literal:
+    made = Literal.of(text)
+    if math.isinf(made):
+        raise ValueError(f"json: cannot unmarshal number {text} into Go value of type float64")
+    return made
+
+
+def _integer(text: str) -> int | Literal:
+    """Integers beyond 64 bits are floats to Go, too."""
+    return int(text) if len(text) <= 20 else _finite(text)
+
+
+_EXACT = json.JSONDecoder(
+    object_pairs_hook=Pairs.of,
+    parse_float=Literal.of,
+    parse_int=lambda text: int(text) if len(text) <= 20 else Literal.of(text),
+    parse_constant=lambda _: _refuse(),
+)
+_FINITE = json.JSONDecoder(
+    object_pairs_hook=Pairs.of, parse_float=_finite, parse_int=_integer, parse_constant=lambda _: _refuse()
+)
+_ESCAPE = re.compile(r"\\(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)")
+
+
+def _without_half_pair(escape: re.Match[str]) -> str:
+    """Half of a surrogate pair is no character: Go reads U+FFFD."""
+    return r"\ufffd" if len(escape[1]) == 5 and escape[1][1] in "dD" else escape[0]
 
 
 def _refuse() -> NoReturn:
     raise ValueError("no JSON constant")
 
 
-def parse(raw: bytes) -> Any:
-    """Parses JSON fast, duplicate keys unnoticed."""
+def parse(raw: bytes, *, typed: bool = False) -> Any:
+    """Parses JSON fast, duplicate keys unnoticed. Numbers beyond float64 are refused here, unless types to be read
+    later (`typed`) will have a better word for them."""
     try:
         return msgspec.json.decode(raw)
     except RecursionError:
         raise GoSyntaxError(TOO_DEEP) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return parse_exact(raw)
+        return parse_exact(raw, typed=typed)
 
 
-def parse_exact(raw: bytes) -> Any:
+def parse_exact(raw: bytes, *, typed: bool = True) -> Any:
     """Parses JSON keeping duplicate keys (`Pairs.twice`) and the text of fractions (`Literal`)."""
     problem = syntax_error(raw)
     if problem is not None:
         raise GoSyntaxError(problem)
-    text = raw.decode("utf-8", "replace")
+    text = _ESCAPE.sub(_without_half_pair, raw.decode("utf-8", "replace"))
     try:
-        return _EXACT.decode(text)
+        return (_EXACT if typed else _FINITE).decode(text)
     except RecursionError:
         raise GoSyntaxError(TOO_DEEP) from None
     except ValueError as error:

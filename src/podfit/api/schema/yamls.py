@@ -5,6 +5,7 @@ Errors are worded like Go's YAML parser as far as libyaml's shared ancestry allo
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -40,6 +41,69 @@ class _Loader(_FAST):  # type: ignore[misc]
 
 _Loader.add_constructor("tag:yaml.org,2002:map", lambda loader, node: loader.construct_mapping(node, True))
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: loader.construct_scalar(node))
+
+
+def _number(loader: Any, node: Any) -> int | float | str:
+    """Numbers as Go reads them: 64 bits or a float, never base 60, and a text when it is too large even for that."""
+    written = loader.construct_scalar(node)
+    text = written.replace("_", "")
+    if _NOT_FINITE.fullmatch(text):
+        word = "NaN" if "a" in text.lower() else "-Inf" if text[0] == "-" else "+Inf"
+        raise YamlError(f"json: unsupported value: {word}")
+    digits = text.lstrip("+-")
+    try:
+        octal = len(digits) > 1 and digits.isdigit() and digits[0] == "0"
+        value = (-1 if text[:1] == "-" else 1) * int(digits, 8 if octal else 0)
+        if -(1 << 63) <= value < 1 << 64:
+            return value
+    except ValueError:
+        pass
+    if not _FLOAT.fullmatch(text):
+        raise YamlError(f"yaml: cannot decode !!str `{written}` as a {node.tag.replace(_TAG, '!!')}")
+    number = float(text)
+    if math.isinf(number):
+        return str(written)
+    # On its way through JSON a whole float loses its point.
+    return int(number) if number.is_integer() and abs(number) < 1e21 else number
+
+
+def _boolean(loader: Any, node: Any) -> bool:
+    text = loader.construct_scalar(node)
+    if not _BOOLEAN.fullmatch(text):
+        raise YamlError(f"yaml: cannot decode !!str `{text}` as a !!bool")
+    return text.lower() in ("y", "yes", "true", "on")
+
+
+def _binary(loader: Any, node: Any) -> str:
+    return bytes(loader.construct_yaml_binary(node)).decode("utf-8", "replace")
+
+
+def _pairs(loader: Any, node: Any) -> list[Any]:
+    items: list[Any] = loader.construct_sequence(node, deep=True)
+    return items
+
+
+_TAG = "tag:yaml.org,2002:"
+_BOOLEAN = re.compile("y|Y|yes|Yes|YES|true|True|TRUE|on|On|ON|n|N|no|No|NO|false|False|FALSE|off|Off|OFF")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_INTEGER = re.compile(r"[-+]?(0[bB][01_]+|0[oO][0-7_]+|0[xX][0-9a-fA-F_]+|[0-9][0-9_]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?")
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in rows if tag.removeprefix(_TAG) not in ("int", "float", "bool")]
+    for first, rows in _FAST.yaml_implicit_resolvers.items()
+}
+for _name, _pattern, _first, _read in (
+    ("bool", _BOOLEAN, "yYnNtTfFoO", _boolean),
+    ("int", _INTEGER, "-+0123456789", _number),
+    ("float", _FLOAT, "-+.0123456789", _number),
+    ("float", _NOT_FINITE, "-+.", _number),
+):
+    _Loader.add_implicit_resolver(_TAG + _name, re.compile(f"(?:{_pattern.pattern})$"), list(_first))
+    _Loader.add_constructor(_TAG + _name, _read)
+_Loader.add_constructor(_TAG + "binary", _binary)
+_Loader.add_constructor(_TAG + "set", lambda loader, node: loader.construct_mapping(node, True))
+_Loader.add_constructor(_TAG + "omap", _pairs)
+_Loader.add_constructor(_TAG + "pairs", _pairs)
 
 
 def _key(value: Any) -> str:

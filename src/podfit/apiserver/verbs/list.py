@@ -18,7 +18,7 @@ from podfit.apiserver.calls import Call
 from podfit.apiserver.forms import Spliced
 from podfit.apiserver.options import ListOptions, list_options
 from podfit.apiserver.request import Response
-from podfit.apiserver.revisions import too_large, too_old, wait_until
+from podfit.apiserver.revisions import too_large, too_old, unsigned, wait_until
 from podfit.apiserver.selection import Chosen, chosen
 from podfit.store.backend import Compacted, FutureRevision, Record, Store
 
@@ -81,13 +81,10 @@ async def _reach(store: Store, revision: str) -> None:
 
 
 def parse_revision(text: str) -> int:
-    if not text.isdecimal() or len(text) > 20:
-        quoted = go_quote(text)
-        raise bad_request(
-            f"invalid resource version: resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: "
-            "invalid syntax"
-        )
-    return int(text)
+    number, complaint = unsigned(text)
+    if complaint:
+        raise bad_request(f"invalid resource version: resourceVersion: Invalid value: {go_quote(text)}: {complaint}")
+    return number
 
 
 async def _page(store: Store, prefix: str, options: ListOptions, selection: Chosen | None) -> Page:

@@ -11,6 +11,7 @@ from podfit.apiserver.bodies import check_name
 from podfit.apiserver.calls import Call
 from podfit.apiserver.options import WriteOptions, media_type, write_options
 from podfit.apiserver.request import Response
+from podfit.apiserver.revisions import unsigned
 from podfit.apiserver.verbs import apply
 from podfit.store.backend import Record
 
@@ -55,8 +56,8 @@ def patched(call: Call, stored: Object, kind: str, struct: Struct, options: Writ
         obj["kind"], obj["apiVersion"] = call.kind.kind, call.kind.api_version
     meta = obj.setdefault("metadata", {})
     revision = meta.get("resourceVersion")
-    if revision and not revision.isdecimal():
-        raise ApiError(500, "", f'strconv.ParseUint: parsing "{revision}": invalid syntax')
+    if revision and (complaint := unsigned(revision)[1]):
+        raise ApiError(500, "", complaint)
     check_name(obj, call.route.name, call.namespace)
     shapes.default(call.kind, obj)
     return obj

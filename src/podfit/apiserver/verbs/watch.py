@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Iterator
 
-from podfit.api.status import ApiError, go_quote
+from podfit.api.status import ApiError
 from podfit.apiserver import wire
 from podfit.apiserver.calls import Call
 from podfit.apiserver.events import Happening, Watcher
@@ -17,7 +17,7 @@ from podfit.apiserver.forms import Form
 from podfit.apiserver.negotiate import JSON
 from podfit.apiserver.options import ListOptions, list_options
 from podfit.apiserver.request import Response
-from podfit.apiserver.revisions import too_old, wait_until
+from podfit.apiserver.revisions import parse_revision, too_old, wait_until
 from podfit.apiserver.selection import Chosen, chosen
 from podfit.apiserver.verbs.list import prefix_of
 from podfit.store.backend import Compacted, FutureRevision, Record
@@ -38,10 +38,8 @@ async def watch(call: Call) -> Response:
         named = f"metadata.name={call.route.name}"
         fields = f"{fields},{named}" if fields else named
     selection = chosen(call.objects, call.kind, options.label_selector, fields)
-    if options.revision and not options.revision.isdecimal():
-        quoted = go_quote(options.revision)
-        why = f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"
-        raise ApiError(500, "", why)
+    if options.revision:
+        parse_revision(options.revision)
     return Response(200, content_type=JSON, stream=_Stream(call, form, options, selection).run())
 
 

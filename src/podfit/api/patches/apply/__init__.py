@@ -163,6 +163,9 @@ def read_applied(value: Any, api_version: str, kind: str) -> Object:
     """Refuses what cannot be applied as that kind at all."""
     said = (value.get("apiVersion") or "", value.get("kind") or "") if isinstance(value, dict) else ("", "")
     if said != (api_version, kind):
+        for name, word in zip(("apiVersion", "kind"), said, strict=True):
+            if not isinstance(word, str):
+                raise bad_request(f"error decoding YAML: {name} must be a string")
         group, _, version = said[0].rpartition("/")
         raise bad_request(f"invalid object type: {group}/{version}, Kind={said[1]}")
     metadata = value.get("metadata")
