@@ -17,7 +17,7 @@ from podfit.scheduler.decide.pods import pod_key
 Object = dict[str, Any]
 HOST = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-sizes, names, priorities = st.integers(1, 20), st.integers(0, 7), st.integers(0, 2)
+sizes, names, priorities = st.integers(2, 8), st.integers(0, 5), st.integers(0, 2)
 
 
 def node(number: int, cpu: int, closed: bool) -> Object:
@@ -51,19 +51,20 @@ class Waking(RuleBasedStateMachine):
         self.nodes: dict[str, Object] = {}
         self.pods: dict[str, Object] = {}
         self.uid = 0
+        self.node_comes_or_changes(0, 10, False)
 
     @property
     def observer(self) -> Any:
         return self.scheduler._observer
 
-    @rule(number=st.integers(0, 2), cpu=st.integers(5, 30), closed=st.booleans())
+    @rule(number=st.integers(0, 1), cpu=st.integers(5, 15), closed=st.booleans())
     def node_comes_or_changes(self, number: int, cpu: int, closed: bool) -> None:
         new = node(number, cpu, closed)
         name = new["metadata"]["name"]
         self.observer.node(self.nodes.get(name), new)
         self.nodes[name] = new
 
-    @precondition(lambda self: self.nodes)
+    @precondition(lambda self: len(self.nodes) > 1)
     @rule(data=st.data())
     def node_goes(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.nodes)))
@@ -94,8 +95,11 @@ class Waking(RuleBasedStateMachine):
         self.pods[name] = {**before, "spec": {**before["spec"], "containers": [_container(size)]}}
         self.observer.pod(before, self.pods[name])
 
-    @rule(fail=st.booleans())
-    def turn(self, fail: bool) -> None:
+    @rule()
+    def bindings_fail(self) -> None:
+        self._turn(fail=True)
+
+    def _turn(self, fail: bool) -> None:
         """The scheduler decides; then its bindings arrive, or are refused and taken back."""
         self.scheduler.turn()
         for key in list(self.observer.assumed):
@@ -113,7 +117,7 @@ class Waking(RuleBasedStateMachine):
     @rule()
     def nobody_waits_who_could_run(self) -> None:
         while True:
-            self.turn(False)
+            self._turn(fail=False)
             if not self.scheduler.queue.due:
                 break
         board = self.scheduler.board
