@@ -63,7 +63,7 @@ class BadLine:
             async def chunks() -> AsyncIterator[bytes]:
                 async for chunk in stream.chunks:
                     # Slower than the retries: the cache lags behind what was written.
-                    await asyncio.sleep(self.dice.random() * 0.06)
+                    await asyncio.sleep(self.dice.random() * 0.2)
                     if self.dice.random() < self.loss / 2:
                         raise Unreachable("the watch broke")
                     yield chunk
@@ -123,8 +123,8 @@ async def play(folder: Path, seed: int, loss: float, sizes: list[int]) -> int:
         await up.stop()
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.15, 0.3]), st.lists(st.integers(0, 6), min_size=1, max_size=3))
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([0.1, 0.3]), st.lists(st.integers(0, 3), min_size=1, max_size=2))
 def test_a_replica_set_never_has_more_pods_than_were_ever_asked_for(seed: int, loss: float, sizes: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         most = asyncio.run(play(Path(folder), seed, loss, sizes))

@@ -17,6 +17,7 @@ from podfit.reconcile.result import Again, Result
 log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
+_AWAY_S = 2.0
 
 
 class Engine(Generic[K]):
@@ -65,7 +66,10 @@ class Engine(Generic[K]):
             level = logging.DEBUG if error.code in (404, 409) else logging.WARNING
             log.log(level, "%s %s: %s", self.name, key, error)
         except Unreachable as error:
+            # Not this key's fault: when the server is back, everybody should go on soon.
             log.info("%s %s: %s", self.name, key, error)
+            self.queue.add_after(key, min(self._backoff.next(key), _AWAY_S))
+            return
         except Exception:
             log.exception("%s %s failed", self.name, key)
         else:
