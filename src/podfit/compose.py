@@ -35,7 +35,9 @@ from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
 from podfit.meter import api as metrics
 from podfit.meter.meter import Meter
+from podfit.meter.registration import Remote, front_proxy
 from podfit.meter.registration import register as register_metrics
+from podfit.meter.server import MeterServer
 from podfit.reconcile.lease import Leadership
 from podfit.scheduler import Scheduler, SchedulerConfig
 from podfit.store.backend import Store
@@ -314,6 +316,36 @@ async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bo
         node.port = 0
         await node.start()
     return node
+
+
+class MeterAlone:
+    """The meter as a process of its own; the API server of `access` passes requests for metrics.k8s.io on to it."""
+
+    def __init__(self, access: Access, host: str, port: int, url: str = "") -> None:
+        """`url`: where the API server reaches it, if not at `host` and `port`."""
+        self._client, self._host, self._port, self._url = Client(access.transport("podfit-meter")), host, port, url
+        self.meter = Meter(self._client)
+        self._tasks = Tasks("meter")
+        self._server: MeterServer | None = None
+
+    async def start(self) -> str:
+        """The URL it serves."""
+        proxy = await front_proxy(self._client)
+        authority = Authority.load(new_authority("podfit-meter-ca", CERT_TTL))
+        pair = authority.server("podfit-meter", (self._host, "podfit-meter.kube-system.svc"), CERT_TTL)
+        api = metrics.MetricsApi(self.meter, self._client)
+        tls = serving_tls(pair.cert, pair.key, proxy.ca)
+        server = self._server = MeterServer(api, tls, self._host, self._port, proxy.names)
+        await server.start()
+        await register_metrics(self._client, Remote(self._url or server.url, authority.pem))
+        self._tasks.start(self.meter.run(), "meter")
+        return server.url
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+        if self._server is not None:
+            await self._server.stop()
+        await self._client.close()
 
 
 def server_alone(options: UpOptions) -> ApiServer:

@@ -7,10 +7,13 @@ import os
 import shutil
 from pathlib import Path
 
+import aiohttp
 import pytest
 
-from podfit.api.kinds import POD, kind_named
+from podfit.api.kinds import NAMESPACE, POD, kind_named
 from podfit.api.status import ApiError, Object
+from podfit.client.kubeconfig import load
+from podfit.compose import MeterAlone
 from podfit.meter.meter import MeterConfig
 from podfit.testing.expect import becomes
 from podfit.testing.whole import Whole, pod_spec
@@ -64,6 +67,41 @@ async def test_the_group_is_announced(tmp_path: Path) -> None:
         assert role["rules"][0]["apiGroups"] == ["metrics.k8s.io"]
         resources = await whole.client.raw("GET", ROOT)
         assert [row["name"] for row in resources["resources"]] == ["nodes", "pods"]
+
+
+async def test_a_meter_of_its_own_process_is_aggregated(tmp_path: Path) -> None:
+    """It joins with a kubeconfig, is found by its APIService and answers the API server only."""
+    async with Whole(tmp_path, controllers=False) as whole:
+        alone = MeterAlone(load(str(whole.up.kubeconfig)), "127.0.0.1", 0)
+        url = await alone.start()
+        try:
+            name = "v1beta1.metrics.k8s.io"
+            await becomes(whole.client, kind_named("APIService"), "", name, available)
+            seen = asyncio.Event()
+            alone.meter.subscribe(lambda samples: seen.set())
+            alone.meter.config = MeterConfig(interval_s=1.1)
+            await whole.client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}})
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "x"}}
+            await whole.client.create(kind_named("ServiceAccount"), account)
+            pod = loaded("busy", "250m")
+            pod["metadata"]["namespace"] = "x"
+            pod["spec"]["automountServiceAccountToken"] = False
+            await whole.client.create(POD, pod)
+            await asyncio.wait_for(seen.wait(), PATIENCE_S)
+            found = await whole.client.raw("GET", f"{ROOT}/namespaces/x/pods/busy")
+            assert found["containers"][0]["usage"]["memory"] == "20Mi"
+            async with aiohttp.ClientSession() as session:
+                async with session.get(f"{url}{ROOT}/pods", ssl=False) as answer:
+                    assert answer.status == 401
+                async with session.get(f"{url}/healthz", ssl=False) as answer:
+                    assert answer.status == 200
+        finally:
+            await alone.stop()
+
+
+def available(service: Object | None) -> bool:
+    rows = ((service or {}).get("status") or {}).get("conditions") or [{}]
+    return rows[0].get("status") == "True"
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")

@@ -39,6 +39,10 @@ class Answer:
     content_type: str = "application/json"
 
 
+def refusal(error: ApiError) -> Answer:
+    return Answer(error.code, msgspec.json.encode(error.to_status()))
+
+
 class MetricsApi:
     def __init__(self, meter: Meter, client: Client) -> None:
         self._meter, self._client = meter, client
@@ -49,10 +53,9 @@ class MetricsApi:
             value = await self._value(method, path, query, "as=Table" in headers.get("accept", ""))
             return Answer(200, msgspec.json.encode(value))
         except ApiError as error:
-            return Answer(error.code, msgspec.json.encode(error.to_status()))
+            return refusal(error)
         except Unreachable as error:
-            away = ApiError(503, "ServiceUnavailable", f"the API server cannot be asked: {error}")
-            return Answer(503, msgspec.json.encode(away.to_status()))
+            return refusal(ApiError(503, "ServiceUnavailable", f"the API server cannot be asked: {error}"))
 
     async def _value(self, method: str, path: str, query: Query, table: bool) -> Object:
         parts = [part for part in path.split("/") if part][3:]

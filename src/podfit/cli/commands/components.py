@@ -50,6 +50,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("controllers", help="Run the controllers against any API server.")(controllers)
     app.command("scheduler", help="Run the scheduler against any API server.")(scheduler)
     app.command("agent", help="Run a node agent against any API server.")(agent)
+    app.command("meter", help="Serve metrics.k8s.io (kubectl top) for any API server.")(meter)
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -252,5 +253,28 @@ def agent(
             return f"ready node {name}"
 
         await serve(start, lambda: started.stop(stop_pods=stop_pods))
+
+    run(main(), verbose)
+
+
+def meter(
+    kubeconfig: Kubeconfig = "",
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where the meter listens; port 0 picks one.")
+    ] = "127.0.0.1:0",
+    url: Annotated[str, typer.Option("--url", help="Where the API server reaches it, if not at --listen.")] = "",
+    verbose: Verbose = 0,
+) -> None:
+    from podfit.client.kubeconfig import load
+    from podfit.compose import MeterAlone
+
+    host, port = host_port(listen)
+    alone = MeterAlone(load(kubeconfig), host, port, url)
+
+    async def main() -> None:
+        async def start() -> str:
+            return f"ready {await alone.start()}"
+
+        await serve(start, alone.stop)
 
     run(main(), verbose)

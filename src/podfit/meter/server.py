@@ -1,0 +1,70 @@
+"""The meter as a server of its own, behind an API server that aggregates it.
+
+Only the API server may ask: it has authorized the user, and it shows the front proxy's certificate. Health is open.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+from aiohttp import web
+
+from podfit.api.status import ApiError
+from podfit.meter.api import Answer, MetricsApi, refusal
+
+_OPEN = ("/healthz", "/livez", "/readyz")
+
+
+def common_name(certificate: Mapping[str, Any] | None) -> str:
+    """Of a certificate that TLS has verified; "" where there is none."""
+    parts = (certificate or {}).get("subject", ())
+    return next((value for part in parts for key, value in part if key == "commonName"), "")
+
+
+class MeterServer:
+    def __init__(
+        self,
+        api: MetricsApi,
+        tls: ssl.SSLContext,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        allowed_names: frozenset[str] = frozenset(),
+    ) -> None:
+        """`tls` verifies clients against the front proxy's authority; `allowed_names`: empty for all it signed."""
+        self._api, self._tls, self._allowed = api, tls, allowed_names
+        self.host, self.port = host, port
+        self._runner: web.ServerRunner | None = None
+
+    async def start(self) -> None:
+        self._runner = web.ServerRunner(web.Server(self._serve, access_log=None), shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self.host, self.port, ssl_context=self._tls).start()
+        self.port = int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"https://{host}:{self.port}"
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        path, _, query = request.raw_path.partition("?")
+        if path in _OPEN:
+            return web.Response(text="ok")
+        transport = request.transport
+        name = common_name(transport.get_extra_info("peercert") if transport is not None else None)
+        if not name or (self._allowed and name not in self._allowed):
+            return _response(refusal(ApiError(401, "Unauthorized", "Unauthorized")))
+        headers = {key.lower(): value for key, value in request.headers.items()}
+        return _response(await self._api.answer(request.method, unquote(path), parse_qs(query), headers))
+
+
+def _response(answer: Answer) -> web.Response:
+    return web.Response(status=answer.status, body=answer.body, content_type=answer.content_type)
