@@ -6,15 +6,12 @@ After each step and its rollback the status is exact and the kernel agrees, on t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from copy import deepcopy
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from podfit.api.status import Object
-
-from .seedpods import Lab, container, exactly, needs_cgroups, patch_of, pod, policy, sidecar, sizes, statuses
+from .seedpods import Lab, container, exactly, needs_cgroups, pod, policy, sidecar, sizes
 
 pytestmark = [
     pytest.mark.root,
@@ -37,45 +34,10 @@ async def lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
         yield running
 
 
-def restarts(before: Object, after: Object, restarting: tuple[str, ...]) -> bool:
-    """Whether a resource that restarts the container differs, in its request or its limit."""
-    sides = ("requests", "limits")
-    return any(
-        (before.get(side) or {}).get(name) != (after.get(side) or {}).get(name) for side in sides for name in restarting
-    )
-
-
-async def there_and_back(
-    lab: Lab, body: Object, changes: dict[str, Object], init: dict[str, Object] | None = None
-) -> None:
-    """Runs the pod, resizes it, takes the resize back, checks each time, and deletes the pod."""
-    name = body["metadata"]["name"]
-    try:
-        seen = await lab.run(body)
-        await lab.verify(seen)
-        members = {
-            one["name"]: one for one in [*body["spec"]["containers"], *(body["spec"].get("initContainers") or ())]
-        }
-        wanted = {**changes, **(init or {})}
-        counts = dict.fromkeys(members, 0)
-        for backwards in (False, True):
-            for key, after in wanted.items():
-                restarting = tuple(
-                    one["resourceName"]
-                    for one in members[key].get("resizePolicy") or ()
-                    if one["restartPolicy"] == "RestartContainer"
-                )
-                counts[key] += restarts(members[key]["resources"], after, restarting)
-            back = {key: deepcopy(members[key]["resources"]) for key in wanted}
-            now = back if backwards else wanted
-            await lab.patch(name, patch_of({k: now[k] for k in changes}, {k: now[k] for k in init or {}}))
-            before, seen = seen, await lab.settled(name)
-            await lab.verify(seen, counts)
-            for key, one in statuses(seen).items():
-                same = one["containerID"] == statuses(before)[key]["containerID"]
-                assert same == (one["restartCount"] == statuses(before)[key]["restartCount"])
-    finally:
-        await lab.delete(name)
+@pytest_asyncio.fixture(loop_scope="module", autouse=True)
+async def cleared(lab: Lab) -> AsyncIterator[None]:
+    yield
+    await lab.clear()
 
 
 def policies(word: str) -> dict[str, Any]:
@@ -98,7 +60,7 @@ async def test_guaranteed_pod(lab: Lab, word: str, entry: str, also_sidecar: boo
     first = container("c1", exactly("100m/64Mi"), **policies(word))
     beside = sidecar("c1-init", exactly("100m/64Mi"), **policies(word))
     changes, init = {"c1": after}, {"c1-init": after} if also_sidecar else {}
-    await there_and_back(lab, pod("guaranteed", first, init=(beside,)), changes, init)
+    await lab.there_and_back(pod("guaranteed", first, init=(beside,)), changes, init)
 
 
 BASE = sizes("200m/64Mi", "300m/96Mi")
@@ -139,7 +101,7 @@ RESTARTED = (
     [(word, entry) for word in POLICIES for entry in (RESTARTED if POLICIES[word] else BURSTABLE)],
 )
 async def test_burstable_pod(lab: Lab, word: str, entry: str) -> None:
-    await there_and_back(lab, pod("burstable", container("c1", BASE, **policies(word))), {"c1": BURSTABLE[entry]})
+    await lab.there_and_back(pod("burstable", container("c1", BASE, **policies(word))), {"c1": BURSTABLE[entry]})
 
 
 PARTIAL = {
@@ -157,4 +119,4 @@ PARTIAL = {
 @pytest.mark.parametrize("entry", PARTIAL)
 async def test_burstable_pod_with_one_resource(lab: Lab, entry: str) -> None:
     before, after = PARTIAL[entry]
-    await there_and_back(lab, pod("partial", container("c1", before)), {"c1": after})
+    await lab.there_and_back(pod("partial", container("c1", before)), {"c1": after})
