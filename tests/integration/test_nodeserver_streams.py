@@ -132,6 +132,34 @@ async def test_following_ends_with_the_container(front: Front) -> None:
     assert text.startswith("one\ntwo\n")
 
 
+async def test_a_container_that_crashes_shows_its_last_run(front: Front) -> None:
+    await front.whole.client.create(POD, body("echo tried; exit 1"))
+
+    def crashes(pod: Object | None) -> bool:
+        states = ((pod or {}).get("status") or {}).get("containerStatuses") or [{}]
+        waiting = (states[0].get("state") or {}).get("waiting") or {}
+        return waiting.get("reason") == "CrashLoopBackOff"
+
+    await becomes(front.whole.client, POD, "default", "p", crashes)
+    assert await front.get(f"{front.api}{POD_PATH}/log") == (200, "tried\n")
+    assert await front.get(f"{front.api}{POD_PATH}/log?previous=true") == (200, "tried\n")
+
+
+async def test_a_container_that_is_over_has_no_previous_run(front: Front) -> None:
+    pod = body("echo done; exit 0")
+    pod["spec"]["restartPolicy"] = "Never"
+    await front.whole.client.create(POD, pod)
+    await becomes(
+        front.whole.client,
+        POD,
+        "default",
+        "p",
+        lambda one: one is not None and one["status"].get("phase") == "Succeeded",
+    )
+    assert await front.get(f"{front.api}{POD_PATH}/log") == (200, "done\n")
+    assert (await front.get(f"{front.api}{POD_PATH}/log?previous=true"))[0] == 400
+
+
 async def test_a_container_that_waits_has_no_log_yet(front: Front) -> None:
     front.runtime.state.missing_images.add("nowhere")
     await front.whole.client.create(POD, body("true", image="nowhere"))
@@ -284,6 +312,13 @@ async def test_pages_are_for_those_who_may(front: Front, path: str) -> None:
     assert await front.get(front.node + path, front.nobody) == (401, "Unauthorized")
     assert await front.get(front.node + path, front.nobody, Authorization="Bearer x") == (401, "Unauthorized")
     assert (await front.get(f"{front.api}/api/v1/nodes/n1/proxy{path}"))[0] == 200
+
+
+async def test_unknown_paths_and_methods(front: Front) -> None:
+    assert (await front.get(f"{front.node}/nothing"))[0] == 404
+    assert (await front.get(f"{front.node}/nothing", front.nobody))[0] == 401
+    async with front.session.delete(f"{front.node}/pods", ssl=front.trusted) as answer:
+        assert answer.status == 405
 
 
 async def test_health_is_open(front: Front) -> None:

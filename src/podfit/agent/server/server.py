@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -31,7 +32,7 @@ from podfit.api.quantity import Quantity
 
 log = logging.getLogger(__name__)
 
-_OPEN = ("/healthz",)
+_OPEN = "healthz"
 Query = Mapping[str, Sequence[str]]
 
 
@@ -103,12 +104,12 @@ class NodeServer:
     # --- every request
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            handler, info = self._routes.find(request.method, request.raw_path)
-            if self._gate is not None and not request.path.startswith(_OPEN):
+            if self._gate is not None and request.path.split("/")[1] != _OPEN:
                 transport = request.transport
                 certificate = transport.get_extra_info("peercert") if transport is not None else None
                 word = request.headers.get("Authorization", "")
                 await self._gate.check(certificate, word, request.method, request.path)
+            handler, info = self._routes.find(request.method, request.raw_path)
             return await handler(request, info)
         except Refusal as refusal:
             return web.Response(status=refusal.code, text=refusal.text)
@@ -141,7 +142,7 @@ class NodeServer:
         file.parent.mkdir(parents=True, exist_ok=True)
         return self._follow(file, options, state.id)
 
-    async def _follow(self, file: Any, options: LogOptions, container_id: str) -> AsyncIterator[bytes]:
+    async def _follow(self, file: Path, options: LogOptions, container_id: str) -> AsyncIterator[bytes]:
         watch = FolderWatch(file.parent)
 
         def woken(event: Event) -> None:

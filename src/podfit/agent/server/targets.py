@@ -60,7 +60,8 @@ async def logged_container(agent: Agent, record: PodRecord, name: str, previous:
     if previous:
         ended = [one for one in known if one.state == EXITED]
         # One that waits to be started again has its newest end as its past; one that is over has an earlier one.
-        over = bool(ended) and known[-1] is ended[-1] and name not in record.waiting
+        waits = record.waiting.get(name, ("", ""))[0] == "CrashLoopBackOff"
+        over = bool(ended) and known[-1] is ended[-1] and not waits
         candidates = ended[:-1] if over else ended
         if not candidates:
             raise Refusal(400, f'previous terminated container "{name}" in pod "{record.name}" not found')
