@@ -15,6 +15,7 @@ from podfit.api.status import ApiError, Object
 from podfit.client.kubeconfig import load
 from podfit.compose import MeterAlone
 from podfit.meter.meter import MeterConfig
+from podfit.meter.registration import Remote, register
 from podfit.testing.expect import becomes
 from podfit.testing.whole import Whole, pod_spec
 
@@ -97,6 +98,23 @@ async def test_a_meter_of_its_own_process_is_aggregated(tmp_path: Path) -> None:
                     assert answer.status == 200
         finally:
             await alone.stop()
+
+
+async def test_a_group_that_comes_home_is_served_again(tmp_path: Path) -> None:
+    """The APIService of a meter that is gone is left over; the next start in one process takes it back."""
+    async with Whole(tmp_path) as whole:
+        service, name = kind_named("APIService"), "v1beta1.metrics.k8s.io"
+        await register(whole.client, Remote("https://127.0.0.1:1", whole.up.server.pki.ca))
+        await becomes(whole.client, service, "", name, lambda one: reason(one) == "FailedDiscoveryCheck")
+        await register(whole.client)
+        await becomes(whole.client, service, "", name, lambda one: available(one) and reason(one) == "Local")
+        assert "metrics.k8s.io" in [group["name"] for group in (await whole.client.raw("GET", "/apis"))["groups"]]
+        assert (await whole.client.raw("GET", f"{ROOT}/nodes"))["kind"] == "NodeMetricsList"
+
+
+def reason(service: Object | None) -> str:
+    rows = ((service or {}).get("status") or {}).get("conditions") or [{}]
+    return str(rows[0].get("reason"))
 
 
 def available(service: Object | None) -> bool:

@@ -89,9 +89,9 @@ class Aggregation:
     def _learn(self, name: str, old: Object | None, new: Object | None) -> None:
         before = _group_version(old) if old is not None else None
         if new is None or not (new.get("spec") or {}).get("service"):
-            if before is not None and self._remote.pop(before, None) is not None:
+            if before is not None and self._remote.pop(before, None) is not None and before not in self._local:
                 self._forget(*before)
-            if new is not None and not _condition(new):
+            if new is not None and _condition(new).get("reason") != "Local":
                 self._tasks.start(self._say(name, True, *_LOCAL), f"status of {name}")
             return
         self._remote[_group_version(new)] = new
