@@ -11,38 +11,33 @@ import hashlib
 import logging
 import os
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from podfit.agent.agent import Agent
-from podfit.agent.config import AgentConfig
-from podfit.agent.runtimes.base import Runtime
-from podfit.agent.server.access import Gate, serving_tls
-from podfit.agent.server.server import NodeServer
-from podfit.apiserver.app import ApiServer
-from podfit.apiserver.auth.certificates import Authority, new_authority
-from podfit.apiserver.auth.pki import CERT_TTL, write_kubeconfig
-from podfit.apiserver.config import Config
 from podfit.apiserver.request import Request, Response, User
 from podfit.client import Client, EventRecorder, LocalTransport
-from podfit.client.kubeconfig import Access
 from podfit.client.transport import LocalReply
-from podfit.controllers.all import run_controllers
-from podfit.controllers.world import Informers, World
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
-from podfit.meter import api as metrics
-from podfit.meter.meter import Meter
-from podfit.meter.registration import Remote, front_proxy
-from podfit.meter.registration import register as register_metrics
-from podfit.meter.server import MeterServer
-from podfit.reconcile.lease import Leadership
-from podfit.scheduler import Scheduler, SchedulerConfig
-from podfit.store.backend import Store
-from podfit.store.compact import Compactor
-from podfit.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    import ssl
+
+    # A process loads the parts it runs, when it builds them: the API server alone starts in half the time and memory.
+    from podfit.agent.agent import Agent
+    from podfit.agent.config import AgentConfig
+    from podfit.agent.runtimes.base import Runtime
+    from podfit.agent.server.server import NodeServer
+    from podfit.apiserver.app import ApiServer
+    from podfit.apiserver.config import Config
+    from podfit.client.kubeconfig import Access
+    from podfit.controllers.world import World
+    from podfit.meter.meter import Meter
+    from podfit.meter.server import MeterServer
+    from podfit.scheduler import SchedulerConfig
+    from podfit.store.backend import Store
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +57,8 @@ class BadSetting(ValueError):
 def open_store(setting: str, data_dir: Path) -> Store:
     """`memory`, `sqlite` (a file in the data directory) or `etcd=URL[,URL…]`."""
     if setting == "memory":
+        from podfit.store.memory import MemoryStore
+
         return MemoryStore()
     if setting == "sqlite":
         from podfit.store.sqlite import SqliteStore
@@ -104,6 +101,8 @@ def local_client(server: ApiServer, user: User, name: str) -> Client:
 
 
 def make_world(client: Client, clock: Clock, cluster_ca: bytes = b"") -> World:
+    from podfit.controllers.world import Informers, World
+
     recorder = EventRecorder(client, "podfit-controllers", clock=clock)
     return World(client, Informers(client, clock), recorder, clock, cluster_ca)
 
@@ -133,7 +132,7 @@ class UpOptions:
     token_file: Path | None = None
     controllers: bool = True
     scheduler: bool = True
-    scheduling: SchedulerConfig = field(default_factory=SchedulerConfig)
+    scheduling: SchedulerConfig | None = None
     vpa: bool = True
 
     def node_names(self) -> list[str]:
@@ -147,6 +146,8 @@ class Up:
     """API server, controllers, scheduler, agents, meter and autoscaler, all in this process."""
 
     def __init__(self, options: UpOptions, clock: Clock | None = None) -> None:
+        from podfit.apiserver.app import ApiServer
+
         self.options = options
         self.clock: Clock = clock or RealClock()
         self.tasks = Tasks("up")
@@ -158,6 +159,8 @@ class Up:
         self.server = ApiServer(self._server_config())
 
     def _server_config(self) -> Config:
+        from podfit.apiserver.config import Config
+
         options = self.options
         return Config(
             open_store(options.store, options.data_dir),
@@ -176,6 +179,8 @@ class Up:
         return self.options.kubeconfig or self.options.data_dir / "admin.kubeconfig"
 
     async def start(self) -> None:
+        from podfit.store.compact import Compactor
+
         await self.server.start()
         self._write_kubeconfigs()
         self.tasks.start(Compactor(self.server.config.store, clock=self.clock).run(), "compaction")
@@ -190,6 +195,8 @@ class Up:
         await asyncio.gather(*(agent.synced.wait() for agent in self.agents))
 
     def _write_kubeconfigs(self) -> None:
+        from podfit.apiserver.auth.pki import write_kubeconfig
+
         server, pki = self.server, self.server.pki
         folder = self.options.data_dir
         write_kubeconfig(folder / "admin.kubeconfig", server.url, pki.ca, pair=pki.admin)
@@ -200,15 +207,22 @@ class Up:
             write_kubeconfig(folder / f"node-{name}.kubeconfig", server.url, pki.ca, pair=pki.node(name), user=user)
 
     async def _controllers(self) -> None:
+        from podfit.controllers.all import run_controllers
+
         world = make_world(local_client(self.server, CONTROLLERS, "controllers"), self.clock, self.server.pki.ca)
         world.sign_request = lambda pem, usages: self.server.pki.sign_csr(pem, usages=usages)
         await run_controllers(world)
 
     async def _scheduler(self) -> None:
+        from podfit.scheduler import Scheduler, SchedulerConfig
+
         client = local_client(self.server, SCHEDULER, "scheduler")
-        await Scheduler(client, self.options.scheduling, self.clock).run()
+        await Scheduler(client, self.options.scheduling or SchedulerConfig(), self.clock).run()
 
     async def _start_agent(self, name: str) -> None:
+        from podfit.agent.agent import Agent
+        from podfit.agent.config import AgentConfig
+
         folder = self.options.data_dir / "nodes" / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         config = AgentConfig(name, folder, capacity=self.options.node_capacity, address=self.options.host)
@@ -220,6 +234,9 @@ class Up:
 
     async def _serve_node(self, agent: Agent, client: Client) -> None:
         """The node's own server, up before the Node says where it is."""
+        from podfit.agent.server.access import Gate, serving_tls
+        from podfit.agent.server.server import NodeServer
+
         if self._node_tls is None:
             # One certificate for all nodes of the process: a thousand of them start quickly.
             names = self.options.node_names()
@@ -233,6 +250,10 @@ class Up:
 
     async def _start_meter(self) -> None:
         """metrics.k8s.io from this process; nodes of this process are read without a socket."""
+        from podfit.meter import api as metrics
+        from podfit.meter.meter import Meter
+        from podfit.meter.registration import register
+
         client = local_client(self.server, METER, "meter")
         meter = self.meter = Meter(client, clock=self.clock)
         meter.sources.update({node.agent.config.node_name: node.resource_metrics for node in self.node_servers})
@@ -243,7 +264,7 @@ class Up:
             return Response(given.status, given.body, given.content_type)
 
         self.server.register_local_group(f"{metrics.GROUP}/{metrics.VERSION}", answer)
-        await register_metrics(client)
+        await register(client)
         self.tasks.start(meter.run(), "meter")
 
     async def stop(self) -> None:
@@ -264,6 +285,8 @@ def identity() -> str:
 
 async def as_leader(client: Client, name: str, work: Callable[[], Awaitable[None]], elect: bool, clock: Clock) -> None:
     """Runs `work` for ever; with `elect` only while this process holds the Lease `name`."""
+    from podfit.reconcile.lease import Leadership
+
     if not elect:
         await work()
         return
@@ -275,6 +298,8 @@ async def as_leader(client: Client, name: str, work: Callable[[], Awaitable[None
 
 
 async def controllers_alone(access: Access, elect: bool, signer: Signer | None = None) -> None:
+    from podfit.controllers.all import run_controllers
+
     clock, client = RealClock(), Client(access.transport("podfit-controllers"))
 
     async def work() -> None:
@@ -286,12 +311,16 @@ async def controllers_alone(access: Access, elect: bool, signer: Signer | None =
 
 
 async def scheduler_alone(access: Access, elect: bool, config: SchedulerConfig) -> None:
+    from podfit.scheduler import Scheduler
+
     clock, client = RealClock(), Client(access.transport("podfit-scheduler"))
     await as_leader(client, "kube-scheduler", Scheduler(client, config, clock).run, elect, clock)
 
 
 async def agent_alone(access: Access, runtime: str, config: AgentConfig) -> Agent:
     """A started agent; the caller stops it."""
+    from podfit.agent.agent import Agent
+
     clock = RealClock()
     client = Client(access.transport(f"podfit-agent-{config.node_name}"))
     agent = Agent(client, make_runtime(runtime, config.node_name, config.data_dir, clock), config, clock)
@@ -303,6 +332,11 @@ async def agent_alone(access: Access, runtime: str, config: AgentConfig) -> Agen
 
 async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bool) -> NodeServer:
     """With a certificate of its own making, as kubelets have until somebody signs them one."""
+    from podfit.agent.server.access import Gate, serving_tls
+    from podfit.agent.server.server import NodeServer
+    from podfit.apiserver.auth.certificates import Authority, new_authority
+    from podfit.apiserver.auth.pki import CERT_TTL
+
     name, address = agent.config.node_name, agent.node.address
     pair = Authority.load(new_authority(f"{name}-ca", CERT_TTL)).server(name, (name, address), CERT_TTL)
     tls = serving_tls(pair.cert, pair.key, access.ca)
@@ -323,6 +357,8 @@ class MeterAlone:
 
     def __init__(self, access: Access, host: str, port: int, url: str = "") -> None:
         """`url`: where the API server reaches it, if not at `host` and `port`."""
+        from podfit.meter.meter import Meter
+
         self._client, self._host, self._port, self._url = Client(access.transport("podfit-meter")), host, port, url
         self.meter = Meter(self._client)
         self._tasks = Tasks("meter")
@@ -330,14 +366,21 @@ class MeterAlone:
 
     async def start(self) -> str:
         """The URL it serves."""
+        from podfit.agent.server.access import serving_tls
+        from podfit.apiserver.auth.certificates import Authority, new_authority
+        from podfit.apiserver.auth.pki import CERT_TTL
+        from podfit.meter.api import MetricsApi
+        from podfit.meter.registration import Remote, front_proxy, register
+        from podfit.meter.server import MeterServer
+
         proxy = await front_proxy(self._client)
         authority = Authority.load(new_authority("podfit-meter-ca", CERT_TTL))
         pair = authority.server("podfit-meter", (self._host, "podfit-meter.kube-system.svc"), CERT_TTL)
-        api = metrics.MetricsApi(self.meter, self._client)
+        api = MetricsApi(self.meter, self._client)
         tls = serving_tls(pair.cert, pair.key, proxy.ca)
         server = self._server = MeterServer(api, tls, self._host, self._port, proxy.names)
         await server.start()
-        await register_metrics(self._client, Remote(self._url or server.url, authority.pem))
+        await register(self._client, Remote(self._url or server.url, authority.pem))
         self._tasks.start(self.meter.run(), "meter")
         return server.url
 
