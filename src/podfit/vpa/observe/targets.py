@@ -5,16 +5,20 @@ Reads caches only, so that the pure decisions can call it in the middle of a pas
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from podfit.api.status import Object
+from podfit.client.cache import key_of
 from podfit.vpa.model.matching import Target
 from podfit.vpa.model.pods import controller_of
 from podfit.vpa.model.selectors import Selector, equal_to, from_object
+from podfit.vpa.observe import trims
 from podfit.vpa.observe.scales import Scalable, Scales
 from podfit.vpa.observe.sight import Sight
 from podfit.vpa.updater.decide.groups import Creator
 
+_LEARNED = 1024
 _DEPTH = 16
 """Owners above owners; more than any real chain, so that a circle ends."""
 
@@ -26,6 +30,19 @@ class Unsupported(ValueError):
 class Targets:
     def __init__(self, sight: Sight, scales: Scales) -> None:
         self._sight, self._scales = sight, scales
+        self._learned: OrderedDict[tuple[str, str, str], Object] = OrderedDict()
+
+    def workload(self, kind: str, namespace: str, name: str) -> Object | None:
+        """A controller of a well-known kind: from the cache, or as `learn` was told."""
+        found = self._sight.workloads[kind].get(namespace, name)
+        return found if found is not None else self._learned.get((kind, namespace, name))
+
+    def learn(self, kind: str, found: Object) -> None:
+        """A controller that the caches do not have yet."""
+        kept = trims.workload({**found, "kind": kind})
+        self._learned[kind, *key_of(kept)] = kept
+        if len(self._learned) > _LEARNED:
+            self._learned.popitem(last=False)
 
     # --- autoscalers
 
@@ -44,7 +61,7 @@ class Targets:
         kind, name = reference.get("kind") or "", reference.get("name") or ""
         if kind not in self._sight.workloads:
             return self._foreign(namespace, reference)
-        found = self._sight.workloads[kind].get(namespace, name)
+        found = self.workload(kind, namespace, name)
         if found is None:
             raise Unsupported(f"Cannot read targetRef. Reason: {kind} {namespace}/{name} does not exist")
         self._refuse_owned(namespace, reference, found)
@@ -80,13 +97,12 @@ class Targets:
         top: Target | None = None
         for _ in range(_DEPTH):
             kind, name = owner.get("kind") or "", owner.get("name") or ""
-            cache = self._sight.workloads.get(kind)
-            if cache is None:
+            if kind not in self._sight.workloads:
                 what = Scalable(namespace, owner.get("apiVersion") or "", kind, name)
                 scale = None if kind == "Node" else self._scales.look(what)
                 # An owner that cannot be scaled (an operator's own object) is no target: what it owns is.
                 return Target(namespace, kind, name) if scale is not None and scale.selector is not None else top
-            found = cache.get(namespace, name)
+            found = self.workload(kind, namespace, name)
             if found is None:
                 return top
             top = Target(namespace, kind, name)

@@ -1,0 +1,75 @@
+"""The admission webhook's settings: upstream's flags with upstream's defaults, and a few of our own."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from podfit.api.quantity import Quantity
+from podfit.vpa.flags import BadFlag, namespaces_apart, parse
+
+TLS_VERSIONS = ("tls1_2", "tls1_3")
+
+
+def _own_namespace() -> str:
+    return os.environ.get("NAMESPACE") or "kube-system"
+
+
+@dataclass(frozen=True)
+class AdmissionConfig:
+    port: int = 8000
+    address: str = ":8944"
+    client_ca_file: str = "/etc/tls-certs/caCert.pem"
+    tls_cert_file: str = "/etc/tls-certs/serverCert.pem"
+    tls_private_key: str = "/etc/tls-certs/serverKey.pem"
+    """Without these files the webhook makes its own certificates and keeps them in a Secret."""
+    reload_cert: bool = False
+    tls_ciphers: str = ""
+    min_tls_version: str = "tls1_2"
+    webhook_service: str = "vpa-webhook"
+    webhook_address: str = ""
+    webhook_port: str = ""
+    register_by_url: bool = False
+    webhook_timeout_seconds: int = 30
+    webhook_failure_policy_fail: bool = False
+    register_webhook: bool = True
+    webhook_labels: str = ""
+    max_allowed_cpu_boost: Quantity | None = None
+    vpa_object_namespace: str = ""
+    ignored_vpa_object_namespaces: tuple[str, ...] = ()
+    kubeconfig: str = ""
+    kube_api_qps: float = 50.0
+    kube_api_burst: float = 100.0
+    feature_gates: dict[str, bool] = field(default_factory=dict)
+    host: str = ""
+    """Where to listen; empty is everywhere."""
+    namespace: str = field(default_factory=_own_namespace)
+    recommender_url: str = ""
+    """Asked for every new pod, if set; otherwise the recommendation in the autoscaler's status is used."""
+    recommender_timeout: float = 0.5
+    certificate_secret: str = "vpa-tls-certs"
+    certificate_lifetime: float = 30 * 86400.0
+    register_delay: float = 0.0
+    """Upstream waits 10 s before it registers, to be serving by then; here it serves first."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        found = {}
+        for part in filter(None, self.webhook_labels.split(",")):
+            key, colon, value = part.partition(":")
+            if not colon:
+                raise BadFlag(f"--webhook-labels: {part!r} is not key:value")
+            found[key.strip()] = value.strip()
+        return found
+
+
+def admission_config(arguments: list[str], default: AdmissionConfig | None = None) -> AdmissionConfig:
+    """Reads a command line. Raises BadFlag."""
+    config = parse(default or AdmissionConfig(), arguments)
+    namespaces_apart(config.vpa_object_namespace, config.ignored_vpa_object_namespaces)
+    if config.min_tls_version not in TLS_VERSIONS:
+        raise BadFlag(f"--min-tls-version: it is one of {', '.join(TLS_VERSIONS)}")
+    if config.register_by_url and not config.webhook_address:
+        raise BadFlag("--register-by-url needs --webhook-address")
+    assert config.labels is not None
+    return config

@@ -1,0 +1,29 @@
+"""Pods that ask to be held back until an autoscaler knows their size. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.vpa.model.gate import GATE, REQUIRES
+from podfit.vpa.model.jsonpatch import Patch, add
+from podfit.vpa.model.pods import annotations_of
+
+Object = Mapping[str, Any]
+
+
+def must_wait(pod: Object, vpa: Object | None) -> bool:
+    """It asks for an autoscaler, and there is none with a recommendation. A pod that has a node cannot wait."""
+    if annotations_of(pod).get(REQUIRES) != "true" or (pod.get("spec") or {}).get("nodeName"):
+        return False
+    recommended = ((vpa or {}).get("status") or {}).get("recommendation") or {}
+    return not recommended.get("containerRecommendations")
+
+
+def gate_patch(pod: Object) -> Patch:
+    """Adds the scheduling gate, if it is not there."""
+    gates = (pod.get("spec") or {}).get("schedulingGates") or []
+    if any(gate.get("name") == GATE for gate in gates):
+        return []
+    entry = {"name": GATE}
+    return [add("/spec/schedulingGates/-", entry)] if gates else [add("/spec/schedulingGates", [entry])]

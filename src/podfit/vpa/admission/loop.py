@@ -1,0 +1,289 @@
+"""The admission webhook: gives new pods their resources and checks autoscaler objects, over HTTPS.
+
+It serves first and registers itself then. Whatever goes wrong, a pod is let through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import os
+import socket
+import ssl
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from podfit.api.kinds import LEASE, kind_named
+from podfit.api.status import ApiError, Object
+from podfit.client import Client
+from podfit.client.transport import Unreachable
+from podfit.kit.backoff import Backoff
+from podfit.kit.clock import Clock, RealClock, rfc3339_micro
+from podfit.kit.tasks import Tasks
+from podfit.vpa.admission.certificates import Certificates, SharedCertificates, from_files
+from podfit.vpa.admission.config import AdmissionConfig
+from podfit.vpa.admission.decide.gate import gate_patch, must_wait
+from podfit.vpa.admission.decide.review import Verdict, World, answer
+from podfit.vpa.admission.lookup import Ask, Freshest, HttpAsk, Index, Owners
+from podfit.vpa.admission.registration import register
+from podfit.vpa.model.matching import controlling_vpa, target_of
+from podfit.vpa.observe.scales import Scales
+from podfit.vpa.observe.sight import Sight
+from podfit.vpa.observe.targets import Targets
+from podfit.vpa.serve.http import Health, HttpServer
+from podfit.vpa.serve.measures import StepTimer
+
+log = logging.getLogger(__name__)
+
+LEASE_NAME, LEASE_EVERY_S = "vpa-admission-controller", 10.0
+UPKEEP_S = 60.0
+MAX_BODY = 8 << 20
+P = "vpa_admission_controller"
+_LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
+
+
+class AdmissionWebhook:
+    def __init__(
+        self,
+        client: Client,
+        config: AdmissionConfig | None = None,
+        clock: Clock | None = None,
+        registry: CollectorRegistry | None = None,
+        ask: Ask | None = None,
+    ) -> None:
+        """`ask` reaches a recommender in this process; otherwise the configured URL is asked, if there is one."""
+        self.client, self.config = client, config or AdmissionConfig()
+        self.clock: Clock = clock or RealClock()
+        # New pods are admitted in all namespaces: an ignored one has no autoscalers that count.
+        self.sight = Sight(
+            client, self.clock, self.config.vpa_object_namespace, self.config.ignored_vpa_object_namespaces
+        )
+        self.limit_ranges = self.sight.follow(kind_named("LimitRange"))
+        self.index = Index(self.sight, self.sight.follow(kind_named("HorizontalPodAutoscaler")))
+        self.scales = Scales(client, self.clock)
+        self.targets = Targets(self.sight, self.scales)
+        self.owners = Owners(client, self.sight, self.targets)
+        self._http_ask = HttpAsk(self.config.recommender_url) if ask is None and self.config.recommender_url else None
+        self.freshest = Freshest(ask or self._http_ask, self.config.recommender_timeout, self.clock)
+        self.registry = registry or CollectorRegistry()
+        self.steps = StepTimer(self.registry, P, self.clock)
+        self.pods = Counter(f"{P}_admission_pods", "Number of Pods processed.", ("applied",), registry=self.registry)
+        self.latency = Histogram(
+            f"{P}_admission_latency_seconds",
+            "Time spent handling admission requests.",
+            ("status", "resource"),
+            buckets=_LATENCIES,
+            registry=self.registry,
+        )
+        self.http = HttpServer(self.config.address, self.registry, Health(self.clock, float("inf")))
+        self.port = 0
+        self.registered = asyncio.Event()
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._certificates: Certificates | None = None
+        self._runner: web.AppRunner | None = None
+        self._tasks = Tasks("vpa-admission")
+
+    # --- running
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        try:
+            await self.start()
+            await self._maintain()
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        await self.http.start()
+        await self.sight.start()
+        self.index.start()
+        await self._first_certificates()
+        await self._serve()
+        self._tasks.start(self._renew_lease(), "lease")
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        if self._http_ask is not None:
+            await self._http_ask.close()
+        await self.sight.stop()
+        await self.http.stop()
+
+    async def _serve(self) -> None:
+        app = web.Application(client_max_size=MAX_BODY)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(
+            self._runner, self.config.host or None, self.config.port, ssl_context=self._tls, reuse_address=True
+        )
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def _maintain(self) -> None:
+        """Registration and certificates, once a minute: somebody may have deleted the one, time spoils the other."""
+        backoff = Backoff(0.5, 30.0)
+        await self.clock.sleep(self.config.register_delay)
+        while True:
+            try:
+                await self.upkeep()
+                backoff.forget()
+                await self.clock.sleep(UPKEEP_S)
+            except (ApiError, Unreachable) as error:
+                log.warning("registering the webhook: %s", error)
+                await self.clock.sleep(backoff.next())
+
+    async def upkeep(self) -> None:
+        await self._load_certificates()
+        if self.config.register_webhook:
+            assert self._certificates is not None
+            await register(self.client, self.config, self._certificates.ca, self.port)
+        self.registered.set()
+        await self.scales.refresh()
+
+    # --- certificates
+
+    def _names(self) -> tuple[str, ...]:
+        service = f"{self.config.webhook_service}.{self.config.namespace}.svc"
+        return (self.config.webhook_address, service) if self.config.webhook_address else (service,)
+
+    async def _first_certificates(self) -> None:
+        self._tls.minimum_version = (
+            ssl.TLSVersion.TLSv1_3 if self.config.min_tls_version == "tls1_3" else ssl.TLSVersion.TLSv1_2
+        )
+        if self.config.tls_ciphers:
+            self._tls.set_ciphers(self.config.tls_ciphers.replace(",", ":"))
+        backoff = Backoff(0.5, 30.0)
+        while self._certificates is None:
+            try:
+                await self._load_certificates()
+            except (ApiError, Unreachable) as error:
+                log.warning("the webhook's certificates: %s", error)
+                await self.clock.sleep(backoff.next())
+
+    async def _load_certificates(self) -> None:
+        """New handshakes use what is loaded here; connections that stand are not touched."""
+        config = self.config
+        found = from_files(config.client_ca_file, config.tls_cert_file, config.tls_private_key)
+        if found is None:
+            shared = SharedCertificates(
+                self.client, config.namespace, config.certificate_secret, self._names(), config.certificate_lifetime
+            )
+            found = await shared.current(self.clock.now())
+        if found != self._certificates:
+            _load_chain(self._tls, found)
+            self._certificates = found
+
+    async def _renew_lease(self) -> None:
+        """Tells the updater that pods it evicts would be sized when they come back."""
+        while True:
+            try:
+                await self._renew_once()
+            except (ApiError, Unreachable) as error:
+                log.info("lease %s: %s", LEASE_NAME, error)
+            await self.clock.sleep(LEASE_EVERY_S)
+
+    async def _renew_once(self) -> None:
+        spec = {
+            "holderIdentity": os.environ.get("HOSTNAME") or socket.gethostname(),
+            "renewTime": rfc3339_micro(self.clock.now()),
+        }
+        try:
+            await self.client.patch(LEASE, self.config.namespace, LEASE_NAME, {"spec": spec})
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            body = {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": {"name": LEASE_NAME}, "spec": spec}
+            await self.client.create(LEASE, body, self.config.namespace)
+
+    # --- answering
+
+    async def _handle(self, request: web.Request) -> web.Response:
+        if request.headers.get("Content-Type", "").partition(";")[0] != "application/json":
+            return web.Response()
+        started = self.clock.monotonic()
+        with self.steps.step("total"):
+            with self.steps.step("read_request"):
+                body = await request.read()
+            with self.steps.step("admit"):
+                resource, verdict = await self.admit(body)
+            with self.steps.step("build_response"):
+                text = response_of(verdict)
+        self.latency.labels(verdict.outcome, resource).observe(self.clock.monotonic() - started)
+        if resource == "Pod":
+            self.pods.labels(str(verdict.outcome == "applied").lower()).inc()
+        return web.Response(body=text, content_type="application/json")
+
+    async def admit(self, body: bytes) -> tuple[str, Verdict]:
+        """The kind of object, and the verdict on it."""
+        request = _request_of(body)
+        resource = (request.get("resource") or {}).get("resource") if isinstance(request.get("resource"), dict) else ""
+        kind = {"pods": "Pod", "verticalpodautoscalers": "VPA"}.get(str(resource), "unknown")
+        world = World(
+            self.index.vpas,
+            self.targets.selector_of,
+            self.targets.topmost_of,
+            self.limit_ranges,
+            self.config.feature_gates,
+            self.config.max_allowed_cpu_boost,
+        )
+        vpa: Mapping[str, Any] | None = None
+        pod: Object = {}
+        if kind == "Pod" and isinstance(request.get("object"), dict):
+            pod = request["object"]
+            try:
+                world, vpa = await self._for_pod(pod, str(request.get("namespace") or ""), world)
+            except Exception:
+                log.exception("looking up a pod's autoscaler")
+        verdict = answer(body, world)
+        if kind == "Pod" and must_wait(pod, vpa):
+            verdict = replace(verdict, patch=[*(verdict.patch or []), *gate_patch(pod)], outcome="applied")
+        return kind, verdict
+
+    async def _for_pod(self, pod: Object, namespace: str, world: World) -> tuple[World, Mapping[str, Any] | None]:
+        """The world as this pod shall see it: with the freshest recommendation for it."""
+        await self.owners.learn(pod, namespace)
+        placed = {**pod, "metadata": {**(pod.get("metadata") or {}), "namespace": namespace}}
+        vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
+        if vpa is None:
+            return world, None
+        fresh = await self.freshest.improve(placed, vpa)
+        target = target_of(vpa)
+        if fresh is vpa or target is None:
+            return world, vpa
+        return replace(world, vpas={target: [fresh]}), fresh
+
+
+def _request_of(body: bytes) -> dict[str, Any]:
+    try:
+        request = json.loads(body)["request"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return request if isinstance(request, dict) else {}
+
+
+def response_of(verdict: Verdict) -> bytes:
+    review = verdict.to_response()
+    if verdict.patch:
+        review["response"]["patch"] = base64.b64encode(json.dumps(verdict.patch).encode()).decode()
+    return json.dumps(review).encode()
+
+
+def _load_chain(context: ssl.SSLContext, certificates: Certificates) -> None:
+    """From memory to a context there is only the way through a file; it is gone again at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        cert, key = Path(folder) / "cert.pem", Path(folder) / "key.pem"
+        cert.write_bytes(certificates.cert)
+        key.touch(mode=0o600)
+        key.write_bytes(certificates.key)
+        context.load_cert_chain(cert, key)

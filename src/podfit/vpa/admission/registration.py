@@ -1,0 +1,110 @@
+"""The webhook's entries with the API server: one that changes pods and autoscalers, one that checks autoscalers.
+
+An entry that stands as it should is left alone; another is replaced, never deleted first, so that no pod slips through.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from typing import Any
+
+from podfit.api.kinds import Kind, kind_named
+from podfit.api.status import ApiError, Object
+from podfit.client import Client
+from podfit.vpa.admission.config import AdmissionConfig
+
+log = logging.getLogger(__name__)
+
+MUTATING, VALIDATING = kind_named("MutatingWebhookConfiguration"), kind_named("ValidatingWebhookConfiguration")
+NAME, HOOK, CHECK_HOOK = "vpa-webhook-config", "vpa.k8s.io", "validate.vpa.podfit.dev"
+CHECK_PATH = "/validate"
+GROUP = "autoscaling.k8s.io"
+
+
+def registrations(config: AdmissionConfig, ca: bytes, port: int) -> list[tuple[Kind, Object]]:
+    autoscalers = {
+        "apiGroups": [GROUP],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["verticalpodautoscalers"],
+        "scope": "*",
+    }
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "*"}
+    return [
+        (MUTATING, _entry(MUTATING, config, _hook(config, ca, port, HOOK, "", [pods, autoscalers]))),
+        (VALIDATING, _entry(VALIDATING, config, _hook(config, ca, port, CHECK_HOOK, CHECK_PATH, [autoscalers]))),
+    ]
+
+
+def _entry(kind: Kind, config: AdmissionConfig, hook: Object) -> Object:
+    meta: Object = {"name": NAME}
+    if config.labels:
+        meta["labels"] = config.labels
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "webhooks": [hook]}
+
+
+def _hook(config: AdmissionConfig, ca: bytes, port: int, name: str, path: str, rules: list[Object]) -> Object:
+    return {
+        "name": name,
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {**_where(config, port, path), "caBundle": base64.b64encode(ca).decode()},
+        "rules": rules,
+        "failurePolicy": "Fail" if config.webhook_failure_policy_fail else "Ignore",
+        "sideEffects": "None",
+        "timeoutSeconds": config.webhook_timeout_seconds,
+        **_namespaces(config),
+    }
+
+
+def _where(config: AdmissionConfig, port: int, path: str) -> Object:
+    if config.register_by_url:
+        host = f"[{config.webhook_address}]" if ":" in config.webhook_address else config.webhook_address
+        return {"url": f"https://{host}:{config.webhook_port or port}{path}"}
+    service: Object = {"namespace": config.namespace, "name": config.webhook_service, "port": 443}
+    return {"service": {**service, **({"path": path} if path else {})}}
+
+
+def _namespaces(config: AdmissionConfig) -> Object:
+    key = "kubernetes.io/metadata.name"
+    if config.ignored_vpa_object_namespaces:
+        rule = {"key": key, "operator": "NotIn", "values": list(config.ignored_vpa_object_namespaces)}
+    elif config.vpa_object_namespace:
+        rule = {"key": key, "operator": "In", "values": [config.vpa_object_namespace]}
+    else:
+        return {}
+    return {"namespaceSelector": {"matchExpressions": [rule]}}
+
+
+async def register(client: Client, config: AdmissionConfig, ca: bytes, port: int) -> int:
+    """Brings both entries to what they should be; answers how many were written. Raises ApiError, Unreachable."""
+    written = 0
+    for kind, wanted in registrations(config, ca, port):
+        found = await client.find(kind, "", NAME)
+        if found is None:
+            try:
+                await client.create(kind, wanted)
+            except ApiError as error:
+                if error.code != 409:
+                    raise
+            written += 1
+        elif not _stands(found, wanted):
+            meta = {**found["metadata"], "labels": wanted["metadata"].get("labels") or {}}
+            await client.update(kind, {**found, "metadata": meta, "webhooks": wanted["webhooks"]})
+            written += 1
+    return written
+
+
+def _stands(found: Object, wanted: Object) -> bool:
+    """Whether everything wanted is there; what the server added by default does not matter."""
+    hooks = found.get("webhooks") or []
+    same = len(hooks) == len(wanted["webhooks"]) and all(map(_covers, hooks, wanted["webhooks"]))
+    return same and (found["metadata"].get("labels") or {}) == (wanted["metadata"].get("labels") or {})
+
+
+def _covers(found: Any, wanted: Any) -> bool:
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(_covers(found.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(_covers, found, wanted))
+    return bool(found == wanted)

@@ -1,0 +1,239 @@
+"""The admission webhook behind our API server, over HTTPS with certificates of its own."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import LEASE, POD, VPA, kind_named
+from podfit.api.status import ApiError
+from podfit.kit.clock import FakeClock
+from podfit.testing.autoscaling import REPLICA_SET, Autoscaled, autoscaled
+from podfit.vpa.admission.certificates import SECRET, made
+from podfit.vpa.admission.config import AdmissionConfig
+from podfit.vpa.admission.lookup import Ask
+from podfit.vpa.admission.loop import AdmissionWebhook
+from podfit.vpa.updater.config import UpdaterConfig
+from podfit.vpa.updater.loop import Updater
+
+CONFIG = AdmissionConfig(
+    port=0, host="127.0.0.1", address="", register_by_url=True, webhook_address="127.0.0.1", namespace="kube-system"
+)
+MUTATING = kind_named("MutatingWebhookConfiguration")
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Autoscaled]:
+    async with autoscaled(tmp_path / "server") as made_cluster:
+        yield made_cluster
+
+
+@asynccontextmanager
+async def admitting(
+    cluster: Autoscaled, config: AdmissionConfig = CONFIG, ask: Ask | None = None
+) -> AsyncIterator[AdmissionWebhook]:
+    webhook = AdmissionWebhook(cluster.client, config, cluster.clock, ask=ask)
+    await webhook.start()
+    try:
+        await webhook.upkeep()
+        yield webhook
+    finally:
+        await webhook.stop()
+
+
+async def owner(cluster: Autoscaled, name: str = "web-1") -> Any:
+    found = await cluster.admin.get(REPLICA_SET, "default", name)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": name,
+        "uid": found["metadata"]["uid"],
+        "controller": True,
+    }
+
+
+async def create(cluster: Autoscaled, name: str = "new", annotations: Mapping[str, str] | None = None) -> Any:
+    resources = {"requests": {"cpu": "100m", "memory": "100Mi"}, "limits": {"cpu": "200m"}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {"app": "web"},
+            "ownerReferences": [await owner(cluster)],
+            "annotations": dict(annotations or {}),
+        },
+        "spec": {"containers": [{"name": "main", "image": "i", "resources": resources}]},
+    }
+    return await cluster.admin.create(POD, pod, "default")
+
+
+async def test_new_pods_get_the_recommended_resources(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    await cluster.vpa("web", "web")
+    await cluster.recommend("web", {"cpu": "500m", "memory": "300Mi"})
+    async with admitting(cluster):
+        pod = await create(cluster)
+    resources = pod["spec"]["containers"][0]["resources"]
+    assert resources["requests"] == {"cpu": "500m", "memory": "300Mi"}
+    assert resources["limits"]["cpu"] == "1"
+    assert pod["metadata"]["annotations"]["vpaObservedContainers"] == "main"
+    assert pod["metadata"]["annotations"]["vpaUpdates"].startswith("Pod resources updated by web: container 0: ")
+
+
+async def test_a_recommender_that_can_be_asked_knows_best(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    await cluster.vpa("web", "web")
+    await cluster.recommend("web", {"cpu": "500m", "memory": "300Mi"})
+
+    async def fresh(pod: Any) -> Mapping[str, Any]:
+        assert pod["metadata"]["namespace"] == "default"
+        return {"containerRecommendations": [{"containerName": "main", "target": {"cpu": "700m", "memory": "300Mi"}}]}
+
+    async with admitting(cluster, ask=fresh):
+        pod = await create(cluster)
+    assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "700m"
+
+
+async def test_a_recommender_that_fails_is_not_missed(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    await cluster.vpa("web", "web")
+    await cluster.recommend("web", {"cpu": "500m", "memory": "300Mi"})
+    asked = []
+
+    async def broken(pod: Any) -> Mapping[str, Any]:
+        asked.append(pod)
+        raise RuntimeError("down")
+
+    async with admitting(cluster, ask=broken):
+        first = await create(cluster, "first")
+        second = await create(cluster, "second")
+    for pod in (first, second):
+        assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "500m"
+    assert len(asked) == 1, "after a failure it is left in peace for a while"
+
+
+async def test_without_a_recommendation_pods_pass_unchanged(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    async with admitting(cluster):
+        pod = await create(cluster)
+    assert pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "100m", "memory": "100Mi"}
+    assert "vpaUpdates" not in (pod["metadata"].get("annotations") or {})
+
+
+async def test_pods_start_while_the_webhook_is_away(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    await cluster.vpa("web", "web")
+    await cluster.recommend("web", {"cpu": "500m"})
+    async with admitting(cluster):
+        pass
+    pod = await create(cluster)
+    assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "100m"
+
+
+async def test_owners_younger_than_the_cache_are_looked_up(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    await cluster.vpa("web", "web")
+    await cluster.recommend("web", {"cpu": "500m"})
+    async with admitting(cluster) as webhook:
+        for cache in (webhook.sight.workloads["ReplicaSet"], webhook.sight.workloads["Deployment"]):
+            cache._objects.clear()
+        pod = await create(cluster)
+    assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "500m"
+
+
+async def test_autoscalers_are_checked_with_upstreams_words(cluster: Autoscaled) -> None:
+    async with admitting(cluster):
+        made_vpa = await cluster.vpa("good", "web")
+        assert made_vpa["spec"]["updatePolicy"] == {"updateMode": "Recreate"}
+        with pytest.raises(ApiError) as refused:
+            await cluster.vpa("bad", "web", updatePolicy={"updateMode": "Recreate", "minReplicas": -1})
+    assert refused.value.code == 422
+    assert "minReplicas has to be positive" in refused.value.message
+
+
+async def test_the_entry_is_mended_and_left_alone_when_it_stands(cluster: Autoscaled) -> None:
+    async with admitting(cluster) as webhook:
+        before = await cluster.admin.get(MUTATING, "", "vpa-webhook-config")
+        await webhook.upkeep()
+        same = await cluster.admin.get(MUTATING, "", "vpa-webhook-config")
+        assert same["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+        assert before["webhooks"][0]["name"] == "vpa.k8s.io"
+        assert before["webhooks"][0]["failurePolicy"] == "Ignore"
+        await cluster.admin.delete(MUTATING, "", "vpa-webhook-config")
+        await webhook.upkeep()
+        assert await cluster.admin.find(MUTATING, "", "vpa-webhook-config")
+
+
+async def test_certificates_are_renewed_before_they_expire_under_the_same_authority(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with autoscaled(tmp_path / "server", clock) as cluster:
+        webhook = AdmissionWebhook(cluster.client, replace(CONFIG, register_webhook=False), clock)
+        await webhook.start()
+        first = await cluster.admin.get(SECRET, "kube-system", "vpa-tls-certs")
+        await clock.advance(25 * 86400)
+        await webhook.upkeep()
+        second = await cluster.admin.get(SECRET, "kube-system", "vpa-tls-certs")
+        await webhook.stop()
+    assert first["data"]["caCert.pem"] == second["data"]["caCert.pem"]
+    assert first["data"]["serverCert.pem"] != second["data"]["serverCert.pem"]
+
+
+def test_a_renewed_authority_leaves_the_old_one_in_the_bundle() -> None:
+    old = made(["a"], 0.0, 86400.0)
+    new = made(["a"], 3300 * 86400.0, 86400.0, old)
+    assert new.ca.endswith(old.ca) and new.ca != old.ca
+
+
+async def test_the_lease_tells_that_the_webhook_lives(cluster: Autoscaled) -> None:
+    async with admitting(cluster) as webhook:
+        await webhook._renew_once()
+        lease = await cluster.admin.get(LEASE, "kube-system", "vpa-admission-controller")
+        assert lease["spec"]["renewTime"]
+
+
+async def test_a_pod_that_requires_an_autoscaler_is_held_until_there_is_a_recommendation(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    async with admitting(cluster):
+        pod = await create(cluster, annotations={"podfit.dev/requires-vpa": "true"})
+        assert pod["spec"]["schedulingGates"] == [{"name": "podfit.dev/requires-vpa"}]
+        updater = Updater(cluster.client, UpdaterConfig(address=""), cluster.clock)
+        await updater.start()
+        try:
+            await updater.one_pass()
+            held = await cluster.admin.get(POD, "default", "new")
+            assert held["spec"]["schedulingGates"]
+            await cluster.vpa("web", "web")
+            await cluster.recommend("web", {"cpu": "500m", "memory": "300Mi"})
+            while not (updater.sight.vpas.get("default", "web") or {}).get("status"):
+                await cluster.clock.sleep(0.01)
+            await updater.one_pass()
+        finally:
+            await updater.stop()
+    freed = await cluster.admin.get(POD, "default", "new")
+    assert not freed["spec"].get("schedulingGates")
+    free = await cluster.admin.get(VPA, "default", "web")
+    assert free["status"]["recommendation"]
+
+
+async def test_odd_requests_are_let_through(cluster: Autoscaled) -> None:
+    async with admitting(cluster) as webhook:
+        for body in (b"", b"{", b"[]", b'{"request": 5}', b'{"request": {"resource": {"resource": "pods"}}}'):
+            _, verdict = await webhook.admit(body)
+            assert verdict.allowed
+        odd = b'{"request": {"uid": "u", "resource": {"version": "v1", "resource": "pods"}, "object": {"spec": 7}}}'
+        kind, verdict = await webhook.admit(odd)
+        assert (kind, verdict.uid, verdict.allowed) == ("Pod", "u", True)
+
+
+async def test_the_secret_holds_what_is_served(cluster: Autoscaled) -> None:
+    async with admitting(cluster) as webhook:
+        secret = await cluster.admin.get(SECRET, "kube-system", "vpa-tls-certs")
+        assert webhook._certificates is not None
+        assert base64.b64decode(secret["data"]["serverCert.pem"]) == webhook._certificates.cert
