@@ -11,9 +11,7 @@ def spec(replicas: int, surge: object, unavailable: object) -> dict[str, object]
     return {"replicas": replicas, "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling}}
 
 
-sizes = st.builds(
-    lambda replicas, ready: (replicas, min(replicas, ready)), st.integers(0, 20), st.integers(0, 20)
-)
+sizes = st.builds(lambda replicas, ready: (replicas, min(replicas, ready)), st.integers(0, 20), st.integers(0, 20))
 
 
 def test_percentages_round_surge_up_and_unavailability_down() -> None:

@@ -30,7 +30,9 @@ def test_next_due_time_follows_cron(schedule: str, after: str, expected: str) ->
     assert Schedule.parse(schedule).next(at(after)) == at(expected)
 
 
-@pytest.mark.parametrize("text", ["", "* * * *", "61 * * * *", "a * * * *", "5-1 * * * *", "*/0 * * * *", "* * * * * *"])
+@pytest.mark.parametrize(
+    "text", ["", "* * * *", "61 * * * *", "a * * * *", "5-1 * * * *", "*/0 * * * *", "* * * * * *"]
+)
 def test_what_is_no_schedule_is_refused(text: str) -> None:
     with pytest.raises(BadSchedule):
         Schedule.parse(text)
