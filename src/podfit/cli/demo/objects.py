@@ -34,7 +34,7 @@ def deployment(name: str, size: Object, port: int, real: bool, **environment: st
         "resources": size,
         "resizePolicy": [{"resourceName": resource, "restartPolicy": "NotRequired"} for resource in ("cpu", "memory")],
     }
-    spec = {"containers": [container], "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False}
     labels = {"app": name}
     annotations = {} if real else FAKE_LOADS[name]
     return {

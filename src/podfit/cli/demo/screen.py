@@ -13,7 +13,7 @@ from rich.text import Text
 from podfit.api.status import Object
 from podfit.cli.amounts import RESOURCES, amount_text, number, pair_text
 from podfit.cli.commands.events import when
-from podfit.cli.demo.seen import Moved, Seen, spark
+from podfit.cli.demo.seen import ContainerSeen, Moved, Seen, spark
 from podfit.cli.demo.stage import Stage
 from podfit.cli.node_side import STATES
 from podfit.cli.output import span
@@ -21,6 +21,7 @@ from podfit.cli.stages import progress
 from podfit.cli.wording import condition_words, notable, sized_words
 
 EVENTS = 7
+WIDE = 116
 TOLD = ("Resize", "InPlace", "Scheduled", "Started", "OOM", "Evict")
 
 
@@ -44,7 +45,7 @@ class Screen:
     def picture(self) -> RenderableType:
         stage = self._stage
         parts: list[RenderableType] = [*(Text(line, style="yellow") for line in self._banner)]
-        parts.append(pods_table(stage.running(), stage.seen))
+        parts.append(pods_table(stage.running(), stage.seen, self.console.width < WIDE))
         parts.append(Panel(self._words(), title="in words", title_align="left", border_style="dim"))
         parts.append(Panel(self._events(), title="last events", title_align="left", border_style="dim"))
         kubeconfig = self._stage.kubeconfig
@@ -78,28 +79,32 @@ def event_line(event: Object) -> str:
     return f"{when(event)[11:19]} {event.get('reason'):<16} {name.split('-')[0]:<7} {message}"
 
 
-def pods_table(pods: list[Object], seen: Seen) -> Table:
+def pods_table(pods: list[Object], seen: Seen, narrow: bool = False) -> Table:
+    """`narrow` leaves out what only fits into a wide terminal."""
     table = Table(expand=True, box=None, pad_edge=False, header_style="bold")
-    for title in ("container", "", *STATES, "usage", "", "restarts", "resize"):
+    for title in ("container", "", *STATES, "usage", *(() if narrow else ("", "restarts", "resize"))):
         table.add_column(title, no_wrap=True)
     for pod in pods:
-        step = progress(pod)
         for (name, container), known in list(seen.containers.items()):
-            if name != pod["metadata"]["name"]:
-                continue
-            for resource in RESOURCES:
-                cells = _cells(known, resource)
-                first = resource == RESOURCES[0]
-                stage = Text(step.reason or step.stage, style="green" if step.done else "yellow")
-                table.add_row(container if first else "", resource, *cells,
-                              str(known.restarts) if first else "", stage if first else Text(""))  # fmt: skip
+            if name == pod["metadata"]["name"]:
+                for resource in RESOURCES:
+                    cells = _cells(known, resource)
+                    table.add_row(container, resource, *(cells if narrow else [*cells, *_more(pod, known, resource)]))
+                    container = ""
     return table
 
 
-def _cells(known: object, resource: str) -> list[RenderableType]:
-    from podfit.cli.demo.seen import ContainerSeen
+def _more(pod: Object, known: ContainerSeen, resource: str) -> list[RenderableType]:
+    values, limit = known.usage[resource], _limit(known, resource)
+    style = "red" if values and limit and values[-1] >= 0.9 * limit else "green"
+    line = Text(spark(values, limit), style=style)
+    if resource != RESOURCES[0]:
+        return [line, "", ""]
+    step = progress(pod)
+    return [line, str(known.restarts), Text(step.reason or step.stage, style="green" if step.done else "yellow")]
 
-    assert isinstance(known, ContainerSeen)
+
+def _cells(known: ContainerSeen, resource: str) -> list[RenderableType]:
     shown: list[RenderableType] = []
     first = pair_text(known.states.get("desired"), resource)
     for state in STATES:
@@ -107,9 +112,11 @@ def _cells(known: object, resource: str) -> list[RenderableType]:
         same = text == first or (state == "actual" and _limits_agree(known.states, resource))
         shown.append(Text(text, style="" if same else "bold yellow"))
     values = known.usage[resource]
-    limit = number(resource, ((known.states.get("actual") or {}).get("limits") or {}).get(resource))
-    style = "red" if values and limit and values[-1] >= 0.9 * limit else "green"
-    return [*shown, amount_text(resource, values[-1] if values else None), Text(spark(values, limit), style=style)]
+    return [*shown, amount_text(resource, values[-1] if values else None)]
+
+
+def _limit(known: ContainerSeen, resource: str) -> int:
+    return number(resource, ((known.states.get("actual") or {}).get("limits") or {}).get(resource))
 
 
 def _limits_agree(states: Object, resource: str) -> bool:

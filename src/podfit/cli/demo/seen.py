@@ -85,7 +85,7 @@ class Seen:
 
     @property
     def sentence(self) -> str:
-        return f"seen: {self.ups} sizes grow, {self.downs} shrink, all in place; restarts {self.restarts}"
+        return f"resized in place: {self.ups} up, {self.downs} down; restarts: {self.restarts}"
 
 
 def _moved(pod: str, container: str, before: Object, after: Object) -> list[Moved]:

@@ -8,10 +8,12 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
+from podfit.agent.runtimes.process.runtime import ProcessRuntime
 from podfit.api.kinds import EVENT, POD, VPA, kind_named
 from podfit.api.kinds import NAMESPACE as NAMESPACES
 from podfit.api.status import ApiError, Object
 from podfit.apiserver.request import ADMIN
+from podfit.cli.demo.autoscaling import SCRAPE_S, start_autoscaler
 from podfit.cli.demo.objects import LARGE, NAMESPACE, SMALL, autoscalers, deployments
 from podfit.cli.demo.seen import Moved, Seen
 from podfit.cli.node_side import states
@@ -20,6 +22,7 @@ from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Unreachable
 from podfit.compose import Up, UpOptions, local_client
 from podfit.kit.tasks import Tasks
+from podfit.meter.meter import MeterConfig
 
 FIRST_VISIT_S, BETWEEN_VISITS_S = 8.0, 16.0
 PATIENCE_S = 20.0
@@ -35,7 +38,8 @@ def free_port(wanted: int) -> int:
 
 class Stage:
     def __init__(self, options: UpOptions) -> None:
-        self.up = Up(replace(options, stop_pods=True))
+        # The autoscaler is started here, with the demo's settings.
+        self.up = Up(replace(options, stop_pods=True, vpa=False))
         self.real = options.runtime == "process"
         self.client = local_client(self.up.server, ADMIN, "demo")
         self.pods = Cache(self.client, POD, NAMESPACE)
@@ -52,6 +56,9 @@ class Stage:
     async def open(self) -> None:
         await self.up.start()
         await self._clear()
+        if self.up.meter is not None:
+            self.up.meter.config = MeterConfig(interval_s=SCRAPE_S, second_look_s=SCRAPE_S / 2)
+        start_autoscaler(local_client(self.up.server, ADMIN, "autoscaler"), self._tasks)
         await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         for body in deployments(free_port(0), self.real):
             await self.client.create(kind_named("Deployment"), body)
@@ -65,6 +72,13 @@ class Stage:
         await self._tasks.stop()
         with contextlib.suppress(ApiError, Unreachable, TimeoutError):
             await self._clear()
+            async with asyncio.timeout(PATIENCE_S):
+                while any(agent.records for agent in self.up.agents):
+                    await asyncio.sleep(0.05)
+        for agent in self.up.agents:
+            if isinstance(agent.runtime, ProcessRuntime):
+                # Not even empty cgroups stay behind.
+                agent.at_stop.append(agent.runtime.purge)
         await self.up.stop()
 
     async def _clear(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from podfit.api.kinds import EVENT, VPA_CHECKPOINT
 from podfit.api.status import ApiError, Object
+from podfit.cli.amounts import number
 from podfit.cli.output import age, table
 from podfit.cli.recommended import mode_of, recommendations, target_pods
 from podfit.client import Client
@@ -26,6 +27,8 @@ async def explain_vpa(client: Client, vpa: Object) -> tuple[list[str], dict[str,
     told.append(table([["  " + row[0], *row[1:]] for row in rows], COLUMNS))
     told += _conditions(vpa)
     told += why_numbers(numbers)
+    if other_settings(vpa, numbers):
+        told.append("The recommender's settings are not the defaults that these steps assume: the table above counts.")
     told += _why_not(vpa, events)
     return told, {"vpa": f"{namespace}/{name}", "numbers": numbers, "events": events}
 
@@ -63,6 +66,21 @@ def why_numbers(numbers: dict[str, Any]) -> list[str]:
     if not told:
         told.append("No checkpoint yet: the steps behind the numbers are known once the recommender has written one.")
     return told
+
+
+def other_settings(vpa: Object, numbers: dict[str, Any]) -> bool:
+    """Whether the steps, computed with default settings, lead elsewhere than the recommendation."""
+    given = ((vpa.get("status") or {}).get("recommendation") or {}).get("containerRecommendations") or []
+    for one in given:
+        known = (numbers.get("containers") or {}).get(one["containerName"])
+        for resource, target in (one.get("target") or {}).items():
+            if known is None or resource not in known["resources"]:
+                continue
+            said, computed = number(resource, target), number(resource, known["resources"][resource]["target"]["value"])
+            # A checkpoint is a little older than the recommendation, so only a real gap counts.
+            if abs(said - computed) > 0.2 * max(said, computed):
+                return True
+    return False
 
 
 def _why_not(vpa: Object, events: list[Object]) -> list[str]:
