@@ -20,12 +20,18 @@ PACKET = 16384
 
 
 class ReadEnd:
-    """A descriptor's bytes, as they come; reading waits, it never polls."""
+    """A descriptor's bytes, a piece at a time; reading waits, it never polls.
+
+    After each piece it rests until `more`: what nobody takes stays in the pipe, where it holds the writer back.
+    """
 
     def __init__(self, descriptor: int, took: Callable[[bytes], None]) -> None:
         self._descriptor, self._took = descriptor, took
         os.set_blocking(descriptor, False)
-        asyncio.get_running_loop().add_reader(descriptor, self._readable)
+        self.more()
+
+    def more(self) -> None:
+        asyncio.get_running_loop().add_reader(self._descriptor, self._readable)
 
     def _readable(self) -> None:
         try:
@@ -37,8 +43,7 @@ class ReadEnd:
                 raise
             # EIO: the terminal's last holder is gone.
             data = b""
-        if not data:
-            asyncio.get_running_loop().remove_reader(self._descriptor)
+        self.stop()
         self._took(data)
 
     def stop(self) -> None:
@@ -83,6 +88,8 @@ class ProcessExec:
         while self._open or not self._queue.empty():
             channel, data = await self._queue.get()
             if data:
+                if channel in self._open:
+                    self._readers[channel].more()
                 return channel, data
             descriptor = self._open.pop(channel, None)
             if descriptor is not None and descriptor != self._terminal:
