@@ -27,10 +27,10 @@ clean-run: ## Remove what `make run` left: its data directory
 	rm -rf .run
 
 test: setup system ## Run the test suite
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
 
 test-all: setup system ## Run the test suite and the slow campaigns
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 test-v2: setup system ## Run the runtime suite on a cgroup v2 kernel in QEMU
 	$(BIN)/python -m pytest tests/e2e/test_cgroup_v2_guest.py -rs
