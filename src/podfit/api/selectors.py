@@ -178,7 +178,7 @@ def _parse_labels(text: str) -> LabelSelector:
     return LabelSelector(tuple(sorted(_Parser(text).parse(), key=lambda item: item.key)))
 
 
-_TOKEN = re.compile(r"\s*(?:(!=|==|[=!(),<>])|([^\s=!(),<>]+))")
+_TOKEN = re.compile(r"[ \t\r\n]*(?:(!=|==|[=!(),<>])|([^ \t\r\n=!(),<>]+))")
 _WORD, _END = "word", "end"
 
 

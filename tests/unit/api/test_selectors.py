@@ -122,3 +122,9 @@ def test_broken_field_selectors_are_explained(text: str, why: str) -> None:
     with pytest.raises(SelectorError) as caught:
         FieldSelector.parse(text)
     assert str(caught.value) == why
+
+
+def test_only_gos_white_space_separates_words() -> None:
+    with pytest.raises(SelectorError):
+        LabelSelector.parse("a\x0c")
+    assert LabelSelector.parse("a ,\tb\r\n") == LabelSelector.parse("a,b")
