@@ -21,7 +21,6 @@ from pathlib import Path
 
 from podfit.kit.atomicfile import sync_folder
 from podfit.store.backend import Unusable
-from podfit.store.sqlite_wal import lost_commits, read_wal
 
 SCHEMA = 1
 APPLICATION = 0x706F6466  # "podf": says whose file it is
@@ -73,8 +72,7 @@ class SqliteFile:
         """Takes the file for this process alone; the revision history starts at, and all rows in order."""
         try:
             self._take()
-            if lost_commits(read_wal(self.path)):
-                raise Unusable(self._advice("its write-ahead log is broken before its end"))
+            self._check_log()
             self._connect()
             return self._load()
         except sqlite3.Error as error:
@@ -126,6 +124,14 @@ class SqliteFile:
         if self._lock is not None:
             lock, self._lock = self._lock, None
             os.close(lock)
+
+    def _check_log(self) -> None:
+        """There is one only after a crash; a clean stop needs neither the check nor the library it takes."""
+        if self.path.with_name(f"{self.path.name}-wal").exists():
+            from podfit.store.sqlite_wal import lost_commits, read_wal
+
+            if lost_commits(read_wal(self.path)):
+                raise Unusable(self._advice("its write-ahead log is broken before its end"))
 
     def _take(self) -> None:
         """Locks the store for this process and makes the file if it is not there.
