@@ -38,12 +38,17 @@ if TYPE_CHECKING:
     from podfit.meter.server import MeterServer
     from podfit.scheduler import SchedulerConfig
     from podfit.store.backend import Store
+    from podfit.vpa.admission.config import AdmissionConfig
+    from podfit.vpa.recommender.config import RecommenderConfig
+    from podfit.vpa.together import Autoscaler
+    from podfit.vpa.updater.config import UpdaterConfig
 
 log = logging.getLogger(__name__)
 
 CONTROLLERS = User("system:kube-controller-manager", ("system:masters", "system:authenticated"))
 Signer = Callable[[bytes, Sequence[str]], bytes]
 METER = User("system:podfit-meter", ("system:masters", "system:authenticated"))
+AUTOSCALER = User("system:podfit-autoscaler", ("system:masters", "system:authenticated"))
 SCHEDULER = User("system:kube-scheduler", ("system:masters", "system:authenticated"))
 
 
@@ -134,6 +139,8 @@ class UpOptions:
     scheduler: bool = True
     scheduling: SchedulerConfig | None = None
     vpa: bool = True
+    vpa_flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Command lines of the autoscaler's components: recommender, updater, admission."""
 
     def node_names(self) -> list[str]:
         first = self.node_name or socket.gethostname().lower()
@@ -155,6 +162,7 @@ class Up:
         self.node_servers: list[NodeServer] = []
         self._node_tls: ssl.SSLContext | None = None
         self.meter: Meter | None = None
+        self.autoscaler: Autoscaler | None = None
         options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.server = ApiServer(self._server_config())
 
@@ -192,6 +200,8 @@ class Up:
             await self._start_agent(name)
         if self.options.controllers:
             await self._start_meter()
+        if self.options.vpa:
+            self._start_autoscaler()
         await asyncio.gather(*(agent.synced.wait() for agent in self.agents))
 
     def _write_kubeconfigs(self) -> None:
@@ -267,11 +277,23 @@ class Up:
         await register(client)
         self.tasks.start(meter.run(), "meter")
 
+    def _start_autoscaler(self) -> None:
+        from podfit.vpa.together import Autoscaler
+
+        options = self.options
+        autoscaler = self.autoscaler = Autoscaler(
+            lambda name: local_client(self.server, AUTOSCALER, name),
+            options.data_dir,
+            options.host,
+            options.vpa_flags,
+            self.clock,
+        )
+        self.tasks.start(autoscaler.run(), "autoscaler")
+
     async def stop(self) -> None:
+        await asyncio.gather(*(node.stop() for node in self.node_servers))
         for agent in self.agents:
             await agent.stop(stop_pods=self.options.stop_pods)
-        for node in self.node_servers:
-            await node.stop()
         await self.tasks.stop()
         await self.server.stop()
 
@@ -315,6 +337,35 @@ async def scheduler_alone(access: Access, elect: bool, config: SchedulerConfig) 
 
     clock, client = RealClock(), Client(access.transport("podfit-scheduler"))
     await as_leader(client, "kube-scheduler", Scheduler(client, config, clock).run, elect, clock)
+
+
+async def recommender_alone(access: Access, config: RecommenderConfig) -> None:
+    from podfit.vpa.recommender.loop import Recommender
+    from podfit.vpa.together import history_for
+
+    clock, client = RealClock(), Client(access.transport("podfit-vpa-recommender"))
+
+    async def work() -> None:
+        await Recommender(client, config, history_for(config, clock), clock).run()
+
+    await as_leader(client, config.leader_elect_resource_name, work, config.leader_elect, clock)
+
+
+async def updater_alone(access: Access, config: UpdaterConfig) -> None:
+    from podfit.vpa.updater.loop import Updater
+
+    clock, client = RealClock(), Client(access.transport("podfit-vpa-updater"))
+
+    async def work() -> None:
+        await Updater(client, config, clock).run()
+
+    await as_leader(client, config.leader_elect_resource_name, work, config.leader_elect, clock)
+
+
+async def admission_alone(access: Access, config: AdmissionConfig) -> None:
+    from podfit.vpa.admission.loop import AdmissionWebhook
+
+    await AdmissionWebhook(Client(access.transport("podfit-vpa-admission-controller")), config).run()
 
 
 async def agent_alone(access: Access, runtime: str, config: AgentConfig) -> Agent:
