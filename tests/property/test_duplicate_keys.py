@@ -1,0 +1,32 @@
+"""Whether a JSON text holds a key twice is guessed cheaply; the guess may be wrong in one direction only."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podfit.api.schema.gojson import may_hold_duplicates
+
+words = st.text(alphabet='ab\\":{}, ', max_size=6)
+values = st.recursive(words | st.integers(), lambda inner: st.lists(inner, max_size=3) | objects(inner), max_leaves=8)
+
+
+def objects(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.dictionaries(words, inner, max_size=4)
+
+
+@given(objects(values), words, values, values)
+def test_a_key_that_stands_twice_is_always_suspected(rest: object, key: str, one: object, other: object) -> None:
+    inner = json.dumps(rest, separators=(",", ":"))
+    name = json.dumps(key)
+    first, second = (json.dumps(value, separators=(",", ":")) for value in (one, other))
+    raw = f'{{"rest":{inner},"twice":{{{name}:{first},{name}:{second}}}}}'.encode()
+    assert may_hold_duplicates(raw, json.loads(raw))
+
+
+def test_a_message_that_quotes_json_is_not_suspected() -> None:
+    event = {"message": 'Pod resize started: {"containers":[{"name":"c"}]}', "reason": "ResizeStarted"}
+    raw = json.dumps(event, separators=(",", ":")).encode()
+    assert not may_hold_duplicates(raw, event)
