@@ -18,6 +18,7 @@ from podfit.cli.commands import (
     token,
     top,
     version,
+    vpa,
 )
 
 app = typer.Typer(
@@ -30,7 +31,7 @@ app = typer.Typer(
 )
 components.add_to(app)
 token.add_to(app)
-for command in (demo, resize, top, describe, explain, events, doctor, version, completion):
+for command in (demo, resize, top, describe, explain, events, doctor, version, completion, vpa):
     command.add_to(app)
 
 

@@ -16,7 +16,7 @@ ACCOUNT = kind_named("ServiceAccount")
 
 class Whole:
     def __init__(self, folder: Path, **options: Any) -> None:
-        chosen: dict[str, Any] = {"store": "memory", "runtime": "fake", "node_name": "n1", **options}
+        chosen: dict[str, Any] = {"store": "memory", "runtime": "fake", "node_name": "n1", "vpa": False, **options}
         self.up = Up(UpOptions(folder, **chosen))
         self.client = local_client(self.up.server, ADMIN, "test")
 

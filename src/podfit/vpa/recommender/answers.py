@@ -33,7 +33,7 @@ class Answers:
                 raise TypeError("spec.pod has no metadata")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return web.json_response({"kind": "Status", "message": f"not a RecommendationQuery: {error}"}, status=400)
-        vpa = self.vpa_of(pod)
+        vpa = vpa_of(self._of, pod)
         status: dict[str, Any]
         if vpa is None:
             status = {"error": "no VerticalPodAutoscaler controls this pod"}
@@ -45,19 +45,6 @@ class Answers:
                 status = {"error": f"VerticalPodAutoscaler {vpa.id[1]} has no recommendation yet"}
         answer = {"apiVersion": QUERY_VERSION, "kind": "RecommendationQuery", **body, "status": status}
         return web.json_response(answer)
-
-    def vpa_of(self, pod: Any) -> Vpa | None:
-        """By the pod's owner, as for every pod; a pod nobody owns yet is found by its labels."""
-        cluster, targets = self._of.cluster, self._of.targets
-        namespace = pod["metadata"].get("namespace") or "default"
-        here = [vpa for id, vpa in cluster.vpas.items() if id[0] == namespace]
-        if controller_of(pod) is not None:
-            found = controlling_vpa(pod, by_target(vpa.object for vpa in here), targets.selector_of, targets.topmost_of)
-            return cluster.vpas.get((namespace, found["metadata"]["name"])) if found is not None else None
-        matching = [vpa for vpa in here if vpa.selector.matches(labels_of(pod))]
-        return min(
-            matching, key=lambda vpa: (vpa.object["metadata"].get("creationTimestamp") or "", vpa.id), default=None
-        )
 
     async def explain(self, request: web.Request) -> web.Response:
         id = request.match_info["namespace"], request.match_info["name"]
@@ -71,3 +58,19 @@ class Answers:
         story["conditions"] = (vpa.object.get("status") or {}).get("conditions") or []
         story["changes"] = ledger.changes_of(id)
         return web.json_response(story)
+
+
+def vpa_of(recommender: Recommender, pod: Any) -> Vpa | None:
+    """By the pod's owner, as for every pod; a pod nobody owns yet is found by its labels."""
+    cluster, targets = recommender.cluster, recommender.targets
+    namespace = pod["metadata"].get("namespace") or "default"
+    here = [vpa for id, vpa in cluster.vpas.items() if id[0] == namespace]
+    if controller_of(pod) is not None:
+        found = controlling_vpa(pod, by_target(vpa.object for vpa in here), targets.selector_of, targets.topmost_of)
+        return cluster.vpas.get((namespace, found["metadata"]["name"])) if found is not None else None
+    matching = [vpa for vpa in here if vpa.selector.matches(labels_of(pod))]
+    return min(matching, key=_age, default=None)
+
+
+def _age(vpa: Vpa) -> tuple[str, str]:
+    return vpa.object["metadata"].get("creationTimestamp") or "", vpa.id[1]

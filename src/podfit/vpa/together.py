@@ -1,0 +1,83 @@
+"""The three components of the autoscaler in one process, as `podfit up` runs them: they share a host and a recommender.
+
+Still they meet only through the API server, but for one short cut: admission asks the recommender without a socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from podfit.api.status import Object
+from podfit.client import Client
+from podfit.kit.clock import Clock, RealClock
+from podfit.kit.tasks import Tasks
+from podfit.vpa.admission.config import AdmissionConfig, admission_config
+from podfit.vpa.admission.loop import AdmissionWebhook
+from podfit.vpa.history.base import History, NoHistory
+from podfit.vpa.history.local import LocalHistory
+from podfit.vpa.history.prometheus import PrometheusHistory
+from podfit.vpa.recommender.answers import vpa_of
+from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
+from podfit.vpa.recommender.loop import Recommender
+from podfit.vpa.updater.config import UpdaterConfig, updater_config
+from podfit.vpa.updater.loop import Updater
+
+ClientFor = Callable[[str], Client]
+
+
+def history_for(config: RecommenderConfig, clock: Clock) -> History:
+    """The history that `--storage` names."""
+    if config.storage == "prometheus":
+        return PrometheusHistory(config.prometheus, namespace=config.vpa_object_namespace, clock=clock)
+    if config.storage == "local":
+        days = config.prometheus.history_length / 86400.0
+        return LocalHistory(Path(config.history_file), days=days, clock=clock)
+    return NoHistory()
+
+
+class Autoscaler:
+    def __init__(
+        self,
+        client_for: ClientFor,
+        folder: Path,
+        host: str = "127.0.0.1",
+        flags: Mapping[str, Sequence[str]] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`client_for` makes a client for a component's name, `flags` are command lines by component."""
+        self.clock: Clock = clock or RealClock()
+        given = flags or {}
+        address = f"{host}:0"
+        recommending = RecommenderConfig(address=address, storage="local", history_file=str(folder / "history.db"))
+        recommending = recommender_config(list(given.get("recommender", ())), recommending)
+        # In place is what this system is for: no gate in the way, and a single replica is no reason to wait.
+        updating = UpdaterConfig(address=address, feature_gates={"InPlace": True}, in_place_skip_disruption_budget=True)
+        updating = updater_config(list(given.get("updater", ())), updating)
+        admitting = AdmissionConfig(
+            address=address, host=host, port=0, register_by_url=True, webhook_address=host, webhook_timeout_seconds=5
+        )
+        admitting = replace(admitting, feature_gates=updating.feature_gates)
+        admitting = admission_config(list(given.get("admission", ())), admitting)
+        self.recommender = Recommender(
+            client_for("vpa-recommender"), recommending, history_for(recommending, self.clock), self.clock
+        )
+        self.updater = Updater(client_for("vpa-updater"), updating, self.clock)
+        self.admission = AdmissionWebhook(client_for("vpa-admission-controller"), admitting, self.clock, ask=self._ask)
+        self._tasks = Tasks("autoscaler")
+
+    async def _ask(self, pod: Object) -> Mapping[str, Any] | None:
+        vpa = vpa_of(self.recommender, pod)
+        return self.recommender.recommendation_of(vpa) if vpa is not None else None
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        try:
+            parts = (self.recommender.run(), self.updater.run(), self.admission.run())
+            names = ("recommender", "updater", "admission")
+            await asyncio.gather(*(self._tasks.start(part, name) for part, name in zip(parts, names, strict=True)))
+        finally:
+            await self._tasks.stop()
