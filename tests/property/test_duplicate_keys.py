@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from podfit.api.schema.gojson import may_hold_duplicates
 
 words = st.text(alphabet='ab\\":{}, ', max_size=6)
-values = st.recursive(words | st.integers(), lambda inner: st.lists(inner, max_size=3) | objects(inner), max_leaves=8)
 
 
 def objects(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
     return st.dictionaries(words, inner, max_size=4)
+
+
+values = st.recursive(words | st.integers(), lambda inner: st.lists(inner, max_size=3) | objects(inner), max_leaves=8)
 
 
 @given(objects(values), words, values, values)
