@@ -1,0 +1,121 @@
+"""Each prerequisite that can be missing is missed for real."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from podfit.cli.checks import cluster, machine, storage
+from podfit.client.kubeconfig import Access
+
+
+def test_an_old_python_is_named() -> None:
+    assert machine.python_version((3, 9, 2)).level == "fail"
+    assert machine.python_version((3, 11, 0)).level == "ok"
+
+
+def test_a_missing_library_is_named() -> None:
+    found = machine.libraries(("yaml", "no_such_library_here"))
+    assert found.level == "fail" and "no_such_library_here" in found.found and found.help
+
+
+def test_other_systems_and_old_kernels_are_named() -> None:
+    assert machine.kernel("Darwin", "23.1").level == "fail"
+    assert machine.kernel("Linux", "4.19.0-21").level == "warn"
+    assert machine.kernel("Linux", "6.1.0-18-amd64").level == "ok"
+
+
+def test_a_port_in_use_is_named() -> None:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        found = machine.port("127.0.0.1", taken.getsockname()[1])
+    assert found.level == "warn" and "--listen" in found.help
+
+
+def test_swap_few_files_and_few_watches_are_named(tmp_path: Path) -> None:
+    assert machine.swap("Filename Type\n/dev/sda2 partition 1 0 -2\n").level == "warn"
+    assert machine.swap("Filename Type\n").level == "ok"
+    assert machine.open_files(10**9).level == "warn"
+    (tmp_path / "n").write_text("3\n")
+    assert machine.inotify(64, tmp_path / "n").level == "warn"
+    assert machine.inotify(64, tmp_path / "missing").level == "warn"
+
+
+def test_a_missing_kubectl_is_no_failure() -> None:
+    assert machine.kubectl("no-such-kubectl").level == "warn"
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert storage.writable(tmp_path / "new" / "deep").level == "ok"
+    assert storage.writable(blocked).level == "fail"
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    assert storage.space(tmp_path, least=1 << 60).level == "fail"
+    assert storage.space(tmp_path, least=1).level == "ok"
+
+
+def test_file_systems_that_lose_data_are_named(tmp_path: Path) -> None:
+    mounts = f"/dev/sda / ext4 rw 0 0\nserver:/x {tmp_path} nfs4 rw 0 0\n"
+    assert storage.file_system(tmp_path, mounts).level == "fail"
+    assert storage.file_system(tmp_path, f"none {tmp_path} tmpfs rw 0 0\n").level == "warn"
+    assert storage.file_system(tmp_path, "/dev/sda / ext4 rw 0 0\n").level == "ok"
+
+
+def test_sqlite_is_tried_for_real(tmp_path: Path) -> None:
+    assert storage.sqlite(tmp_path).level == "ok"
+    assert storage.sqlite(tmp_path, (3, 30, 0)).level == "fail"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_slow_syncs_are_named(tmp_path: Path) -> None:
+    assert storage.fsync(tmp_path, slow_s=-1.0).level == "warn"
+
+
+def test_keys_that_others_can_read_are_named(tmp_path: Path) -> None:
+    key = tmp_path / "ca.key"
+    key.write_text("secret")
+    key.chmod(0o644)
+    assert storage.keys(tmp_path).level == "fail"
+    key.chmod(0o600)
+    assert storage.keys(tmp_path).level == "ok"
+
+
+def test_a_cluster_without_resize_is_named() -> None:
+    assert cluster.server_version({"major": "1", "minor": "29+", "gitVersion": "v1.29.1"}).level == "fail"
+    assert cluster.server_version({"major": "1", "minor": "33", "gitVersion": "v1.33.0"}).level == "ok"
+
+
+def test_a_clock_that_is_off_is_named() -> None:
+    assert cluster.skew(formatdate(time.time() - 600, usegmt=True)).level == "warn"
+    assert cluster.skew(formatdate(time.time(), usegmt=True)).level == "ok"
+
+
+async def test_a_missing_kubeconfig_and_a_silent_server_are_named(tmp_path: Path) -> None:
+    found = [one async for one in cluster.all_cluster_checks(str(tmp_path / "none"), "")]
+    assert [one.level for one in found] == ["fail"]
+    file = tmp_path / "config"
+    file.write_text(
+        "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
+        "clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+    )
+    found = [one async for one in cluster.all_cluster_checks(str(file), "")]
+    assert [(one.name, one.level) for one in found] == [("kubeconfig", "ok"), ("API server", "fail")]
+
+
+def test_without_a_client_certificate_nothing_expires() -> None:
+    assert cluster.certificate(Access("https://x")) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_the_test_cgroup_leaves_nothing_behind() -> None:
+    before = set(Path("/sys/fs/cgroup").rglob(f"podfit-doctor-{os.getpid()}"))
+    machine.cgroups()
+    assert set(Path("/sys/fs/cgroup").rglob(f"podfit-doctor-{os.getpid()}")) == before == set()

@@ -1,0 +1,110 @@
+"""A resize is explained before anything is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podfit.cli.amounts import BadAmount, memory_text, read_amount, read_pairs
+from podfit.cli.plans import CannotResize, Wish, plan
+
+
+def pod(resources: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    size = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
+    container = {"name": "app", "resources": size if resources is None else resources}
+    return {
+        "metadata": {"name": "web", "namespace": "default", "uid": "1", "generation": 1, **more.pop("metadata", {})},
+        "spec": {"containers": [container, *more.pop("others", [])], "nodeName": "n1", **more.pop("spec", {})},
+        "status": {"phase": "Running", **more},
+    }
+
+
+def test_only_what_changes_is_sent() -> None:
+    made = plan(pod(), Wish(requests={"cpu": "150m", "memory": "32Mi"}))
+    resources = made.patch["spec"]["containers"][0]["resources"]
+    assert resources == {"requests": {"cpu": "150m"}}
+    assert [str(one) for one in made.changes] == ["cpu request 100m → 150m"]
+
+
+def test_a_limit_that_equals_its_request_follows_it() -> None:
+    guaranteed = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
+    made = plan(pod(guaranteed), Wish(requests={"cpu": "500m"}))
+    assert made.patch["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "500m"}, "limits": {"cpu": "500m"}}
+
+
+def test_the_size_it_has_already_is_no_change() -> None:
+    assert plan(pod(), Wish(requests={"cpu": "0.1"})).changes == ()
+
+
+@pytest.mark.parametrize(
+    ("given_pod", "wish", "words"),
+    [
+        (pod(), Wish("web", {"cpu": "1"}), "no container 'web'"),
+        (pod(), Wish("ap", {"cpu": "1"}), "did you mean app?"),
+        (pod(), Wish(requests={"cpu": "300m"}), "--limits cpu=300m"),
+        (pod(), Wish(limits={"memory": "16Mi"}), "--memory 16Mi"),
+        (pod(), Wish(requests={"cpu": "200m", "memory": "64Mi"}), "is Burstable and would become Guaranteed"),
+        (pod({}), Wish(requests={"cpu": "1"}), "is BestEffort and would become Burstable"),
+        (pod(others=[{"name": "b"}]), Wish(requests={"cpu": "1"}), "choose one with -c (app, b)"),
+        (pod(phase="Succeeded"), Wish(requests={"cpu": "1"}), "has ended"),
+        (pod(metadata={"deletionTimestamp": "now"}), Wish(requests={"cpu": "1"}), "being deleted"),
+        (
+            pod(metadata={"annotations": {"kubernetes.io/config.mirror": "x"}}),
+            Wish(requests={"cpu": "1"}),
+            "static pod",
+        ),
+        (pod(spec={"os": {"name": "windows"}}), Wish(requests={"cpu": "1"}), "Windows"),
+    ],
+)
+def test_what_cannot_work_is_told(given_pod: dict[str, Any], wish: Wish, words: str) -> None:
+    with pytest.raises(CannotResize) as caught:
+        plan(given_pod, wish)
+    assert words in str(caught.value)
+
+
+def test_a_restart_is_announced() -> None:
+    one = pod()
+    one["spec"]["containers"][0]["resizePolicy"] = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    assert plan(one, Wish(requests={"cpu": "110m"})).warnings == ()
+    assert "will restart" in plan(one, Wish(requests={"memory": "40Mi"})).warnings[0]
+
+
+@given(st.integers(1, 4000), st.integers(1, 4000))
+def test_the_planned_pod_has_what_was_wished_and_nothing_else_moved(cpu: int, limit: int) -> None:
+    before = pod()
+    try:
+        made = plan(before, Wish(requests={"cpu": f"{cpu}m"}, limits={"cpu": f"{limit}m"}))
+    except CannotResize:
+        assert cpu > limit
+        return
+    after = made.resized["spec"]["containers"][0]["resources"]
+    assert (after["requests"]["memory"], after["limits"]["memory"]) == ("32Mi", "64Mi")
+    for change in made.changes:
+        assert after[change.kind][change.resource] == change.after
+    assert before == pod()
+
+
+@pytest.mark.parametrize("text", ["", "1x", "abc", "-1", "1,5", "1 Gi"])
+def test_a_bad_quantity_is_told_with_an_example(text: str) -> None:
+    with pytest.raises(BadAmount):
+        read_amount(text, "--cpu")
+
+
+def test_memory_without_a_unit_is_asked_back() -> None:
+    with pytest.raises(BadAmount, match="did you mean 64Mi"):
+        read_amount("64", "--memory")
+
+
+def test_limits_are_pairs() -> None:
+    assert read_pairs("cpu=1, memory=512Mi", "--limits") == {"cpu": "1", "memory": "512Mi"}
+    for bad in ("1", "disk=1Gi", "cpu:1"):
+        with pytest.raises(BadAmount):
+            read_pairs(bad, "--limits")
+
+
+def test_memory_is_rounded_for_people() -> None:
+    shown = [memory_text(one) for one in (0, 1023, 1536, 32 << 20, int(1.5 * (1 << 30)))]
+    assert shown == ["0", "1023", "1.5Ki", "32Mi", "1.5Gi"]

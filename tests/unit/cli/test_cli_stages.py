@@ -1,0 +1,95 @@
+"""How far a resize is, read from status alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from podfit.cli.following import Followed, words
+from podfit.cli.stages import Progress, bar, progress
+from podfit.cli.wording import condition_words, sized_words
+
+OLD, NEW = {"cpu": "100m", "memory": "32Mi"}, {"cpu": "300m", "memory": "32Mi"}
+DEFERRED = "Node didn't have enough resource: cpu, requested: 300, used: 1880, capacity: 2000"
+
+
+def pod(
+    allocated: dict[str, str], actual: dict[str, str], *conditions: dict[str, Any], seen: int = 2
+) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "p", "namespace": "d", "generation": 2},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"requests": NEW}}]},
+        "status": {
+            "observedGeneration": seen,
+            "conditions": list(conditions),
+            "containerStatuses": [{"name": "c", "allocatedResources": allocated, "resources": {"requests": actual}}],
+        },
+    }
+
+
+def condition(kind: str, reason: str = "", message: str = "", generation: int = 2) -> dict[str, Any]:
+    return {"type": kind, "status": "True", "reason": reason, "message": message, "observedGeneration": generation}
+
+
+@pytest.mark.parametrize(
+    ("given", "stage", "reason"),
+    [
+        (pod(OLD, OLD, seen=1), "Pending", ""),
+        (pod(OLD, OLD, condition("PodResizePending", "Deferred", DEFERRED)), "Pending", "Deferred"),
+        (pod(OLD, OLD, condition("PodResizePending", "Infeasible", "x", 1)), "Pending", ""),
+        (pod(NEW, OLD, condition("PodResizeInProgress")), "Allocated", ""),
+        (pod(NEW, OLD, condition("PodResizeInProgress", "Error", "no")), "Allocated", "Error"),
+        (pod(NEW, OLD), "Allocated", ""),
+        (pod(NEW, NEW, condition("PodResizeInProgress")), "Actuated", ""),
+        (pod(NEW, NEW), "Actual", ""),
+    ],
+)
+def test_the_stage_follows_from_status(given: dict[str, Any], stage: str, reason: str) -> None:
+    step = progress(given)
+    assert (step.stage, step.reason) == (stage, reason)
+    assert step.done == (stage == "Actual")
+    assert len(bar(step)) == 16
+
+
+def test_a_deferred_resize_says_what_is_short() -> None:
+    step = progress(pod(OLD, OLD, condition("PodResizePending", "Deferred", DEFERRED)))
+    assert words(step) == "Pending (Deferred: needs 300m cpu, node n1 has 120m free)"
+
+
+def test_a_node_that_is_too_small_says_so() -> None:
+    told = "Node didn't have enough capacity: memory, requested: 68719476736, capacity: 4294967296"
+    step = progress(pod(OLD, OLD, condition("PodResizePending", "Infeasible", told)))
+    assert step.refused and step.why == "needs 64Gi memory, node n1 has 4Gi in all"
+
+
+def test_following_ends_when_all_pods_are_done_or_refused() -> None:
+    followed = Followed({("d", "p"): pod(OLD, OLD, seen=1)})
+    assert not followed.over
+    assert followed.take(("d", "p"), pod(NEW, OLD))
+    assert not followed.take(("d", "other"), pod(NEW, NEW))
+    assert followed.take(("d", "p"), pod(NEW, NEW)) and followed.over
+    assert followed.take(("d", "p"), None) and followed.over
+
+
+def test_an_older_picture_of_the_pod_changes_nothing() -> None:
+    followed = Followed({("d", "p"): pod(NEW, OLD)})
+    older = pod(NEW, NEW)
+    older["metadata"]["generation"] = 1
+    assert not followed.take(("d", "p"), older)
+
+
+def test_events_are_told_without_their_json() -> None:
+    sizes = '{"limits":{"cpu":"200m"},"requests":{"cpu":"150m"}}'
+    text = f'Pod resize started: {{"containers":[{{"name":"c","resources":{sizes}}}],"generation":2}}'
+    assert sized_words(text) == "Pod resize started: c cpu 150m/200m"
+    assert sized_words("Pod: {broken") == "Pod: {broken"
+
+
+def test_a_condition_says_what_to_do() -> None:
+    told = condition_words(condition("PodResizePending", "Deferred", DEFERRED), "n1")
+    assert "needs 300m cpu, node n1 has 120m free" in told and "retried" in told
+
+
+def test_progress_steps_are_in_order() -> None:
+    assert [Progress(one).step for one in ("Pending", "Allocated", "Actuated", "Actual")] == [0, 1, 2, 3]
