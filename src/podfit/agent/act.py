@@ -38,6 +38,10 @@ class Actuator:
                     continue
                 try:
                     await self._do(record, step, snapshot)
+                except NotFound as error:
+                    # It ended, or somebody took its cgroup away: its event brings the next look.
+                    record.story.tell("not actuated", str(error))
+                    break
                 except RuntimeFailure as error:
                     failures.append((step, error))
         finally:

@@ -39,6 +39,7 @@ from podfit.api.status import ApiError
 from podfit.client.cache import Cache
 from podfit.client.events import EventRecorder
 from podfit.client.rest import Client
+from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
 from podfit.reconcile.result import DONE, Result
@@ -149,7 +150,7 @@ class Agent:
         await self._cache.ready.wait()
         if self.config.static_dir is not None:
             await self._static.scan()
-        await self.roster.take_over(list(self._cache))
+        await self._take_over()
         self._cache.subscribe(self.roster.changed)
         self._tasks.start(self._listen(), "runtime")
         await self._clean_up()
@@ -158,10 +159,24 @@ class Agent:
         if self.config.static_dir is not None:
             self._tasks.start(self._static.run(), "static")
 
+    async def _take_over(self) -> None:
+        """Nobody new is admitted before the pods that run are accounted for, however long that takes."""
+        backoff = Backoff(0.5, 30.0)
+        while True:
+            try:
+                await self.roster.take_over(list(self._cache))
+                return
+            except (RuntimeFailure, OSError) as error:
+                log.error("taking over the pods of %s: %s; trying again", self.config.node_name, error)
+                await self.clock.sleep(backoff.next())
+
     async def _listen(self) -> None:
         async for event in self.runtime.events():
             for listener in list(self.listeners):
-                listener(event)
+                try:
+                    listener(event)
+                except Exception:
+                    log.exception("a listener to the runtime failed")
             if event.pod_uid in self.records:
                 self._workers.kick(event.pod_uid)
 
@@ -172,7 +187,7 @@ class Agent:
                 log.warning("pod %s belongs to nobody any more: removed", state.config.uid)
                 try:
                     await self.runtime.remove_pod(state.config.uid)
-                except RuntimeFailure as error:
+                except (RuntimeFailure, OSError) as error:
                     log.warning("removing %s: %s", state.config.uid, error)
         for uid in self.ledger.uids() - self.records.keys():
             self.ledger.forget(uid)
@@ -191,7 +206,10 @@ class Agent:
             if record.probes is not None:
                 record.probes.stop()
         await self._tasks.stop()
-        await self.ledger.flush()
+        try:
+            await self.ledger.flush()
+        except OSError as error:
+            log.error("the ledger could not be written at the end: %s", error)
         self.ledger.close()
         if self.config.deregister:
             await self.node.leave()

@@ -52,7 +52,10 @@ class Closing:
         seconds = record.pod["spec"].get("activeDeadlineSeconds")
         if seconds is None or not record.start_time:
             return None
-        return max(0.0, parse_rfc3339(record.start_time) + float(seconds) - self._clock.now())
+        now = self._clock.monotonic()
+        if record.started_at is None:
+            record.started_at = now - max(0.0, self._clock.now() - parse_rfc3339(record.start_time))
+        return max(0.0, record.started_at + float(seconds) - now)
 
     def deadline(self, record: PodRecord) -> list[float]:
         left = self._left(record)

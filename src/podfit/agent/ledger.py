@@ -21,6 +21,7 @@ import logging
 import os
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ class Ledger:
         """Pods whose newest allocation is not on disk yet."""
         self._writing: asyncio.Task[None] | None = None
         self._file = -1
+        self.trouble = ""
+        """Why the last write failed; "" when it did not."""
         self._end = 0
         """Where the next line goes; whatever lies behind it is the rest of a write that failed."""
 
@@ -166,11 +169,16 @@ class Ledger:
 
     def _write(self, data: bytes) -> None:
         """Runs in a thread when durable."""
-        if data.startswith(_HEADER):
-            write_atomic(self.path, data, durable=self._durable)
-            self._open(len(data))
-        else:
-            self._append(data)
+        try:
+            if data.startswith(_HEADER):
+                write_atomic(self.path, data, durable=self._durable)
+                self._open(len(data))
+            else:
+                self._append(data)
+        except OSError as error:
+            self.trouble = str(error)
+            raise
+        self.trouble = ""
 
     def _append(self, data: bytes) -> None:
         try:
@@ -181,7 +189,8 @@ class Ledger:
             if self._durable:
                 os.fdatasync(self._file)
         except OSError:
-            os.ftruncate(self._file, self._end)
+            with suppress(OSError):
+                os.ftruncate(self._file, self._end)
             raise
         self._end += len(data)
 
@@ -203,12 +212,10 @@ class Ledger:
     def load(self) -> bool:
         """Reads the file; False when there is none or it had to be set aside."""
         try:
-            text = self.path.read_bytes()
+            end = self._read(self.path.read_bytes())
         except FileNotFoundError:
             return False
-        try:
-            end = self._read(text)
-        except CorruptLedger as problem:
+        except (CorruptLedger, OSError) as problem:
             self._set_aside(problem)
             return False
         self._open(end)
@@ -240,7 +247,7 @@ class Ledger:
             one = entry["actuated"]
             self._actuated[uid] = Actuated(dict(one["containers"]), one["pod"])
 
-    def _set_aside(self, problem: CorruptLedger) -> None:
+    def _set_aside(self, problem: Exception) -> None:
         self._allocated, self._actuated = {}, {}
         aside = self.path.with_name(f"{self.path.name}.corrupt-{self.path.stat().st_mtime_ns}")
         os.replace(self.path, aside)
@@ -252,7 +259,7 @@ def _verified(line: bytes) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(line)
         expected, entry = document["sum"], document["entry"]
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
+    except (msgspec.DecodeError, ValueError, KeyError, TypeError) as error:
         raise CorruptLedger(f"not a line of a ledger: {error}") from error
     if zlib.crc32(msgspec.json.encode(entry)) != expected or not isinstance(entry, dict):
         raise CorruptLedger("a checksum does not match")

@@ -26,11 +26,11 @@ class CrashBackoff:
     step_s: float = 0.0
     counted: str = ""
     """The id of the container whose end was counted last."""
+    since: float = 0.0
+    """When (monotonic) it ended."""
 
-    def ended(self, container_id: str, ran_s: float) -> None:
-        if container_id == self.counted:
-            return
-        self.counted = container_id
+    def ended(self, container_id: str, ran_s: float, at: float) -> None:
+        self.counted, self.since = container_id, at
         if ran_s >= _BACKOFF_RESET_S:
             self.step_s = 0.0
         elif self.step_s == 0.0:
@@ -109,6 +109,8 @@ class PodRecord:
     written: str = ""
     """The resourceVersion of our own last write, to tell our echo from news."""
     start_time: str = ""
+    started_at: float | None = None
+    """The same in monotonic time, which does not jump."""
     qos: str = ""
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 
 from podfit.agent.adopt import adopt
@@ -22,6 +23,8 @@ from podfit.kit.clock import Clock
 log = logging.getLogger(__name__)
 
 _TERMINAL = ("Succeeded", "Failed")
+_NEVER: Object = {"metadata": {}}
+_REMEMBERED = 1000
 
 
 class Roster:
@@ -40,6 +43,8 @@ class Roster:
         self._allocator, self._metrics, self._clock, self._kick = allocator, metrics, clock, kick
         self.mirrors: Callable[[Object | None, Object | None], None] = lambda before, after: None
         """Told of mirror pods; set by the static pods."""
+        self._past: OrderedDict[str, Object] = OrderedDict()
+        """Pods that were deleted lately, and when (as a resourceVersion)."""
 
     # --- the start
     async def take_over(self, pods: list[Object]) -> None:
@@ -92,15 +97,24 @@ class Roster:
             return
         uid = last["metadata"]["uid"]
         if after is None:
+            self._bury(last)
             self._gone(uid)
             return
         if before is not None and before["metadata"]["uid"] != uid:
+            self._bury(after, before["metadata"]["uid"])
             self._gone(before["metadata"]["uid"])
         record = self._records.get(uid)
-        if record is None:
-            self.add(after)
-        else:
+        if record is not None:
             self._update(record, after)
+        elif not newer(self._past.get(uid, _NEVER), after):
+            self.add(after)
+
+    def _bury(self, last: Object, uid: str = "") -> None:
+        """Whoever is deleted stays so: an older event that comes late does not bring it back."""
+        revision = {"resourceVersion": last["metadata"].get("resourceVersion")}
+        self._past[uid or last["metadata"]["uid"]] = {"metadata": revision}
+        while len(self._past) > _REMEMBERED:
+            self._past.popitem(last=False)
 
     def _update(self, record: PodRecord, after: Object) -> None:
         if newer(record.pod, after):

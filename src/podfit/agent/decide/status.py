@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from podfit.agent.decide import settle
 from podfit.agent.decide.conditions import IN_PROGRESS, PENDING, ResizeConditions, merged
 from podfit.agent.decide.lifecycle import Seen
-from podfit.agent.decide.states import Actuated, Allocated, Object, all_containers, resized
+from podfit.agent.decide.states import Actuated, Allocated, Object, all_containers, desired_of, equal, resized
 from podfit.agent.runtimes.base import ContainerState, Limits
 from podfit.api.resources import is_sidecar
 from podfit.kit.clock import rfc3339
@@ -44,13 +44,26 @@ class Facts:
     """The scheme of container ids."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Restarts known from the API for containers the runtime has forgotten."""
+    answers: int = 0
+    """The generation the status answers; worked out by `build`."""
+
+
+def _answered(facts: Facts) -> int:
+    """A resize that is not decided yet is not answered: whoever waits for the
+    generation would take the missing conditions for its end."""
+    generation = int(facts.pod["metadata"].get("generation") or 0)
+    over = facts.phase in ("Succeeded", "Failed") or facts.pod["metadata"].get("deletionTimestamp")
+    if over or facts.resize.pending is not None or equal(desired_of(facts.pod), facts.allocated):
+        return generation
+    return int((facts.pod.get("status") or {}).get("observedGeneration") or 0)
 
 
 def build(facts: Facts) -> Object:
+    facts = replace(facts, answers=_answered(facts))
     spec = facts.pod["spec"]
     before = facts.pod.get("status") or {}
     status: Object = {
-        "observedGeneration": facts.pod["metadata"].get("generation") or 0,
+        "observedGeneration": facts.answers,
         "phase": facts.phase,
         "conditions": _conditions(facts, before),
         "hostIP": facts.host_ip,
@@ -205,7 +218,7 @@ def _conditions(facts: Facts, before: Mapping[str, Any]) -> list[Object]:
 def _condition(facts: Facts, type: str, status: bool, reason: str = "", message: str = "") -> Object:
     shown: Object = {
         "type": type,
-        "observedGeneration": facts.pod["metadata"].get("generation") or 0,
+        "observedGeneration": facts.answers,
         "status": "True" if status else "False",
         "lastProbeTime": None,
     }

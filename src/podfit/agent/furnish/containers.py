@@ -20,6 +20,14 @@ from podfit.api.resources import BEST_EFFORT, GUARANTEED, is_sidecar
 NAME, NAMESPACE = "podfit.dev/pod-name", "podfit.dev/pod-namespace"
 
 
+_MALFORMED = (LookupError, TypeError, ValueError)
+"""What a manifest that no API server has checked (static pods, other servers) may do to its reader."""
+
+
+def _text(problem: Exception) -> str:
+    return str(problem) if isinstance(problem, (MissingObject, OSError)) else f"malformed: {problem!r}"
+
+
 class ConfigProblem(Exception):
     """The container cannot be described; shown as its waiting reason."""
 
@@ -71,12 +79,12 @@ class ContainerMaker:
         try:
             if self._config.on_disk:
                 await self._volumes.prepare(pod, ips)
-        except (MissingObject, OSError) as problem:
-            raise VolumeProblem(f"MountVolume.SetUp failed: {problem}", "ContainerCreating") from problem
+        except (MissingObject, OSError, *_MALFORMED) as problem:
+            raise VolumeProblem(f"MountVolume.SetUp failed: {_text(problem)}", "ContainerCreating") from problem
         try:
             environment = await self._environment.of(pod, container, ips)
-        except MissingObject as missing:
-            raise ConfigProblem(str(missing)) from missing
+        except (MissingObject, *_MALFORMED) as problem:
+            raise ConfigProblem(_text(problem)) from problem
         if attempt > 0 and self._config.on_disk:
             self._volumes.clear_memory(pod, container)
         name = container["name"]

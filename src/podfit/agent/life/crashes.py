@@ -17,8 +17,11 @@ class Crashes:
         if one.last is None or not one.exited:
             return 0.0
         backoff = record.backoff.setdefault(one.name, CrashBackoff())
-        backoff.ended(one.last.id, one.last.finished_at - one.last.started_at)
-        return max(0.0, backoff.wait_s - (self._clock.now() - one.last.finished_at))
+        if backoff.counted != one.last.id:
+            # The wall clock is asked once: it may jump while the container waits, in either direction.
+            ago = max(0.0, self._clock.now() - one.last.finished_at)
+            backoff.ended(one.last.id, one.last.finished_at - one.last.started_at, self._clock.monotonic() - ago)
+        return max(0.0, backoff.wait_s - (self._clock.monotonic() - backoff.since))
 
     def back_off(self, record: PodRecord, name: str) -> None:
         who = f"{record.name}_{record.namespace}({record.uid})"

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 LEAST_GRACE_S = 2.0
 """Everybody gets the chance to hear SIGTERM, also with a grace period of zero."""
+_AGAIN_S = 1.0
 
 
 class Stopper:
@@ -56,8 +57,11 @@ class Stopper:
         left = max(grace_s - (self._clock.monotonic() - began), LEAST_GRACE_S)
         try:
             await self._runtime.stop_container(container_id, left)
-        except RuntimeFailure as error:
+        except (RuntimeFailure, OSError) as error:
             log.warning("stopping %s of %s: %s", name, record.name, error)
+            record.story.tell("not stopped", str(error), container=name)
+            # The next look begins it again; at once would be a loop without a pause.
+            await self._clock.sleep(_AGAIN_S)
         finally:
             record.jobs.pop(f"stop:{name}", None)
         self._kick(record.uid)

@@ -107,8 +107,8 @@ class Probes:
         probe = container[kind]
         name = container["name"]
         self._results[name, kind] = result = _Result(state.id, kind == "livenessProbe")
-        delay = float(probe.get("initialDelaySeconds") or 0) - (self._clock.now() - state.started_at)
-        await self._clock.sleep(max(delay, 0.0))
+        ran = max(0.0, self._clock.now() - state.started_at)
+        await self._clock.sleep(max(float(probe.get("initialDelaySeconds") or 0) - ran, 0.0))
         period = float(probe.get("periodSeconds") or 10)
         while True:
             if kind == "startupProbe" or self.started(name, state.id):

@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 
 _PATIENCE_S = 0.05
 """An image that is here already is found within this; a pull goes on by itself."""
+_PULL_FAILED_S = 1.0
+"""How long a failed pull is shown as that before it is shown as a pause."""
+_IMAGE_EVENTS = {"ErrImageNeverPull": "ErrImageNeverPull", "InvalidImageName": "InspectFailed"}
 
 
 class Starter:
@@ -52,7 +55,7 @@ class Starter:
             self._notices.say(
                 record.pod, NORMAL, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created."
             )
-            await self._runtime.remove_pod(record.uid)
+            await self._runtime.stop_pod(record.uid)
         limits = kernel.pod_cgroup(resized(record.pod, snapshot.allocated), record.qos)
         try:
             await self._runtime.run_pod(self._maker.pod_config(record, limits))
@@ -90,14 +93,11 @@ class Starter:
             self._notices.say(record.pod, WARNING, "FailedMount", str(problem))
             record.story.tell("not started", str(problem), container=name)
             return self._trouble.next(key)
-        except (CannotRun, ConfigProblem) as problem:
-            record.waiting[name] = (problem.reason, str(problem))
+        except (RuntimeFailure, ConfigProblem, OSError) as problem:
+            reason = problem.reason if isinstance(problem, (CannotRun, ConfigProblem)) else "CreateContainerError"
+            record.waiting[name] = (reason, str(problem))
             self._notices.say(record.pod, WARNING, "Failed", f"Error: {problem}")
             record.story.tell("not started", str(problem), container=name)
-            return self._trouble.next(key)
-        except RuntimeFailure as problem:
-            record.waiting[name] = ("CreateContainerError", str(problem))
-            self._notices.say(record.pod, WARNING, "Failed", f"Error: {problem}")
             return self._trouble.next(key)
         self._trouble.forget(key)
         record.images.pop(container["image"], None)
@@ -165,29 +165,35 @@ class Starter:
             message = f'Container image "{image}" already present on machine and can be accessed by the pod'
             self._notices.say(record.pod, NORMAL, "Pulled", message)
             record.waiting.pop(name, None)
-        except ImageMissing as missing:
-            self._no_image(record, name, image, missing)
-            await self._clock.sleep(self._pulls.next(key))
-        except RuntimeFailure as error:
-            self._no_image(record, name, image, ImageMissing(str(error)))
-            await self._clock.sleep(self._pulls.next(key))
+        except (RuntimeFailure, OSError) as error:
+            missing = error if isinstance(error, ImageMissing) else ImageMissing(str(error))
+            await self._without_image(record, name, image, missing)
         finally:
             record.jobs.pop(f"image:{image}", None)
         self._kick(record.uid)
 
-    def _no_image(self, record: PodRecord, name: str, image: str, missing: ImageMissing) -> None:
-        again = self._pulls.tries((record.uid, image)) > 0
-        reason = missing.reason
+    async def _without_image(self, record: PodRecord, name: str, image: str, missing: ImageMissing) -> None:
+        """Tells why, then waits for the next try: a pull that failed is shown first as that, then as a pause."""
+        pause = self._pulls.next((record.uid, image))
+        reason, text = missing.reason, str(missing)
         if reason == "ErrImageNeverPull":
-            missing = ImageMissing(f'Container image "{image}" is not present with pull policy of Never', reason)
-        if reason == "ErrImagePull" and again:
-            record.waiting[name] = ("ImagePullBackOff", f'Back-off pulling image "{image}": ErrImagePull: {missing}')
-            self._notices.say(record.pod, NORMAL, "BackOff", f'Back-off pulling image "{image}"')
+            text = f'Container image "{image}" is not present with pull policy of Never'
+        if reason == "ErrImagePull":
+            self._notices.say(record.pod, NORMAL, "Pulling", f'Pulling image "{image}"')
+            self._notices.say(record.pod, WARNING, "Failed", f'Failed to pull image "{image}": {text}')
         else:
-            record.waiting[name] = (reason, str(missing))
-        said = reason if reason == "ErrImageNeverPull" else "Failed"
-        text = str(missing) if reason != "ErrImagePull" else f'Failed to pull image "{image}": {missing}'
-        self._notices.say(record.pod, WARNING, said, text)
+            self._notices.say(record.pod, WARNING, _IMAGE_EVENTS.get(reason, "Failed"), text)
+        self._no_image(record, name, reason, text)
+        if reason == "ErrImagePull":
+            await self._clock.sleep(_PULL_FAILED_S)
+            pause -= _PULL_FAILED_S
+            self._notices.say(record.pod, NORMAL, "BackOff", f'Back-off pulling image "{image}"')
+            self._no_image(record, name, "ImagePullBackOff", f'Back-off pulling image "{image}": {reason}: {text}')
+        await self._clock.sleep(pause)
+
+    def _no_image(self, record: PodRecord, name: str, reason: str, message: str) -> None:
+        record.waiting[name] = (reason, message)
+        record.story.tell("not started", message, container=name)
         self._notices.say(record.pod, WARNING, "Failed", f"Error: {reason}")
         self._kick(record.uid)
 
@@ -200,8 +206,17 @@ class Starter:
         error = await self._hooks.run(record, container, container["lifecycle"]["postStart"], container_id)
         if error:
             self._notices.say(record.pod, WARNING, "FailedPostStartHook", f"PostStartHook failed: {error}")
-            await self._runtime.stop_container(container_id, 2.0)
+            await self._end_after(record, container_id)
         self._kick_when_free(record, f"hook:{container['name']}")
+
+    async def _end_after(self, record: PodRecord, container_id: str) -> None:
+        while True:
+            try:
+                await self._runtime.stop_container(container_id, 2.0)
+                return
+            except (RuntimeFailure, OSError) as error:
+                log.warning("stopping %s of %s: %s", container_id, record.name, error)
+                await self._clock.sleep(1.0)
 
     def _kick_when_free(self, record: PodRecord, job: str) -> None:
         record.jobs.pop(job, None)

@@ -33,6 +33,11 @@ class ImageMissing(RuntimeFailure):
         self.reason = reason
 
 
+def invalid_image(name: str) -> ImageMissing:
+    why = f'couldn\'t parse image name "{name}": invalid reference format'
+    return ImageMissing(f'Failed to apply default image tag "{name}": {why}', "InvalidImageName")
+
+
 class CannotRun(RuntimeFailure):
     """The container cannot be created or started; `reason` as Kubernetes has it (CreateContainerError and the like)."""
 

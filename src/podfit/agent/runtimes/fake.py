@@ -30,6 +30,7 @@ from .base import (
     PodState,
     RuntimeFailure,
     Usage,
+    invalid_image,
 )
 from .fake_load import Load, as_load, parse_load
 from .fake_node import (
@@ -310,9 +311,7 @@ class FakeRuntime:
             reason = "ErrImageNeverPull" if policy == "Never" else "ErrImagePull"
             raise ImageMissing(f'failed to pull image "{image}": not found', reason)
         if not image or image != image.strip() or " " in image:
-            raise ImageMissing(
-                f'Failed to apply default image tag "{image}": invalid reference format', "InvalidImageName"
-            )
+            raise invalid_image(image)
         return f"fake:{image}"
 
     async def reopen_log(self, container_id: str) -> None:

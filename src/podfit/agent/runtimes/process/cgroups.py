@@ -8,6 +8,7 @@ takes it and kills.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -15,8 +16,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from ..base import Change, Limits, RuntimeFailure, Usage
+from ..base import Change, Limits, NotFound, RuntimeFailure, Usage
 
+_OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max", "memory.reclaim")
+"""Files that kernels may lack: their absence says nothing about the group."""
 QOS_FOLDERS = {"Guaranteed": "", "Burstable": "/burstable", "BestEffort": "/besteffort"}
 
 
@@ -136,7 +139,13 @@ def remove_tree(path: str) -> bool:
     return True
 
 
+class Vanished(NotFound):
+    """A group that was there is not any more: somebody else removed it."""
+
+
 def refused(error: OSError, group: str) -> RuntimeFailure:
+    if error.errno in (errno.ENOENT, errno.ENODEV) and os.path.basename(str(error.filename or "")) not in _OPTIONAL:
+        return Vanished(f"cgroup {group} is gone")
     return RuntimeFailure(f"cgroup {group}: {error.strerror} ({os.path.basename(str(error.filename or ''))})")
 
 

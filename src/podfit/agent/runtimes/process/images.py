@@ -13,11 +13,12 @@ import os
 import re
 import shutil
 import tarfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..base import ImageMissing
+from ..base import ImageMissing, invalid_image
 
 _NAME = re.compile(r"^[a-z0-9]+(?:[._:/-]+[A-Za-z0-9_]+)*(?:@sha256:[0-9a-f]{64})?$")
 HOST = "host"
@@ -46,9 +47,7 @@ class Images:
         if name in self._known:
             return self._known[name]
         if not _NAME.match(name) or len(name) > 512:
-            raise ImageMissing(
-                f'Failed to apply default image tag "{name}": invalid reference format', "InvalidImageName"
-            )
+            raise invalid_image(name)
         image = self._local(name)
         if image is None:
             if self._policy != "any":
@@ -67,7 +66,7 @@ class Images:
                 return Image(id=f"folder:{path.name}", rootfs=str(path))
             archive = path.with_name(path.name + ".tar")
             if archive.is_file():
-                return unpack(archive, self._folder / ".unpacked")
+                return _unpacked(archive, self._folder / ".unpacked")
         return None
 
 
@@ -77,6 +76,13 @@ def _spellings(name: str) -> list[str]:
     short = base.removeprefix("docker.io/").removeprefix("library/")
     untagged = short[: -len(":latest")] if short.endswith(":latest") else short
     return list(dict.fromkeys([name, base, short, untagged]))
+
+
+def _unpacked(archive: Path, into: Path) -> Image:
+    try:
+        return unpack(archive, into)
+    except (OSError, ValueError, LookupError, TypeError, tarfile.TarError, EOFError, zlib.error) as error:
+        raise ImageMissing(f"failed to unpack {archive.name}: {error}", "ErrImagePull") from error
 
 
 def unpack(archive: Path, into: Path) -> Image:

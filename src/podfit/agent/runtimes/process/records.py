@@ -80,13 +80,16 @@ class Container:
 class Pod:
     record: PodRecord
     containers: dict[str, Container] = field(default_factory=dict)
+    lost: bool = False
+    """Its cgroup was removed by somebody else: it has to be stopped and made anew."""
 
     def view(self, ips: tuple[str, ...]) -> PodState:
         ordered = sorted(self.containers.values(), key=lambda item: (item.record.created_at, item.record.id))
+        alive = not self.record.stopped and not self.lost
         return PodState(
             config=self.record.config,
-            alive=not self.record.stopped,
-            ips=ips if not self.record.stopped else (),
+            alive=alive,
+            ips=ips if alive else (),
             created_at=self.record.created_at,
             containers=tuple(item.view() for item in ordered),
         )

@@ -11,12 +11,13 @@ import os
 import signal
 import socket
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from podfit.kit.clock import Clock, RealClock
+from podfit.kit.tasks import Tasks
 
 from ..base import (
     UNLIMITED,
@@ -35,7 +36,7 @@ from ..base import (
     RuntimeFailure,
     Usage,
 )
-from .cgroups import Cgroups, pod_group
+from .cgroups import Cgroups, Vanished, pod_group
 from .images import Images
 from .launchspec import launch_spec
 from .link import KeeperFailed, Link
@@ -74,6 +75,7 @@ class ProcessRuntime:
         self._execs: dict[str, asyncio.Future[int]] = {}
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._link = Link(self.data_dir, self._told, self._look_at_everything)
+        self._tasks = Tasks("runtime")
         self._cgroups: Cgroups
         self._oom: OomWatch
 
@@ -111,6 +113,7 @@ class ProcessRuntime:
                 await self._remove_group(group)
 
     async def close(self) -> None:
+        await self._tasks.stop()
         await self._link.close()
         self._oom.close()
 
@@ -172,6 +175,9 @@ class ProcessRuntime:
         pod = self._pod(uid)
         if pod.record.stopped:
             raise CannotRun(f"pod {uid} is stopped", "CreateContainerError")
+        if not self._cgroups.exists(pod.record.group):
+            self._lose(pod)
+            raise CannotRun(f"the cgroup of pod {uid} is gone", "CreateContainerError")
         image = self._images.find(config.image)
         cid = uuid.uuid4().hex
         group = f"{pod.record.group}/{cid}"
@@ -229,7 +235,7 @@ class ProcessRuntime:
                 async with asyncio.timeout(grace_s):
                     await self._until_ended(container_id)
         if container.running:
-            self._cgroups.kill_all(container.record.group)
+            await self._kill(container)
             async with asyncio.timeout(KILL_WAIT_S):
                 await self._until_ended(container_id)
 
@@ -256,22 +262,56 @@ class ProcessRuntime:
     # resources
 
     async def update_pod(self, uid: str, change: Change) -> None:
-        self._cgroups.write(self._pod(uid).record.group, change)
+        pod = self._pod(uid)
+        with self._noticing(pod):
+            self._cgroups.write(pod.record.group, change)
 
     async def update_container(self, container_id: str, change: Change) -> None:
-        self._cgroups.write(self._container(container_id).record.group, change)
+        container = self._container(container_id)
+        with self._noticing(self._pod(container.record.pod_uid), container):
+            self._cgroups.write(container.record.group, change)
 
     async def pod_limits(self, uid: str) -> Limits:
-        return self._cgroups.limits(self._pod(uid).record.group)
+        pod = self._pod(uid)
+        with self._noticing(pod):
+            return self._cgroups.limits(pod.record.group)
 
     async def container_limits(self, container_id: str) -> Limits:
-        return self._cgroups.limits(self._container(container_id).record.group)
+        container = self._container(container_id)
+        with self._noticing(self._pod(container.record.pod_uid), container):
+            return self._cgroups.limits(container.record.group)
 
     async def pod_usage(self, uid: str) -> Usage:
         return self._cgroups.usage(self._pod(uid).record.group)
 
     async def container_usage(self, container_id: str) -> Usage:
         return self._cgroups.usage(self._container(container_id).record.group)
+
+    @contextmanager
+    def _noticing(self, pod: Pod, container: Container | None = None) -> Iterator[None]:
+        """Somebody removed a group under us. A pod without its group is a pod to be made anew; a process that was
+        moved out of its container's group runs without limits and is ended, for its pod to start it again."""
+        try:
+            yield
+        except Vanished:
+            if not self._cgroups.exists(pod.record.group):
+                self._lose(pod)
+            elif container is not None and container.running:
+                self._tasks.start(self._kill(container), f"kill-{container.record.id}")
+            raise
+
+    def _lose(self, pod: Pod) -> None:
+        if not pod.lost and not pod.record.stopped:
+            pod.lost = True
+            self._events.put_nowait(Event("pod-gone", pod.record.config.uid))
+
+    async def _kill(self, container: Container) -> None:
+        """The group knows all members; who was moved out of it is reached through the keeper, which holds the init of
+        the container's namespace: it takes the others with it."""
+        self._cgroups.kill_all(container.record.group)
+        if container.running:
+            with suppress(KeeperFailed):
+                await self._link.ask("signal", id=container.record.id, signal=int(signal.SIGKILL))
 
     async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
         record = self._container(container_id).record if container_id else self._pod(uid).record
