@@ -1,6 +1,7 @@
 """Writes core/v1 Events, counting repeats instead of repeating them, without ever holding up who reports.
 
-Recording is a queue and a task: a slow or absent server delays Events, never a reconcile.
+Recording only queues. A few lanes send, each one Event at a time: an object always has the same lane, so that its
+Events stay in order, and a slow or absent server delays Events, never a reconcile.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from podfit.api.kinds import EVENT
 from podfit.api.status import ApiError, Object
@@ -20,103 +21,163 @@ from podfit.kit.clock import Clock, RealClock, rfc3339
 
 log = logging.getLogger(__name__)
 
+LANES = 4
 _REMEMBERED = 4096
 _QUEUED = 8192
 
+Key = tuple[str, ...]
+"""What makes two Events the same one: the object, type, reason and message."""
 
-@dataclass
-class _Seen:
+
+@dataclass(slots=True)
+class _Waiting:
+    about: Object
+    """The reference to the object the Event is on."""
+    type: str
+    reason: str
+    message: str
+    first_s: float
+    last_s: float
+    count: int = 1
+
+
+@dataclass(slots=True)
+class _Sent:
     namespace: str
     name: str
     count: int
 
 
+@dataclass(slots=True)
+class _Lane:
+    waiting: OrderedDict[Key, _Waiting] = field(default_factory=OrderedDict)
+    filled: asyncio.Event = field(default_factory=asyncio.Event)
+    sent: OrderedDict[Key, _Sent] = field(default_factory=OrderedDict)
+
+
 class EventRecorder:
-    def __init__(self, client: Client, component: str, host: str = "", clock: Clock | None = None) -> None:
+    def __init__(
+        self, client: Client, component: str, host: str = "", clock: Clock | None = None, room: int = _QUEUED
+    ) -> None:
+        """`room`: how many Events may wait to be sent."""
         self._client, self._component, self._host = client, component, host
         self._clock = clock or RealClock()
-        self._queue: asyncio.Queue[Object] = asyncio.Queue(_QUEUED)
-        self._seen: OrderedDict[tuple[str, ...], _Seen] = OrderedDict()
+        self._lanes = [_Lane() for _ in range(LANES)]
+        self._room, self._unsent = room, 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.dropped = 0
+        """Events that nobody will see, because too many were waiting."""
 
     def record(self, about: Object, type: str, reason: str, message: str) -> None:
         """`about` is the object the Event is on; type Normal or Warning. Returns at once."""
-        meta = about["metadata"]
-        ref = {
-            "kind": about.get("kind", ""),
-            "namespace": meta.get("namespace", ""),
-            "name": meta["name"],
-            "uid": meta.get("uid", ""),
-            "apiVersion": about.get("apiVersion", ""),
-            "resourceVersion": meta.get("resourceVersion", ""),
-        }
-        now = rfc3339(self._clock.now())
-        event: Object = {
-            "kind": "Event",
-            "apiVersion": "v1",
-            "metadata": {
-                "name": f"{meta['name'][:235]}.{secrets.token_hex(8)}",
-                "namespace": meta.get("namespace") or "default",
-            },
-            "involvedObject": {key: value for key, value in ref.items() if value},
-            "reason": reason,
-            "message": message[:1024],
-            "source": {"component": self._component, **({"host": self._host} if self._host else {})},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-            "type": type,
-            "reportingComponent": self._component,
-            "reportingInstance": self._host,
-        }
-        try:
-            self._queue.put_nowait(event)
-        except asyncio.QueueFull:
-            log.warning("too many Events waiting; dropped %s on %s", reason, meta["name"])
+        meta, message, now = about["metadata"], message[:1024], self._clock.now()
+        place = (about.get("kind", ""), meta.get("namespace", ""), meta["name"], meta.get("uid", ""))
+        lane = self._lanes[hash(place) % LANES]
+        key = (*place, type, reason, message)
+        waiting = lane.waiting.get(key)
+        if waiting is not None:
+            waiting.count += 1
+            waiting.last_s = now
+            return
+        if self._unsent >= self._room:
+            self._drop(reason, meta["name"])
+            return
+        lane.waiting[key] = _Waiting(_reference(about), type, reason, message, now, now)
+        self._unsent += 1
+        self._idle.clear()
+        lane.filled.set()
+
+    def _drop(self, reason: str, name: str) -> None:
+        self.dropped += 1
+        # Said at the 1st, 2nd, 4th, 8th …: whoever floods Events must not flood the log too.
+        if self.dropped & (self.dropped - 1) == 0:
+            log.warning("too many Events waiting; dropped %s on %s (%d so far)", reason, name, self.dropped)
 
     async def run(self) -> None:
         """Sends until cancelled."""
-        backoff = Backoff(0.1, 10.0)
-        while True:
-            event = await self._queue.get()
-            while True:
-                try:
-                    await self._send(event)
-                    backoff.forget()
-                except Unreachable:
-                    await self._clock.sleep(backoff.next())
-                    continue
-                except ApiError as error:
-                    log.debug("Event %s refused: %s", event["reason"], error)
-                break
-            self._queue.task_done()
+        async with asyncio.TaskGroup() as lanes:
+            for lane in self._lanes:
+                lanes.create_task(self._drive(lane))
 
     async def flush(self) -> None:
         """Waits until everything recorded so far was sent."""
-        await self._queue.join()
+        await self._idle.wait()
 
-    async def _send(self, event: Object) -> None:
-        ref = event["involvedObject"]
-        key = (
-            ref.get("kind", ""),
-            ref.get("namespace", ""),
-            ref["name"],
-            ref.get("uid", ""),
-            event["reason"],
-            event["message"],
-        )
-        seen = self._seen.get(key)
-        if seen is not None:
-            self._seen.move_to_end(key)
-            change = {"count": seen.count + 1, "lastTimestamp": event["lastTimestamp"]}
+    async def _drive(self, lane: _Lane) -> None:
+        while True:
+            await lane.filled.wait()
+            while lane.waiting:
+                # A server in this process may answer without ever giving way: others go first, Events can wait.
+                await asyncio.sleep(0)
+                key, event = lane.waiting.popitem(last=False)
+                await self._deliver(lane, key, event)
+                self._unsent -= 1
+                if not self._unsent:
+                    self._idle.set()
+            lane.filled.clear()
+
+    async def _deliver(self, lane: _Lane, key: Key, event: _Waiting) -> None:
+        backoff = Backoff(0.1, 10.0)
+        while True:
             try:
-                await self._client.patch(EVENT, seen.namespace, seen.name, change)
-                seen.count += 1
+                await self._send(lane, key, event)
+            except Unreachable:
+                await self._clock.sleep(backoff.next())
+                continue
+            except ApiError as error:
+                log.debug("Event %s refused: %s", event.reason, error)
+            return
+
+    async def _send(self, lane: _Lane, key: Key, event: _Waiting) -> None:
+        sent = lane.sent.get(key)
+        if sent is not None:
+            lane.sent.move_to_end(key)
+            change = {"count": sent.count + event.count, "lastTimestamp": rfc3339(event.last_s)}
+            try:
+                await self._client.patch(EVENT, sent.namespace, sent.name, change)
+                sent.count += event.count
                 return
             except ApiError as error:
                 if error.code != 404:
                     raise
-        meta = event["metadata"]
-        await self._client.create(EVENT, event)
-        self._seen[key] = _Seen(meta["namespace"], meta["name"], 1)
-        if len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
+        body = self._body(event)
+        await self._client.create(EVENT, body)
+        meta = body["metadata"]
+        lane.sent[key] = _Sent(meta["namespace"], meta["name"], event.count)
+        if len(lane.sent) > _REMEMBERED // LANES:
+            lane.sent.popitem(last=False)
+
+    def _body(self, event: _Waiting) -> Object:
+        about = event.about
+        return {
+            "kind": "Event",
+            "apiVersion": "v1",
+            "metadata": {
+                "name": f"{about['name'][:235]}.{secrets.token_hex(8)}",
+                "namespace": about.get("namespace") or "default",
+            },
+            "involvedObject": about,
+            "reason": event.reason,
+            "message": event.message,
+            "source": {"component": self._component, **({"host": self._host} if self._host else {})},
+            "firstTimestamp": rfc3339(event.first_s),
+            "lastTimestamp": rfc3339(event.last_s),
+            "count": event.count,
+            "type": event.type,
+            "reportingComponent": self._component,
+            "reportingInstance": self._host,
+        }
+
+
+def _reference(about: Object) -> Object:
+    meta = about["metadata"]
+    reference = {
+        "kind": about.get("kind", ""),
+        "namespace": meta.get("namespace", ""),
+        "name": meta["name"],
+        "uid": meta.get("uid", ""),
+        "apiVersion": about.get("apiVersion", ""),
+        "resourceVersion": meta.get("resourceVersion", ""),
+    }
+    return {key: value for key, value in reference.items() if value}

@@ -1,0 +1,209 @@
+"""Events are sent by a few lanes: in order for each object, repeats counted, and never in the way of who reports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from podfit.api.status import Object
+from podfit.client.events import LANES, EventRecorder
+from podfit.client.rest import Client
+from podfit.client.transport import Query, Reply, Stream, Unreachable
+from podfit.kit.clock import FakeClock
+
+
+class Wire:
+    """A transport that keeps what it was sent; `gate` holds answers back, `away` refuses to be reached."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str, Object]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.away = False
+        self.refusals: list[int] = []
+        self.inside = self.most_inside = 0
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        if self.away:
+            raise Unreachable("away")
+        self.inside += 1
+        self.most_inside = max(self.most_inside, self.inside)
+        await self.gate.wait()
+        self.inside -= 1
+        if self.refusals:
+            code = self.refusals.pop(0)
+            return Reply(code, msgspec.json.encode({"kind": "Status", "code": code, "message": "no"}))
+        self.sent.append((method, path, msgspec.json.decode(body or b"{}")))
+        return Reply(201, body or b"{}")
+
+    def stream(
+        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[Stream]:
+        raise AssertionError("Events are not watched")
+
+    async def close(self) -> None: ...
+
+
+def pod(name: str) -> Object:
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "namespace": "ns", "uid": f"u-{name}"}}
+
+
+@asynccontextmanager
+async def sending(recorder: EventRecorder) -> AsyncIterator[None]:
+    task = asyncio.create_task(recorder.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def recorder_on(wire: Wire, clock: FakeClock, **options: Any) -> EventRecorder:
+    return EventRecorder(Client(wire), "test", "host", clock, **options)
+
+
+async def test_an_event_tells_who_reports_what_on_which_object(wire: Wire, clock: FakeClock) -> None:
+    recorder = recorder_on(wire, clock)
+    recorder.record(pod("a"), "Normal", "Started", "it runs")
+    async with sending(recorder):
+        await recorder.flush()
+    ((method, path, body),) = wire.sent
+    assert (method, path) == ("POST", "/api/v1/namespaces/ns/events")
+    assert body["involvedObject"] == {"kind": "Pod", "apiVersion": "v1", "namespace": "ns", "name": "a", "uid": "u-a"}
+    assert (body["type"], body["reason"], body["message"], body["count"]) == ("Normal", "Started", "it runs", 1)
+    assert body["source"] == {"component": "test", "host": "host"}
+    assert body["firstTimestamp"] == body["lastTimestamp"] == "2023-11-14T22:13:20Z"
+
+
+async def test_repeats_that_still_wait_are_sent_once_with_their_count(wire: Wire, clock: FakeClock) -> None:
+    recorder = recorder_on(wire, clock)
+    for _ in range(5):
+        recorder.record(pod("a"), "Warning", "BackOff", "again")
+        await clock.advance(1)
+    async with sending(recorder):
+        await recorder.flush()
+    ((_, _, body),) = wire.sent
+    assert body["count"] == 5
+    assert (body["firstTimestamp"], body["lastTimestamp"]) == ("2023-11-14T22:13:20Z", "2023-11-14T22:13:24Z")
+
+
+async def test_repeats_of_what_was_sent_raise_its_count(wire: Wire, clock: FakeClock) -> None:
+    recorder = recorder_on(wire, clock)
+    async with sending(recorder):
+        recorder.record(pod("a"), "Warning", "BackOff", "again")
+        await recorder.flush()
+        recorder.record(pod("a"), "Warning", "BackOff", "again")
+        recorder.record(pod("a"), "Warning", "BackOff", "again")
+        await recorder.flush()
+    (_, _, first), (method, path, change) = wire.sent
+    assert method == "PATCH" and path.endswith(first["metadata"]["name"])
+    assert change["count"] == 3
+
+
+async def test_a_repeat_of_an_event_that_is_gone_is_written_anew(wire: Wire, clock: FakeClock) -> None:
+    recorder = recorder_on(wire, clock)
+    async with sending(recorder):
+        recorder.record(pod("a"), "Warning", "BackOff", "again")
+        await recorder.flush()
+        wire.refusals = [404]
+        recorder.record(pod("a"), "Warning", "BackOff", "again")
+        await recorder.flush()
+    assert [method for method, _, _ in wire.sent] == ["POST", "POST"]
+    assert wire.sent[1][2]["count"] == 1
+
+
+async def test_events_of_one_object_arrive_in_the_order_they_happened(wire: Wire, clock: FakeClock) -> None:
+    recorder = recorder_on(wire, clock)
+    names = [f"p{number}" for number in range(20)]
+    for step in ("Scheduled", "Pulled", "Created", "Started"):
+        for name in names:
+            recorder.record(pod(name), "Normal", step, "m")
+    async with sending(recorder):
+        await recorder.flush()
+    for name in names:
+        steps = [body["reason"] for _, _, body in wire.sent if body["involvedObject"]["name"] == name]
+        assert steps == ["Scheduled", "Pulled", "Created", "Started"]
+
+
+async def test_no_more_events_are_under_way_than_there_are_lanes(wire: Wire, clock: FakeClock) -> None:
+    recorder = recorder_on(wire, clock)
+    wire.gate.clear()
+    for number in range(200):
+        recorder.record(pod(f"p{number}"), "Normal", "Started", "m")
+    async with sending(recorder):
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert wire.inside == wire.most_inside == LANES
+        wire.gate.set()
+        await recorder.flush()
+    assert wire.most_inside == LANES and len(wire.sent) == 200
+
+
+async def test_others_run_between_two_events_of_a_server_that_answers_at_once(wire: Wire, clock: FakeClock) -> None:
+    recorder = recorder_on(wire, clock)
+    for number in range(400):
+        recorder.record(pod(f"p{number}"), "Normal", "Started", "m")
+    seen: list[int] = []
+    async with sending(recorder):
+        while len(wire.sent) < 400:
+            await asyncio.sleep(0)
+            seen.append(len(wire.sent))
+    assert max(after - before for before, after in zip([0, *seen], seen, strict=False)) <= LANES
+
+
+async def test_only_a_full_queue_drops_and_says_how_many(wire: Wire, clock: FakeClock) -> None:
+    recorder = recorder_on(wire, clock, room=10)
+    for number in range(15):
+        recorder.record(pod(f"p{number}"), "Normal", "Started", "m")
+    recorder.record(pod("p0"), "Normal", "Started", "m")  # a repeat needs no room
+    assert recorder.dropped == 5
+    async with sending(recorder):
+        await recorder.flush()
+        recorder.record(pod("p14"), "Normal", "Started", "m")
+        await recorder.flush()
+    assert len(wire.sent) == 11 and recorder.dropped == 5
+
+
+async def test_events_wait_for_a_server_that_is_away(wire: Wire, clock: FakeClock) -> None:
+    recorder = recorder_on(wire, clock)
+    wire.away = True
+    async with sending(recorder):
+        recorder.record(pod("a"), "Normal", "Started", "m")
+        await clock.advance(5)
+        assert wire.sent == []
+        wire.away = False
+        await clock.advance(10)
+        await asyncio.wait_for(recorder.flush(), 5)
+    assert len(wire.sent) == 1
+
+
+async def test_a_refused_event_does_not_hold_up_the_next(wire: Wire, clock: FakeClock) -> None:
+    recorder = recorder_on(wire, clock)
+    wire.refusals = [403]
+    async with sending(recorder):
+        recorder.record(pod("a"), "Normal", "Started", "m")
+        recorder.record(pod("a"), "Normal", "Pulled", "m")
+        await recorder.flush()
+    assert [body["reason"] for _, _, body in wire.sent] == ["Pulled"]
