@@ -1,0 +1,102 @@
+"""The history in a local file: what goes in comes out, in order, thinned to a minute, for as long as it should."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from podfit.kit.clock import FakeClock
+from podfit.vpa.history.base import NONE, Batch, HistoryAway, Series
+from podfit.vpa.history.local import LocalHistory
+from podfit.vpa.recommender.decide.oom import Oom
+
+WEB = Series("default", "web-1", "main", "app=web")
+DB = Series("default", "db-1", "main", "app=db")
+
+
+class Gathered:
+    def __init__(self) -> None:
+        self.rows: list[tuple[Series, float, int, int]] = []
+        self.ooms: list[Oom] = []
+
+    def take(self, batch: Batch) -> None:
+        self.ooms += batch.ooms
+        for index, at, cpu, memory in zip(batch.index, batch.times, batch.cpu, batch.memory, strict=True):
+            self.rows.append((batch.series[index], float(at), int(cpu), int(memory)))
+
+
+def batch(*rows: tuple[Series, float, int, int], ooms: tuple[Oom, ...] = ()) -> Batch:
+    series = list(dict.fromkeys(row[0] for row in rows))
+    return Batch(
+        series,
+        np.array([series.index(row[0]) for row in rows], np.int64),
+        np.array([row[1] for row in rows], np.float64),
+        np.array([row[2] for row in rows], np.int64),
+        np.array([row[3] for row in rows], np.int64),
+        ooms,
+    )
+
+
+async def loaded(file: Path, clock: FakeClock) -> Gathered:
+    history, sink = LocalHistory(file, clock=clock), Gathered()
+    await history.load(sink, clock.now() + 1)
+    await history.close()
+    return sink
+
+
+async def test_what_was_recorded_is_there_after_a_restart(tmp_path: Path) -> None:
+    clock = FakeClock()
+    history = LocalHistory(tmp_path / "h.db", clock=clock)
+    start = clock.now()
+    for minute in range(5):
+        at = start + 60 * minute
+        oom = (Oom("default", "web-1", "main", at, 7),) if minute == 3 else ()
+        history.record(batch((WEB, at, 100 + minute, 10**9), (DB, at, 5, NONE), ooms=oom))
+        await clock.advance(60)
+        await history.flush()
+    await history.close()
+    sink = await loaded(tmp_path / "h.db", clock)
+    assert [row for row in sink.rows if row[0] == WEB] == [(WEB, start + 60 * n, 100 + n, 10**9) for n in range(5)]
+    assert {row[3] for row in sink.rows if row[0] == DB} == {NONE}
+    assert sink.ooms == [Oom("default", "web-1", "main", start + 180, 7)]
+
+
+async def test_series_keep_their_identity_over_restarts(tmp_path: Path) -> None:
+    clock = FakeClock()
+    for who in (WEB, DB, WEB):
+        history = LocalHistory(tmp_path / "h.db", clock=clock)
+        history.record(batch((who, clock.now(), 1, 1)))
+        await clock.advance(120)
+        await history.close()
+    assert [row[0] for row in (await loaded(tmp_path / "h.db", clock)).rows] == [WEB, DB, WEB]
+
+
+async def test_a_minute_keeps_the_mean_of_cpu_and_the_peak_of_memory(tmp_path: Path) -> None:
+    clock = FakeClock(1_700_000_040.0)
+    history = LocalHistory(tmp_path / "h.db", clock=clock)
+    for second in range(0, 60, 10):
+        history.record(batch((WEB, clock.now() + second, second, 1000 - second)))
+    await clock.advance(120)
+    await history.close()
+    [(_, at, cpu, memory)] = (await loaded(tmp_path / "h.db", clock)).rows
+    assert (at, cpu, memory) == (1_700_000_090.0, 25, 1000)
+
+
+async def test_old_rows_are_dropped(tmp_path: Path) -> None:
+    clock = FakeClock()
+    history = LocalHistory(tmp_path / "h.db", clock=clock)
+    history.record(batch((WEB, clock.now(), 1, 1)))
+    await clock.advance(60)
+    await history.flush()
+    await clock.advance(10 * 86400)
+    history.record(batch((WEB, clock.now(), 2, 2)))
+    await history.close()
+    assert [row[2] for row in (await loaded(tmp_path / "h.db", clock)).rows] == [2]
+
+
+async def test_a_file_that_is_no_history_is_told(tmp_path: Path) -> None:
+    (tmp_path / "h.db").write_bytes(b"not a database, but long enough to be read as one" * 50)
+    with pytest.raises(HistoryAway, match=r"h\.db"):
+        await LocalHistory(tmp_path / "h.db").load(Gathered(), 1.0)
