@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from aiohttp import WSMsgType, web
-from aiohttp.http_exceptions import BadHttpMethod
+from aiohttp.http_exceptions import BadHttpMessage, BadHttpMethod
 from aiohttp.web_protocol import RequestHandler
 
 from podfit.api.status import ApiError
@@ -29,6 +30,11 @@ log = logging.getLogger(__name__)
 Handle = Callable[[Request], Awaitable[Response]]
 _COMPRESS_FROM = 128 * 1024
 _CLOSE_S = 2.0
+_PATIENCE_S = 60.0
+_SLICE = 256 * 1024
+_UNREADABLE = (ValueError, asyncio.IncompleteReadError, web.HTTPException, web.RequestPayloadError, BadHttpMessage)
+_REQUEST_LINE = re.compile(r"""\n  b['"][!#$%&'*+.^_`|~0-9A-Za-z-]+ \S+ HTTP/""")
+"""In the parser's message: a request line that is well-formed but for a method it does not know."""
 _READS = frozenset(("GET", "HEAD"))
 
 
@@ -38,6 +44,8 @@ class HttpFront:
         self._server: web.Server | None = None
         self._listeners: list[asyncio.Server] = []
         self.port = 0
+        self.patience_s = _PATIENCE_S
+        """How long a client may leave a stream unread while there is something for it."""
 
     async def start(self, host: str, port: int) -> None:
         self._server = _Server(
@@ -66,7 +74,10 @@ class HttpFront:
         try:
             request = await self._read(http)
         except ApiError as error:
-            return _whole(http, error_response(error))
+            refusal = _whole(http, error_response(error))
+            if http.body_exists and not http.content.at_eof():
+                refusal.force_close()
+            return refusal
         if request.method in _READS:
             response = await self._handle(request)
         else:
@@ -88,7 +99,7 @@ class HttpFront:
                 body = await http.read()
             except web.HTTPRequestEntityTooLarge:
                 raise too_large() from None
-            except (ValueError, web.HTTPException, asyncio.IncompleteReadError) as error:
+            except _UNREADABLE as error:
                 raise ApiError(400, "BadRequest", f"the body could not be read: {error}") from None
         return Request(
             http.method,
@@ -111,8 +122,15 @@ class HttpFront:
         stream = response.stream
         try:
             async for piece in stream:
-                await answer.write(piece)
+                # In slices, because a TLS connection takes whatever is given at once, and says it is full afterwards.
+                for start in range(0, len(piece), _SLICE):
+                    async with asyncio.timeout(self.patience_s):
+                        await answer.write(piece[start : start + _SLICE])
             await answer.write_eof()
+        except TimeoutError:
+            # It takes nothing and holds on to what waits for it; only the connection's end tells it so.
+            if http.transport is not None:
+                http.transport.abort()
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
@@ -130,7 +148,7 @@ class _Protocol(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        if isinstance(exc, BadHttpMethod):
+        if isinstance(exc, BadHttpMethod) and _REQUEST_LINE.search(exc.message):
             return _whole(request, error_response(method_not_allowed()))
         return super().handle_error(request, status, exc, message)
 
