@@ -49,11 +49,19 @@ async def find_targets(client: Client, namespace: str, words: list[str], selecto
     if selector:
         kind = await find_kind(client, words[0]) if words else POD
         listed = await client.list(kind, namespace, labelSelector=selector)
-        return [await _target(client, kind, _named(one, kind)) for one in listed["items"]]
+        return [
+            await _target(client, kind, _named(one, kind)) for one in listed["items"] if kind is not POD or alive(one)
+        ]
     if not words:
         raise NoSuchTarget("name a pod, a workload (deploy/web) or a selector (-l app=web)")
     return [await _target(client, kind, await _get(client, kind, namespace, name))
             for kind, name in await _split(client, words)]  # fmt: skip
+
+
+def alive(pod: Object) -> bool:
+    """Whoever names pods by a label means those that run, not those that are leaving."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase not in ("Succeeded", "Failed") and not pod["metadata"].get("deletionTimestamp")
 
 
 async def _split(client: Client, words: list[str]) -> list[tuple[Kind, str]]:

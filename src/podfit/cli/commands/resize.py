@@ -113,21 +113,17 @@ async def _resize(
 
 def _plans(found: list[Target], wish: Wish) -> list[Plan]:
     from podfit.cli.plans import CannotResize, plan
+    from podfit.cli.targets import alive
 
     plans = []
     for target in found:
-        alive = [pod for pod in target.pods if _alive(pod)] if target.owner is not None else target.pods
-        if not alive:
+        running = [pod for pod in target.pods if alive(pod)] if target.owner is not None else target.pods
+        if not running:
             raise CannotResize(f"{target.name} has no running pods")
-        plans += [plan(pod, wish) for pod in alive]
+        plans += [plan(pod, wish) for pod in running]
     if not plans:
         raise CannotResize("no pods found")
     return plans
-
-
-def _alive(pod: dict[str, Any]) -> bool:
-    phase = (pod.get("status") or {}).get("phase")
-    return phase not in ("Succeeded", "Failed") and not pod["metadata"].get("deletionTimestamp")
 
 
 async def _send(

@@ -97,7 +97,7 @@ def pods_table(pods: list[Object], seen: Seen, narrow: bool = False) -> Table:
 def _more(pod: Object, known: ContainerSeen, resource: str) -> list[RenderableType]:
     values, limit = known.usage[resource], _limit(known, resource)
     style = "red" if values and limit and values[-1] >= 0.9 * limit else "green"
-    line = Text(spark(values, limit), style=style)
+    line = Text(spark(values, _request(known, resource)), style=style)
     if resource != RESOURCES[0]:
         return [line, "", ""]
     step = progress(pod)
@@ -113,6 +113,11 @@ def _cells(known: ContainerSeen, resource: str) -> list[RenderableType]:
         shown.append(Text(text, style="" if same else "bold yellow"))
     values = known.usage[resource]
     return [*shown, amount_text(resource, values[-1] if values else None)]
+
+
+def _request(known: ContainerSeen, resource: str) -> int:
+    """Usage is drawn against the request: what is full of blocks is worth what it holds."""
+    return number(resource, ((known.states.get("desired") or {}).get("requests") or {}).get(resource))
 
 
 def _limit(known: ContainerSeen, resource: str) -> int:

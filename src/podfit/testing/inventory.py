@@ -1,0 +1,170 @@
+"""What the code can say to its users, read from the code itself: flags, metrics, reasons, conditions.
+
+The documentation is held complete against these lists; nothing here runs in production.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+SOURCE = Path(__file__).resolve().parents[1]
+SPEAKING = ("agent", "controllers", "scheduler", "vpa")
+"""Packages whose Events and conditions users read. (The API server's own words are Kubernetes' errors.)"""
+_EVENT_CALLS = ("record", "say", "_say", "event", "_event", "refused", "tell")
+_CONDITION_CALLS = ("Condition", "condition", "_condition", "Wait", "false", "true")
+_WORD = re.compile(r"^[A-Z][a-z]+(?:[A-Z]+[a-z]*)*$")
+_NO_REASONS = frozenset(
+    ("Normal", "Warning", "Pod", "Node", "Job", "True", "False", "Unknown", "VerticalPodAutoscaler", "Namespace")
+)
+
+
+def flags() -> dict[str, set[str]]:
+    """Every option of every command: `token create` → {--ttl, …}."""
+    import typer.main
+
+    from podfit.cli.main import app
+
+    found: dict[str, set[str]] = {}
+    waiting = [("", typer.main.get_command(app))]
+    while waiting:
+        name, command = waiting.pop()
+        below = getattr(command, "commands", None)
+        if below:
+            waiting += [(f"{name} {child}".strip(), one) for child, one in below.items()]
+        else:
+            options = {text for one in command.params for text in (*one.opts, *one.secondary_opts)}
+            found[name] = {text for text in options if text.startswith("-")} - {"--help", "-h"}
+    for name, described in autoscaler_flags().items():
+        found[name] = {flag for flag, _ in described}
+    return found
+
+
+def autoscaler_flags() -> dict[str, list[tuple[str, str]]]:
+    """The autoscaler's components read their own command lines: each flag with its default."""
+    from podfit.vpa.admission.config import AdmissionConfig
+    from podfit.vpa.flags import described
+    from podfit.vpa.recommender.config import RecommenderConfig
+    from podfit.vpa.updater.config import UpdaterConfig
+
+    configs = {"recommender": RecommenderConfig(), "updater": UpdaterConfig(), "admission": AdmissionConfig()}
+    return {f"vpa {name}": list(described(config)) for name, config in configs.items()}
+
+
+def metrics() -> set[str]:
+    """Every metric's name as Prometheus sees it (counters with _total)."""
+    found = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for registry in _registries()
+        for family in registry.collect()
+    }
+    return found | _node_pages()
+
+
+def _registries() -> Iterator[CollectorRegistry]:
+    from podfit.agent.metrics import AgentMetrics
+    from podfit.apiserver.metrics import Metrics
+    from podfit.kit.clock import FakeClock
+    from podfit.scheduler.metrics import SchedulerMetrics
+
+    yield AgentMetrics().registry
+    yield Metrics().registry
+    yield SchedulerMetrics().registry
+    for file in sorted((SOURCE / "vpa").glob("*/measures.py")):
+        module = importlib.import_module(f"podfit.vpa.{file.parent.name}.measures")
+        if hasattr(module, "Measures"):
+            registry = CollectorRegistry()
+            module.Measures(registry, FakeClock())
+            yield registry
+
+
+def _node_pages() -> set[str]:
+    """The pages that a node writes itself: /metrics/resource, /metrics/cadvisor, /metrics/probes."""
+    tree = ast.parse((SOURCE / "agent" / "server" / "exposition.py").read_text())
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _called(node) == "add":
+            found |= set(_words(node.args[:1]))
+        elif isinstance(node, ast.Tuple) and len(node.elts) == 5 and set(_words(node.elts)) & {"counter", "gauge"}:
+            found |= {f"container_{word}" for word in _words(node.elts[:1])}
+        elif isinstance(node, ast.For) and isinstance(node.iter, ast.Tuple):
+            found |= {word for word in _words(node.iter.elts) if word.endswith("scrape_error")}
+    return found
+
+
+def reasons() -> set[str]:
+    """Every word that an Event or a condition may give as its reason or type."""
+    constants = _constants()
+    found: set[str] = set()
+    for tree, path in _trees():
+        if path.relative_to(SOURCE).parts[0] not in SPEAKING:
+            continue
+        for node in ast.walk(tree):
+            found |= _spoken(node, constants)
+    return {word for word in found if _WORD.match(word)} - _NO_REASONS
+
+
+def _spoken(node: ast.AST, constants: dict[str, set[str]]) -> set[str]:
+    if isinstance(node, ast.Call) and _called(node) in (*_EVENT_CALLS, *_CONDITION_CALLS):
+        values = [*node.args, *(one.value for one in node.keywords if one.arg == "reason")]
+        return _said(values, constants)
+    if isinstance(node, ast.Dict):
+        keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
+        told = [
+            value
+            for key, value in zip(node.keys, node.values, strict=True)
+            if isinstance(key, ast.Constant) and (key.value == "reason" or (key.value == "type" and "status" in keys))
+        ]
+        return _said(told, constants)
+    return set()
+
+
+def _said(values: list[ast.expr], constants: dict[str, set[str]]) -> set[str]:
+    found = set(_words(values))
+    for value in values:
+        if isinstance(value, ast.Name) and value.id.isupper():
+            found |= constants.get(value.id, set())
+    return found
+
+
+def _constants() -> dict[str, set[str]]:
+    """Texts behind names in capitals, wherever they are defined."""
+    found: dict[str, set[str]] = {}
+    for tree, path in _trees():
+        if path.relative_to(SOURCE).parts[0] not in SPEAKING:
+            continue
+        for node in tree.body:
+            if not isinstance(node, ast.Assign):
+                continue
+            target, value = node.targets[0], node.value
+            pairs = [(target, value)]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs = list(zip(target.elts, value.elts, strict=True))
+            for one, text in pairs:
+                if isinstance(one, ast.Name) and isinstance(text, ast.Constant) and isinstance(text.value, str):
+                    found.setdefault(one.id, set()).add(text.value)
+    return found
+
+
+def _trees() -> Iterator[tuple[ast.Module, Path]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        if path.relative_to(SOURCE).parts[0] != "testing":
+            yield ast.parse(path.read_text()), path
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _words(values: list[ast.expr]) -> Iterator[str]:
+    """Texts that stand there directly, or as either side of `a if b else c`."""
+    for value in values:
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            yield value.value
+        elif isinstance(value, ast.IfExp):
+            yield from _words([value.body, value.orelse])

@@ -1,0 +1,127 @@
+"""The documentation says everything the code can say, and deploy/ asks only for what exists."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from podfit.testing import inventory
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+SUFFIXES = ("_bucket", "_sum", "_count")
+PROMQL = frozenset(("sum", "rate", "increase", "histogram_quantile", "and", "or", "unless", "max", "min", "avg"))
+
+
+def words_of(page: Path) -> set[str]:
+    return set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", page.read_text()))
+
+
+@pytest.mark.parametrize("command", sorted(inventory.flags()))
+def test_every_flag_of_a_command_is_on_its_page(command: str) -> None:
+    page = DOCS / "commands" / f"{command.split()[0]}.md"
+    assert page.exists(), f"docs/commands/{page.name} is missing: write it, then run scripts/doc-tables"
+    text = page.read_text()
+    missing = sorted(flag for flag in inventory.flags()[command] if f"`{flag}`" not in text)
+    assert not missing, f"{page.name} lacks {missing}: run scripts/doc-tables"
+
+
+def test_every_command_is_in_the_index() -> None:
+    index = (DOCS / "commands" / "README.md").read_text()
+    assert not [name for name in inventory.flags() if f"({name.split()[0]}.md)" not in index]
+
+
+def test_every_page_is_about_a_command_that_exists() -> None:
+    known = {name.split()[0] for name in inventory.flags()} | {"README"}
+    assert not {page.stem for page in (DOCS / "commands").glob("*.md")} - known
+
+
+def test_every_metric_is_documented_and_nothing_else() -> None:
+    listed = set(re.findall(r"^\| `([a-z0-9_]+)`", (DOCS / "metrics.md").read_text(), re.MULTILINE))
+    assert not inventory.metrics() - listed
+    assert not listed - inventory.metrics()
+
+
+def test_every_reason_and_condition_is_documented() -> None:
+    missing = inventory.reasons() - words_of(DOCS / "conditions.md")
+    assert not missing, f"docs/conditions.md lacks {sorted(missing)}"
+
+
+def test_the_inventory_finds_what_is_known_to_be_there() -> None:
+    assert {"PodResizePending", "ResizeStarted", "FailedScheduling", "PanicButton"} <= inventory.reasons()
+    assert {"apiserver_request_total", "container_oom_events_total"} <= inventory.metrics()
+    assert "--dry-run" in inventory.flags()["resize"] and "--min-replicas" in inventory.flags()["vpa updater"]
+
+
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith(("http:", "https:")):
+            assert (page.parent / target).exists(), target
+
+
+def test_the_readme_leads_to_every_guide() -> None:
+    text = (ROOT / "README.md").read_text()
+    guides = [page for page in DOCS.glob("*.md") if page.name != "performance.md"]
+    assert not [page.name for page in guides if f"docs/{page.name}" not in text]
+
+
+# --- deploy
+
+
+def names_in(expression: str) -> set[str]:
+    bare = re.sub(r'"[^"]*"', "", re.sub(r"\{[^}]*\}", "", expression))
+    bare = re.sub(r"\[[^\]]*\]", "", bare)
+    bare = re.sub(r"\b(by|without|on|ignoring)\s*\([^)]*\)", "", bare)
+    found = set(re.findall(r"[a-z_][a-z0-9_]+", bare)) - PROMQL
+    return {_family(name) for name in found}
+
+
+def _family(name: str) -> str:
+    """A histogram's series belong to the histogram."""
+    if name in inventory.metrics():
+        return name
+    return next((name.removesuffix(end) for end in SUFFIXES if name.endswith(end)), name)
+
+
+def alert_rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yaml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+@pytest.mark.parametrize("rule", alert_rules(), ids=lambda rule: str(rule["alert"]))
+def test_alerts_ask_for_metrics_that_exist_and_say_what_to_do(rule: dict[str, Any]) -> None:
+    assert names_in(rule["expr"]) <= inventory.metrics()
+    assert rule["annotations"]["summary"] and rule["annotations"]["action"]
+
+
+def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+    board = json.loads((ROOT / "deploy/grafana/podfit.json").read_text())
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    assert len(asked) > 10
+    assert not {name for one in asked for name in names_in(one)} - inventory.metrics()
+
+
+@pytest.mark.parametrize("unit", ["podfit", "podfit-agent"])
+def test_units_start_commands_that_exist_and_leave_pods_running(unit: str) -> None:
+    parser = configparser.ConfigParser(strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(ROOT / f"deploy/systemd/{unit}.service")
+    words = parser["Service"]["ExecStart"].split()
+    assert words[0].endswith("/podfit") and parser["Service"]["KillMode"] == "process"
+    known = inventory.flags()[words[1]]
+    assert all(word in known for word in words if word.startswith("--"))
+
+
+def test_the_container_recipe_copies_what_is_there() -> None:
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "deploy/Containerfile").read_text(), re.MULTILINE)
+    assert all((ROOT / name).exists() for line in copied for name in line.split())
