@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from podfit.api.kinds import EVENT, VPA_CHECKPOINT
 from podfit.api.status import Object
@@ -68,7 +68,7 @@ class Feed:
             return
         self._gone.discard(id)
         labels = labels_of(pod)
-        if self._config.memory_saver and not any(vpa.selector.matches(labels) for vpa in self._vpas_in(id[0])):
+        if self._config.memory_saver and not self.cluster.matching(id[0], labels):
             return
         self.cluster.add_pod(id, labels, phase_of(pod))
         for container in containers(pod):
@@ -77,9 +77,6 @@ class Feed:
     def _on_eviction(self, before: Object | None, after: Object | None) -> None:
         if before is None and after is not None:
             self.ooms.extend(oom for oom in ooms_of_eviction(after) if oom.instant >= self._started - 60.0)
-
-    def _vpas_in(self, namespace: str) -> Iterator[Vpa]:
-        return (vpa for id, vpa in self.cluster.vpas.items() if id[0] == namespace)
 
     # --- autoscalers
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -35,7 +35,7 @@ from podfit.vpa.recommender.decide.oom import Oom
 from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome
 from podfit.vpa.recommender.feed import Feed
 from podfit.vpa.recommender.ledger import Ledger
-from podfit.vpa.recommender.measures import Measures
+from podfit.vpa.recommender.measures import Measures, Recommendations
 from podfit.vpa.recommender.notes import extra_conditions, held, trust_of
 from podfit.vpa.recommender.past import Past
 from podfit.vpa.recommender.plugins import WORKLOAD, Sizes, plugin_for, sizes_by_plugin
@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 
 HISTORY_PATIENCE_S = 30.0
 """How long the first pass waits for the past; after that it goes on loading beside the loop."""
+CHECKPOINTS_SHARE = 0.03
+"""The part of an interval that writing checkpoints may take."""
 Seen = tuple[Any, ...]
 
 
@@ -72,6 +74,7 @@ class Recommender:
         self.events = EventRecorder(client, "vpa-recommender", clock=self.clock)
         self.registry = registry or CollectorRegistry()
         self.measures = Measures(self.registry, self.clock)
+        self.registry.register(Recommendations(self._sizes))
         self.health = Health(self.clock, self.config.recommender_interval)
         self.http = HttpServer(self.config.address, self.registry, self.health)
         self.ledger = Ledger()
@@ -107,8 +110,9 @@ class Recommender:
         self._tasks.start(self.events.run(), "events")
         await self.http.start()
         await self.sight.start()
-        self.feed.start()
+        # Autoscalers first: pods then find theirs by label, instead of each autoscaler looking at all pods.
         await self._load_vpas()
+        self.feed.start()
         loading = self._tasks.start(self._load_past(), "history")
         await asyncio.wait({loading}, timeout=HISTORY_PATIENCE_S if not self.fetching else 0)
 
@@ -279,13 +283,16 @@ class Recommender:
 
     # --- reporting
 
+    def _sizes(self) -> Iterator[tuple[VpaId, Mapping[str, Any]]]:
+        for id, (_, decided) in self._outcomes.items():
+            yield id, decided.status.get("recommendation") or {}
+
     def _report(self, outcomes: Mapping[VpaId, Outcome]) -> None:
         now = self.clock.now()
         for id, decided in outcomes.items():
             vpa = self.cluster.vpas.get(id)
             if decided.patch is None or vpa is None:
                 continue
-            self.measures.recommendation(id, decided.status["recommendation"])
             self.ledger.note_change(id, now, decided.status["recommendation"], self.plugin_of(vpa))
             before = (vpa.object.get("status") or {}).get("recommendation") or {}
             created = vpa.object["metadata"].get("creationTimestamp")
@@ -293,14 +300,15 @@ class Recommender:
                 self.measures.latency.observe(max(0.0, now - from_rfc3339(created)))
             if self._usage_gone and before:
                 self.events.record(dict(vpa.object), "Warning", "MetricsUnavailable", self._usage_gone)
-        self.measures.forget(self.cluster.vpas)
         self.measures.objects(self.cluster)
 
     async def _maintain_checkpoints(self) -> None:
         now = self.clock.now()
         if self.fetching or not self.history.writes_checkpoints:
             return
-        await self.checkpoints.write(self.cluster, now, self.config.checkpoints_timeout)
+        # A pass stays short: what is not written now is the first to be written next time.
+        share = max(1.0, self.config.recommender_interval * CHECKPOINTS_SHARE)
+        await self.checkpoints.write(self.cluster, now, min(self.config.checkpoints_timeout, share))
         if now - self._collected >= self.config.checkpoints_gc_interval:
             self._collected = now
             await self.checkpoints.collect(

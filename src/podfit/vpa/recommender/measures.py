@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter as Count
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from podfit.api.quantity import Quantity
 from podfit.kit.clock import Clock
@@ -79,13 +81,6 @@ class Measures:
         self.samples = Counter(f"{P}_samples", "Samples of CPU use that were counted.", registry=registry)
         self.ooms = Counter(f"{P}_oom_events", "Out-of-memory events.", ("outcome",), registry=registry)
         self.writes = Counter(f"{P}_writes", "Writes to the API server.", ("what", "outcome"), registry=registry)
-        self._sizes = Gauge(
-            f"{P}_recommendation",
-            "The recommendation, in cores and bytes.",
-            ("namespace", "vpa", "container", "resource", "bound"),
-            registry=registry,
-        )
-        self._shown: dict[VpaId, set[tuple[str, ...]]] = {}
 
     def prometheus_asked(self, code: str, method: str, seconds: float) -> None:
         self._asked.labels(code, method).inc()
@@ -103,25 +98,26 @@ class Measures:
             key = (mode, provided_, "v1", matches, unsupported)
             self._objects.labels(*key).set(counts.get(key, 0))
 
-    def recommendation(self, id: VpaId, recommendation: Mapping[str, Any]) -> None:
-        shown: set[tuple[str, ...]] = set()
-        for entry in recommendation.get("containerRecommendations") or ():
-            for field, bound in _SIZES.items():
-                for resource, amount in (entry.get(field) or {}).items():
-                    labels = (*id, entry["containerName"], resource, bound)
-                    self._sizes.labels(*labels).set(Quantity.parse(amount).nanos / 1e9)
-                    shown.add(labels)
-        self._forget(self._shown.get(id, set()) - shown)
-        self._shown[id] = shown
 
-    def forget(self, alive: Iterable[VpaId]) -> None:
-        kept = set(alive)
-        for id in [id for id in self._shown if id not in kept]:
-            self._forget(self._shown.pop(id))
+class Recommendations(Collector):
+    """Gauges of all recommendations, made when somebody asks: a pass over ten thousand autoscalers pays nothing."""
 
-    def _forget(self, labels: Iterable[tuple[str, ...]]) -> None:
-        for one in labels:
-            self._sizes.remove(*one)
+    def __init__(self, current: Callable[[], Iterable[tuple[VpaId, Mapping[str, Any]]]]) -> None:
+        self._current = current
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        sizes = GaugeMetricFamily(
+            f"{P}_recommendation",
+            "The recommendation, in cores and bytes.",
+            labels=("namespace", "vpa", "container", "resource", "bound"),
+        )
+        for id, recommendation in self._current():
+            for entry in recommendation.get("containerRecommendations") or ():
+                for field, bound in _SIZES.items():
+                    for resource, amount in (entry.get(field) or {}).items():
+                        labels = (*id, entry["containerName"], resource, bound)
+                        sizes.add_metric(labels, Quantity.parse(amount).nanos / 1e9)
+        yield sizes
 
 
 def _flag(value: bool) -> str:

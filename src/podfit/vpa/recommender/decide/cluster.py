@@ -73,6 +73,8 @@ class ClusterState:
         self._aggregates_in: dict[str, dict[AggregateKey, AggregateState]] = {}
         self._pods_in: dict[str, dict[PodId, Pod]] = {}
         self._vpas_in: dict[str, dict[VpaId, Vpa]] = {}
+        self._vpas_by_label: dict[tuple[str, str, str], dict[VpaId, Vpa]] = {}
+        """By namespace and one label their selector asks for; the rest under no label."""
 
     @property
     def pods(self) -> dict[PodId, Pod]:
@@ -96,7 +98,8 @@ class ClusterState:
         if pod is None:
             pod = Pod(id, text, phase)
             self._pods_in.setdefault(id[0], {})[id] = pod
-            self._match_pod(pod, labels)
+            for vpa in self.matching(id[0], labels):
+                vpa.pods.add(id)
         elif pod.label_text != text:
             pod.label_text = text
             self._match_pod(pod, labels)
@@ -164,6 +167,7 @@ class ClusterState:
         if vpa is None:
             vpa = self.vpas[id] = Vpa(id, object, selector)
             self._vpas_in.setdefault(id[0], {})[id] = vpa
+            self._vpas_by_label.setdefault(_handle(vpa), {})[id] = vpa
             self._match_vpa(vpa)
         vpa.object, vpa.unsupported = object, unsupported
         for key, state in vpa.aggregates.items():
@@ -174,6 +178,7 @@ class ClusterState:
         vpa = self.vpas.pop(id, None)
         if vpa is not None:
             del self._vpas_in[id[0]][id]
+            del self._vpas_by_label[_handle(vpa)][id]
             for state in vpa.initial.values():
                 _release(state)
 
@@ -252,9 +257,8 @@ class ClusterState:
         if state is None:
             state = states[key] = self._new_aggregate()
             labels = labels_from(pod.label_text)
-            for vpa in self._vpas_in.get(pod.id[0], {}).values():
-                if vpa.selector.matches(labels):
-                    self._use(vpa, key, state)
+            for vpa in self.matching(pod.id[0], labels):
+                self._use(vpa, key, state)
         return state
 
     def _target(self, pod: Pod, container: str) -> AggregateState:
@@ -316,12 +320,25 @@ class ClusterState:
         pods = self._pods_in.get(vpa.id[0], {})
         vpa.pods = {id for id, pod in pods.items() if vpa.selector.matches(labels_from(pod.label_text))}
 
+    def matching(self, namespace: str, labels: Mapping[str, str]) -> list[Vpa]:
+        """The autoscalers that select these labels, without looking at all others."""
+        keys = [(namespace, "", ""), *((namespace, key, value) for key, value in labels.items())]
+        groups = [self._vpas_by_label[key] for key in keys if key in self._vpas_by_label]
+        return [vpa for group in groups for vpa in group.values() if vpa.selector.matches(labels)]
+
     def _match_pod(self, pod: Pod, labels: Mapping[str, str]) -> None:
         for vpa in self._vpas_in.get(pod.id[0], {}).values():
             if vpa.selector.matches(labels):
                 vpa.pods.add(pod.id)
             else:
                 vpa.pods.discard(pod.id)
+
+
+def _handle(vpa: Vpa) -> tuple[str, str, str]:
+    for requirement in vpa.selector.requirements:
+        if requirement.operator == "=":
+            return vpa.id[0], requirement.key, requirement.values[0]
+    return vpa.id[0], "", ""
 
 
 def _release(state: AggregateState | None) -> None:

@@ -1,0 +1,219 @@
+"""How fast the autoscaler's loops are: a pass over many autoscalers, resizes a second, the webhook's latency.
+
+Run: PYTHONPATH=src python -m bench.bench_vpa_loops [autoscalers]. The recommender runs against canned answers, so that
+it alone is measured; updater and webhook run against our API server in the same process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from bench.reporting import Row, print_table, spread_ms
+from podfit.api.kinds import POD, POD_METRICS, VPA, kind_named
+from podfit.client.rest import Client
+from podfit.client.transport import Query, Reply, Stream
+from podfit.kit.clock import rfc3339
+from podfit.testing.autoscaling import REPLICA_SET, autoscaled
+from podfit.vpa.admission.config import AdmissionConfig
+from podfit.vpa.admission.loop import AdmissionWebhook
+from podfit.vpa.recommender.config import RecommenderConfig
+from podfit.vpa.recommender.loop import Recommender
+from podfit.vpa.updater.config import UpdaterConfig
+from podfit.vpa.updater.loop import Updater
+
+Object = dict[str, Any]
+
+
+class Canned:
+    """A server that knows a few collections by heart and accepts every write."""
+
+    def __init__(self) -> None:
+        self.lists: dict[str, list[Object]] = {}
+        self.writes = 0
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        if method != "GET":
+            self.writes += 1
+            return Reply(200, b"{}")
+        items = self.lists.get(path, [])
+        return Reply(200, msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": items}))
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Stream]:
+        async def nothing() -> AsyncIterator[bytes]:
+            await asyncio.Event().wait()
+            yield b""
+
+        yield Stream(200, nothing())
+
+    async def close(self) -> None:
+        return
+
+
+def crowd(vpas: int, pods_each: int) -> Canned:
+    server = Canned()
+    deployment = kind_named("Deployment")
+    for kind in (VPA, POD, deployment):
+        server.lists[kind.path()] = []
+    for number in range(vpas):
+        name, namespace = f"app-{number}", f"ns-{number % 200}"
+        meta = {"name": name, "namespace": namespace, "resourceVersion": "1", "generation": 1, "uid": name}
+        reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+        server.lists[VPA.path()].append({"kind": VPA.kind, "metadata": meta, "spec": {"targetRef": reference}})
+        selector = {"selector": {"matchLabels": {"app": name}}}
+        server.lists[deployment.path()].append({"kind": "Deployment", "metadata": dict(meta), "spec": selector})
+        for pod in range(pods_each):
+            server.lists[POD.path()].append(
+                {
+                    "kind": "Pod",
+                    "metadata": {**meta, "name": f"{name}-{pod}", "labels": {"app": name}},
+                    "spec": {"nodeName": "n", "containers": [{"name": "main", "resources": {}}]},
+                    "status": {"phase": "Running"},
+                }
+            )
+    return server
+
+
+def scrape(server: Canned, instant: float) -> None:
+    stamp = rfc3339(instant)
+    server.lists[POD_METRICS.path()] = [
+        {
+            "metadata": {"namespace": pod["metadata"]["namespace"], "name": pod["metadata"]["name"]},
+            "timestamp": stamp,
+            "containers": [
+                {"name": "main", "usage": {"cpu": f"{50 + number % 900}m", "memory": f"{100 + number % 300}Mi"}}
+            ],
+        }
+        for number, pod in enumerate(server.lists[POD.path()])
+    ]
+
+
+async def recommender_pass(vpas: int) -> list[Row]:
+    server = crowd(vpas, 5)
+    recommender = Recommender(Client(server), RecommenderConfig(address=""))
+    begun = time.perf_counter()
+    await recommender.start()
+    started = time.perf_counter() - begun
+    seconds = []
+    for number in range(3):
+        scrape(server, time.time() + number * 60)
+        begun = time.perf_counter()
+        await recommender.one_pass()
+        seconds.append(time.perf_counter() - begun)
+    await recommender.stop()
+    return [
+        Row(f"recommender: start with {vpas:,} autoscalers and {vpas * 5:,} pods", f"{started:.2f} s"),
+        Row("recommender: a pass in which every status is written", f"{max(seconds):.2f} s", "≤ 5 s"),
+    ]
+
+
+async def updater_rate(pods: int) -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        async with autoscaled(Path(folder)) as cluster:
+            await cluster.node("big", cpu="100000", memory="1000000Gi")
+            for number in range(pods // 20):
+                name = f"app-{number}"
+                await cluster.deployment(name, 20, node="big")
+                await cluster.vpa(name, name, updatePolicy={"updateMode": "InPlaceOrRecreate"})
+                await cluster.recommend(name, {"cpu": "500m", "memory": "200Mi"}, lowerBound={"cpu": "400m"})
+            updater = Updater(cluster.client, UpdaterConfig(address="", eviction_tolerance=1.0, scale_down_delay=0))
+            await updater.start()
+            begun = time.perf_counter()
+            await updater.one_pass()
+            seconds = time.perf_counter() - begun
+            found = await cluster.admin.list(POD, "default")
+            await updater.stop()
+    done = sum(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "500m" for pod in found["items"])
+    return [Row(f"updater: {done} pods resized in place in one pass", f"{done / seconds:.0f}/s", "≥ 100/s")]
+
+
+async def webhook_latency(count: int, rate: float) -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        async with autoscaled(Path(folder)) as cluster:
+            await cluster.deployment("web", 0)
+            await cluster.vpa("web", "web")
+            await cluster.recommend("web", {"cpu": "500m", "memory": "200Mi"})
+            webhook = AdmissionWebhook(
+                cluster.client, AdmissionConfig(port=0, host="127.0.0.1", address="", register_webhook=False)
+            )
+            await webhook.start()
+            owner = await cluster.admin.get(REPLICA_SET, "default", "web-1")
+            seconds = await _ask(webhook.port, _review(owner), count, rate)
+            await webhook.stop()
+    return [Row(f"admission: {count} pods at {rate:.0f}/s over HTTPS", spread_ms(seconds), "p99 ≤ 10 ms")]
+
+
+def _review(owner: Object) -> bytes:
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner["metadata"]["name"], "controller": True}
+    pod = {
+        "metadata": {"generateName": "web-1-", "labels": {"app": "web"}, "ownerReferences": [reference]},
+        "spec": {"containers": [{"name": "main", "image": "i", "resources": {"requests": {"cpu": "1m"}}}]},
+    }
+    request = {
+        "uid": "u",
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": "default",
+        "operation": "CREATE",
+        "object": pod,
+    }
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+
+
+async def _ask(port: int, body: bytes, count: int, rate: float) -> list[float]:
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    seconds: list[float] = []
+
+    async def one(session: aiohttp.ClientSession) -> None:
+        begun = time.perf_counter()
+        headers = {"Content-Type": "application/json"}
+        async with session.post(f"https://127.0.0.1:{port}/", data=body, headers=headers, ssl=tls) as answer:
+            review = await answer.json()
+            assert review["response"]["patch"]
+        seconds.append(time.perf_counter() - begun)
+
+    async with aiohttp.ClientSession() as session:
+        for _ in range(10):
+            await one(session)
+        seconds.clear()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(count):
+                group.create_task(one(session))
+                await asyncio.sleep(1 / rate)
+    return seconds
+
+
+async def measure(vpas: int) -> list[Row]:
+    return [*await recommender_pass(vpas), *await updater_rate(400), *await webhook_latency(600, 200.0)]
+
+
+def main() -> None:
+    import uvloop
+
+    vpas = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+    print_table("The autoscaler's loops", uvloop.run(measure(vpas)))
+
+
+if __name__ == "__main__":
+    main()
