@@ -56,6 +56,8 @@ class Sink(Protocol):
 class History(Protocol):
     writes_checkpoints: bool
     """Whether checkpoint objects are kept besides."""
+    keeps_samples: bool
+    """Whether `record` does anything; a store that only reads says no."""
 
     async def load(self, sink: Sink, until: Seconds) -> None:
         """Hands over everything before `until`, oldest first. Raises HistoryAway."""
@@ -73,6 +75,7 @@ class NoHistory:
     """The past stands in checkpoint objects only, as is upstream's default."""
 
     writes_checkpoints = True
+    keeps_samples = False
 
     async def load(self, sink: Sink, until: Seconds) -> None:
         return

@@ -37,6 +37,7 @@ _CLEAN_EVERY_S = 3600.0
 
 class LocalHistory:
     writes_checkpoints = True
+    keeps_samples = True
 
     def __init__(
         self, file: Path, *, days: float = 8.0, resolution_s: float = 60.0, clock: Clock | None = None

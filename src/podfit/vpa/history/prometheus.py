@@ -48,6 +48,7 @@ class Plan:
 
 class PrometheusHistory:
     writes_checkpoints = False
+    keeps_samples = False
 
     def __init__(
         self,

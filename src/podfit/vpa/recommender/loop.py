@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 HISTORY_PATIENCE_S = 30.0
 """How long the first pass waits for the past; after that it goes on loading beside the loop."""
-CHECKPOINTS_SHARE = 0.03
+CHECKPOINTS_SHARE = 0.02
 """The part of an interval that writing checkpoints may take."""
 Seen = tuple[Any, ...]
 
@@ -195,10 +195,12 @@ class Recommender:
                 log.warning("no usage: %s", error)
             self._usage_gone = f"The resource metrics API does not answer: {error}"
         self.measures.usage_answers.labels(str(bool(self._usage_gone)).lower(), "default-metrics-client").inc()
-        batch = usage.samples(items, self.cluster, now)
-        self.measures.samples.inc(usage.ingest(batch, self.cluster))
+        found = usage.scraped(items, self.cluster, now)
+        self.measures.samples.inc(usage.ingest(found, self.cluster.fleet))
         ooms = [oom for oom in self._drained() if self._count_oom(oom)]
-        self.history.record(type(batch)(batch.series, batch.index, batch.times, batch.cpu, batch.memory, ooms))
+        if not self.history.keeps_samples:
+            return
+        self.history.record(found.batch(ooms))
         try:
             await self.history.flush()
         except HistoryAway as error:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
 from podfit.vpa.recommender.decide.cluster import ClusterState, Pod
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.fleet.rows import RowContainer
+from podfit.vpa.recommender.decide.oom import Oom
 
 log = logging.getLogger(__name__)
 
@@ -39,41 +40,64 @@ async def fetch(client: Client, namespace: str = "") -> list[Object]:
     return [item for item in items or () if isinstance(item, dict)]
 
 
-def samples(items: Iterable[Object], cluster: ClusterState, now: Seconds) -> Batch:
-    """What the items say about known containers, in order of time; what cannot be read is left out."""
-    rows = [
-        (instant, pod, name, cpu, memory)
-        for item in items
-        for instant, pod, name, cpu, memory in _of_pod(item, cluster, now)
-    ]
-    rows.sort(key=lambda row: row[0])
-    who = [Series(pod.id[0], pod.id[1], name, pod.label_text) for _, pod, name, _, _ in rows]
-    count = len(rows)
-    return Batch(
-        who,
-        np.arange(count),
-        np.fromiter((row[0] for row in rows), np.float64, count),
-        np.fromiter((row[3] for row in rows), np.int64, count),
-        np.fromiter((row[4] for row in rows), np.int64, count),
-    )
+@dataclass(slots=True)
+class Scraped:
+    """Samples of known containers, as columns; `who` names them where somebody wants to keep them."""
+
+    who: list[tuple[Pod, str]] = field(default_factory=list)
+    handles: list[int] = field(default_factory=list)
+    instants: list[Seconds] = field(default_factory=list)
+    cpu: list[int] = field(default_factory=list)
+    memory: list[int] = field(default_factory=list)
+
+    def batch(self, ooms: Sequence[Oom] = ()) -> Batch:
+        """For a history, in order of time."""
+        order = np.argsort(np.array(self.instants), kind="stable")
+        series = [Series(pod.id[0], pod.id[1], name, pod.label_text) for pod, name in self.who]
+        times, cpu, memory = np.array(self.instants), np.array(self.cpu, np.int64), np.array(self.memory, np.int64)
+        return Batch(series, order, times[order], cpu[order], memory[order], ooms)
 
 
-def _of_pod(item: Object, cluster: ClusterState, now: Seconds) -> Iterator[tuple[Seconds, Pod, str, int, int]]:
-    meta = item.get("metadata") or {}
-    pod = cluster.pod((meta.get("namespace") or "", meta.get("name") or ""))
-    if pod is None:
-        return
+def scraped(items: Iterable[Object], cluster: ClusterState, now: Seconds) -> Scraped:
+    """What the items say about known containers; what cannot be read is left out."""
+    found = Scraped()
+    instants: dict[object, Seconds] = {}
+    for item in items:
+        meta = item.get("metadata") or {}
+        pod = cluster.pod((meta.get("namespace") or "", meta.get("name") or ""))
+        if pod is None:
+            continue
+        stamp = item.get("timestamp")
+        if not isinstance(stamp, str):
+            continue
+        if stamp not in instants:
+            instants[stamp] = _instant(stamp, now)
+        if instants[stamp] == NEVER:
+            continue
+        for container in item.get("containers") or ():
+            _add(found, pod, container, instants[stamp])
+    return found
+
+
+def _instant(stamp: str, now: Seconds) -> Seconds:
+    """NEVER for what is no time, or one that lies in the future."""
     try:
-        instant = from_rfc3339(item.get("timestamp"))
-    except (ValueError, TypeError, AttributeError):
-        return
-    if instant == NEVER or not math.isfinite(instant) or instant > now + AHEAD_S:
-        return
-    for container in item.get("containers") or ():
-        name = container.get("name") or ""
-        if name in pod.containers:
-            usage = container.get("usage") or {}
-            yield instant, pod, name, _amount(usage.get("cpu"), True), _amount(usage.get("memory"), False)
+        instant = from_rfc3339(stamp)
+    except ValueError:
+        return NEVER
+    return instant if instant <= now + AHEAD_S else NEVER
+
+
+def _add(found: Scraped, pod: Pod, container: Object, instant: Seconds) -> None:
+    name = container.get("name") or ""
+    state = pod.containers.get(name)
+    if isinstance(state, RowContainer):
+        usage = container.get("usage") or {}
+        found.who.append((pod, name))
+        found.handles.append(state.handle)
+        found.instants.append(instant)
+        found.cpu.append(_amount(usage.get("cpu"), True))
+        found.memory.append(_amount(usage.get("memory"), False))
 
 
 def _amount(text: object, milli: bool) -> int:
@@ -90,17 +114,14 @@ def _amount(text: object, milli: bool) -> int:
     return amount if 0 <= amount < 2**62 else NONE
 
 
-def ingest(batch: Batch, cluster: ClusterState) -> int:
-    """Puts samples of known containers into the arrays; answers how many CPU samples were new."""
-    fleet = cluster.fleet
-    assert fleet is not None
-    handles = np.full(len(batch.series), NONE, np.int64)
-    for number, one in enumerate(batch.series):
-        pod = cluster.pod((one.namespace, one.pod))
-        state = pod.containers.get(one.container) if pod is not None else None
-        if isinstance(state, RowContainer):
-            handles[number] = state.handle
-    return ingest_handles(fleet, handles, batch)
+def ingest(found: Scraped, fleet: Fleet) -> int:
+    """Puts samples into the arrays, which refuse negative ones; answers how many CPU samples were new."""
+    if not found.handles:
+        return 0
+    order = np.argsort(np.array(found.instants), kind="stable")
+    handles, instants = np.array(found.handles, np.int64)[order], np.array(found.instants)[order]
+    fleet.ingest_memory(handles, instants, np.array(found.memory, np.int64)[order])
+    return fleet.ingest_cpu(handles, instants, np.array(found.cpu, np.int64)[order])
 
 
 def ingest_handles(fleet: Fleet, handles: np.ndarray, batch: Batch) -> int:  # type: ignore[type-arg]
