@@ -77,6 +77,8 @@ def recommender_config(arguments: list[str], default: RecommenderConfig | None =
         raise BadFlag(
             f'invalid argument "{config.storage}" for "--storage" flag: it is checkpoint, prometheus or local'
         )
+    if config.use_external_metrics or config.external_metrics_cpu_metric or config.external_metrics_memory_metric:
+        raise BadFlag("--use-external-metrics: usage is read from metrics.k8s.io only")
     tokens = config.prometheus.prometheus_bearer_token, config.prometheus.prometheus_bearer_token_file
     if all(tokens) and config.prometheus.username:
         raise BadFlag(
