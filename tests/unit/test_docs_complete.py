@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-
-from podfit.testing import inventory
+from tests import inventory
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

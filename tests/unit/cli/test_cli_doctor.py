@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from podfit.cli.checks import cluster, machine, storage
+from podfit.cli.checks import Finding, cluster, machine, storage, tried
 from podfit.client.kubeconfig import Access
 
 
@@ -55,6 +55,14 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     blocked.write_text("")
     assert storage.writable(tmp_path / "new" / "deep").level == "ok"
     assert storage.writable(blocked).level == "fail"
+
+
+def test_a_check_that_fails_itself_is_a_finding() -> None:
+    def broken() -> Finding:
+        raise PermissionError(13, "Permission denied", "/root/x")
+
+    found = tried("disk", broken)
+    assert (found.name, found.level) == ("disk", "fail") and "Permission denied" in found.found
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -26,3 +27,11 @@ def warn(name: str, found: str, help: str) -> Finding:
 
 def fail(name: str, found: str, help: str) -> Finding:
     return Finding(name, FAIL, found, help)
+
+
+def tried(name: str, check: Callable[[], Finding]) -> Finding:
+    """What the check finds; a check that fails itself is a finding, too."""
+    try:
+        return check()
+    except OSError as error:
+        return fail(name, f"cannot be checked: {error}", "make it readable, or run as root")

@@ -11,10 +11,11 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-from podfit.cli.checks import Finding, fail, ok, warn
+from podfit.cli.checks import Finding, fail, ok, tried, warn
 
 NEEDED = ("aiohttp", "uvloop", "msgspec", "cryptography", "numpy", "sortedcontainers", "yaml", "jwt", "cel")
 FILES, INSTANCES = 1024, 64
@@ -147,14 +148,18 @@ def kubectl(program: str = "kubectl") -> Finding:
 
 
 def all_machine_checks(host: str, number: int) -> Iterator[Finding]:
-    yield python_version()
-    yield libraries()
-    yield etcd_library()
-    yield kernel()
-    yield privileges()
-    yield cgroups()
-    yield swap()
-    yield open_files()
-    yield inotify()
-    yield port(host, number)
-    yield kubectl()
+    checks: tuple[Callable[[], Finding], ...] = (
+        python_version,
+        libraries,
+        etcd_library,
+        kernel,
+        privileges,
+        cgroups,
+        swap,
+        open_files,
+        inotify,
+        partial(port, host, number),
+        kubectl,
+    )
+    for check in checks:
+        yield tried(getattr(check, "__name__", "port").replace("_", " "), check)

@@ -8,10 +8,11 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from podfit.cli.amounts import memory_text
-from podfit.cli.checks import Finding, fail, ok, warn
+from podfit.cli.checks import Finding, fail, ok, tried, warn
 
 LEAST_BYTES = 500 << 20
 SLOW_FSYNC_S = 0.05
@@ -19,9 +20,17 @@ _NETWORKED = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph")
 
 
 def _existing(folder: Path) -> Path:
-    while not folder.exists():
+    while not _there(folder):
         folder = folder.parent
     return folder
+
+
+def _there(folder: Path) -> bool:
+    """What may not be looked at is there: the checks then say what may not be done."""
+    try:
+        return folder.exists()
+    except PermissionError:
+        return True
 
 
 def writable(folder: Path) -> Finding:
@@ -111,9 +120,12 @@ def keys(folder: Path) -> Finding:
 
 
 def all_storage_checks(folder: Path) -> Iterator[Finding]:
-    yield writable(folder)
-    yield space(folder)
-    yield file_system(folder)
-    yield sqlite(folder)
-    yield fsync(folder)
-    yield keys(folder)
+    for name, check in (
+        ("data directory", writable),
+        ("disk", space),
+        ("file system", file_system),
+        ("sqlite", sqlite),
+        ("fsync", fsync),
+        ("private keys", keys),
+    ):
+        yield tried(name, partial(check, folder))

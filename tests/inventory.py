@@ -1,6 +1,6 @@
 """What the code can say to its users, read from the code itself: flags, metrics, reasons, conditions.
 
-The documentation is held complete against these lists; nothing here runs in production.
+The documentation is held complete against these lists.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-SOURCE = Path(__file__).resolve().parents[1]
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "podfit"
 SPEAKING = ("agent", "controllers", "scheduler", "vpa")
 """Packages whose Events and conditions users read. (The API server's own words are Kubernetes' errors.)"""
 _EVENT_CALLS = ("record", "say", "_say", "event", "_event", "refused", "tell")
@@ -80,6 +80,8 @@ def _registries() -> Iterator[CollectorRegistry]:
         if hasattr(module, "Measures"):
             registry = CollectorRegistry()
             module.Measures(registry, FakeClock())
+            if hasattr(module, "Recommendations"):
+                registry.register(module.Recommendations(tuple))
             yield registry
 
 

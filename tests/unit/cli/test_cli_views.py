@@ -1,0 +1,84 @@
+"""Usage beside requests, states without a podfit node, recommendations beside requests, holders of room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.cli.explaining.autoscalers import other_settings, why_numbers
+from podfit.cli.explaining.resizes import room
+from podfit.cli.node_side import from_status
+from podfit.cli.recommended import Recommendation
+from podfit.cli.targets import selector_text
+from podfit.cli.usage import container_uses, node_uses
+
+
+def pod(name: str = "p", cpu: str = "100m", phase: str = "Running", **status: Any) -> dict[str, Any]:
+    resources = {"requests": {"cpu": cpu, "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
+    return {
+        "metadata": {"name": name, "namespace": "d", "uid": name},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": resources}]},
+        "status": {"phase": phase, **status},
+    }
+
+
+def metrics(cpu: str, memory: str) -> dict[tuple[str, str], dict[str, Any]]:
+    return {("d", "p"): {"containers": [{"name": "c", "usage": {"cpu": cpu, "memory": memory}}]}}
+
+
+NODE = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1", "memory": "1Gi"}}}
+
+
+def test_waste_is_what_is_requested_and_not_used() -> None:
+    (use,) = container_uses([pod()], metrics("40m", "16Mi"))
+    assert (use.waste("cpu"), use.waste("memory"), use.risk) == (60, 16 << 20, "")
+
+
+def test_risks_are_named() -> None:
+    assert container_uses([pod()], metrics("190m", "60Mi"))[0].risk == "near OOM, throttled"
+    assert container_uses([pod()], metrics("10m", "40Mi"))[0].risk == "over memory request"
+    killed = pod(containerStatuses=[{"name": "c", "lastState": {"terminated": {"reason": "OOMKilled"}}}])
+    assert container_uses([killed], None)[0].risk == "OOM-killed"
+
+
+def test_pods_that_ended_use_nothing() -> None:
+    assert container_uses([pod(phase="Succeeded")], None) == []
+
+
+def test_a_node_holds_what_its_running_pods_request() -> None:
+    waits = pod("w", conditions=[{"type": "PodResizePending", "status": "True"}])
+    (use,) = node_uses([NODE], [pod(), waits, pod("x", phase="Failed")], None)
+    assert (use.requested["cpu"], use.pods, use.waiting, use.used) == (200, 2, 1, None)
+
+
+def test_without_a_podfit_node_actuated_is_unknown() -> None:
+    shown = pod(containerStatuses=[{"name": "c", "allocatedResources": {"cpu": "100m"}, "resources": {"limits": {}}}])
+    (row,) = from_status(shown)
+    assert row["actuated"] is None and row["allocated"] == {"requests": {"cpu": "100m"}}
+
+
+def test_who_holds_the_room_is_told_largest_first() -> None:
+    lines, numbers = room(pod("me", "900m"), NODE, [pod("me", "900m"), pod("small", "50m"), pod("big", "300m")])
+    assert numbers["cpu"] == {"needs": 900, "free": 650, "allocatable": 1000}
+    assert "250m short" in lines[0] and lines[1].index("d/big") < lines[1].index("d/small")
+
+
+def test_pods_off_target_are_counted() -> None:
+    one = Recommendation("v", "Auto", "c", "cpu", (100, 205, 195), 150, 200, 250)
+    assert one.off == 1 and one.cells()[4] == "100m..205m"
+
+
+def test_steps_of_other_settings_are_told_apart() -> None:
+    numbers = {"containers": {"c": {"resources": {"cpu": {"target": {"value": "100m"}}}}}}
+    given = {
+        "status": {"recommendation": {"containerRecommendations": [{"containerName": "c", "target": {"cpu": "300m"}}]}}
+    }
+    assert other_settings(given, numbers)
+    given["status"]["recommendation"]["containerRecommendations"][0]["target"] = {"cpu": "105m"}
+    assert not other_settings(given, numbers)
+    assert "No checkpoint yet" in why_numbers({})[0]
+
+
+def test_selectors_are_written_as_queries() -> None:
+    expressions = [{"key": "t", "operator": "In", "values": ["a", "b"]}, {"key": "x", "operator": "DoesNotExist"}]
+    assert selector_text({"matchLabels": {"app": "w"}, "matchExpressions": expressions}) == "app=w,t in (a,b),!x"
+    assert selector_text({"app": "w"}) == "app=w"
