@@ -52,10 +52,17 @@ class Autoscaler:
         self.clock: Clock = clock or RealClock()
         given = flags or {}
         address = f"{host}:0"
-        recommending = RecommenderConfig(address=address, storage="local", history_file=str(folder / "history.db"))
+        recommending = RecommenderConfig(
+            address=address, recommender_interval=15.0, storage="local", history_file=str(folder / "history.db")
+        )
         recommending = recommender_config(list(given.get("recommender", ())), recommending)
         # In place is what this system is for: no gate in the way, and a single replica is no reason to wait.
-        updating = UpdaterConfig(address=address, feature_gates={"InPlace": True}, in_place_skip_disruption_budget=True)
+        updating = UpdaterConfig(
+            address=address,
+            updater_interval=15.0,
+            feature_gates={"InPlace": True},
+            in_place_skip_disruption_budget=True,
+        )
         updating = updater_config(list(given.get("updater", ())), updating)
         admitting = AdmissionConfig(
             address=address, host=host, port=0, register_by_url=True, webhook_address=host, webhook_timeout_seconds=5

@@ -119,14 +119,15 @@ class PrometheusHistory:
     async def _spelling(self, until: Seconds) -> tuple[PrometheusConfig, dict[Seconds, int]]:
         days = math.ceil(self.config.history_length / _DAY)
         for config in queries.spellings(self.config):
-            counts = {}
-            for day in range(days):
-                at = until - day * _DAY
-                found = await self.api.instant(queries.count_query(config, self._namespace), at)
-                counts[at] = int(found[0].value) if found else 0
+            counts = {until - day * _DAY: await self._count(config, until - day * _DAY) for day in (0, days - 1)}
             if any(counts.values()):
-                return config, counts
+                between = [until - day * _DAY for day in range(1, days - 1)]
+                return config, counts | {at: await self._count(config, at) for at in between}
         return self.config, {until: 0}
+
+    async def _count(self, config: PrometheusConfig, at: Seconds) -> int:
+        found = await self.api.instant(queries.count_query(config, self._namespace), at)
+        return int(found[0].value) if found else 0
 
     async def _label_spelling(self, config: PrometheusConfig, until: Seconds) -> PrometheusConfig:
         for candidate in queries.label_spellings(config):

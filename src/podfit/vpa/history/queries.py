@@ -43,7 +43,7 @@ class PrometheusConfig:
     """`name=value`: only series with this label, for a Prometheus that serves several clusters."""
     prometheus_max_samples: int = 500_000
     """The most samples one query may bring; longer times are asked for in parts."""
-    prometheus_queries_per_second: float = 10.0
+    prometheus_queries_per_second: float = 20.0
     history_oom_metric: str = "container_oom_events_total"
 
 
