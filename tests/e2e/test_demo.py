@@ -84,8 +84,9 @@ def test_a_minute_in_a_terminal_shows_a_pod_grow_and_shrink_without_a_restart(tm
 
 
 def test_without_a_terminal_it_prints_lines(tmp_path: Path) -> None:
-    command = [*COMMAND, "--data-dir", str(tmp_path / "run"), "--seconds", "12"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    # A folder named relative to where it is typed, as `make run` does.
+    command = [*COMMAND, "--data-dir", ".run", "--seconds", "12"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout and "▲ in place (restarts 0)" in done.stdout
     assert_nothing_left(tmp_path)

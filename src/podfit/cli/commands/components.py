@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from podfit.compose import UpOptions
     from podfit.scheduler import SchedulerConfig
 
-DataDir = Annotated[Path, typer.Option("--data-dir", help="Where certificates, the store and the nodes' files live.")]
+# Absolute, because pods do not share this process's working directory.
+DataDir = Annotated[
+    Path,
+    typer.Option("--data-dir", resolve_path=True, help="Where certificates, the store and the nodes' files live."),
+]
 Listen = Annotated[
     str, typer.Option("--listen", metavar="HOST:PORT", help="Where the API server listens; port 0 picks one.")
 ]

@@ -16,7 +16,6 @@ EVERY_S = 10.0
 class Lines:
     def __init__(self, stage: Stage, banner: list[str]) -> None:
         self._stage = stage
-        self._started = time.monotonic()
         self._told = 0.0
         self._typed = 0
         for line in banner:
@@ -30,7 +29,7 @@ class Lines:
         return None
 
     def moved(self, moves: list[Moved]) -> None:
-        now = time.monotonic() - self._started
+        now = time.monotonic() - self._stage.started
         for line in self._stage.typed[self._typed :]:
             say(f"{now:5.1f}s somebody typed: {line}")
         self._typed = len(self._stage.typed)

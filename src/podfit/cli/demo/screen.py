@@ -29,7 +29,6 @@ class Screen:
     def __init__(self, stage: Stage, banner: list[str], console: Console | None = None) -> None:
         self._stage, self._banner = stage, banner
         self.console = console or Console()
-        self._started = time.monotonic()
         self._live = Live(console=self.console, auto_refresh=False, screen=False, vertical_overflow="crop")
 
     def __enter__(self) -> Screen:
@@ -50,7 +49,7 @@ class Screen:
         parts.append(Panel(self._events(), title="last events", title_align="left", border_style="dim"))
         kubeconfig = self._stage.kubeconfig
         parts.append(Text(f"Your turn: export KUBECONFIG={kubeconfig}; kubectl get pods -n demo", style="dim"))
-        age = span(time.monotonic() - self._started)
+        age = span(time.monotonic() - stage.started)
         title = f"podfit demo · {age} · {stage.seen.sentence} · Ctrl-C ends it"
         return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")
 
@@ -76,7 +75,7 @@ def conditions(pod: Object) -> list[str]:
 def event_line(event: Object) -> str:
     name = (event.get("involvedObject") or {}).get("name") or ""
     message = sized_words(str(event.get("message") or ""))
-    return f"{when(event)[11:19]} {event.get('reason'):<16} {name.split('-')[0]:<7} {message}"
+    return f"{when(event)[11:19]} {event.get('reason'):<19} {name.split('-')[0]:<7} {message}"
 
 
 def pods_table(pods: list[Object], seen: Seen, narrow: bool = False) -> Table:

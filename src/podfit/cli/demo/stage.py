@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,6 +48,7 @@ class Stage:
         self.seen = Seen()
         self.typed: list[str] = []
         """What the visitor did last, as a command that anybody could type."""
+        self.started = time.monotonic()
         self._tasks = Tasks("demo")
 
     @property
