@@ -280,6 +280,7 @@ class Allocator:
         if record.resize.in_progress is None:
             self._metrics.in_progress.inc()
         record.resize = record.resize.granted(record.generation, self._clock.now())
+        record.held.clear()
         for name in after.containers:
             if not same(after.containers[name], before.containers.get(name)) and name in record.backoff:
                 record.backoff[name].reset()

@@ -92,17 +92,18 @@ class Closing:
 
     async def _finish(self, record: PodRecord, initialized: bool) -> Result:
         first = not record.finished
-        record.finished = True
+        record.finished = record.untold = True
         if record.resize.in_progress is not None:
             self._metrics.in_progress.dec()
             record.resize = record.resize.completed()
         self._allocator.drop(record.uid)
         snapshot = await observe(record, self._ledger, self._runtime)
-        if record.ending is None or not record.ending.gone:
-            await self._reporter.report(record, snapshot, initialized)
         if first:
             record.story.tell("over", "nothing runs any more")
             self._allocator.freed("pod_terminated", record.uid)
+        if record.ending is None or not record.ending.gone:
+            await self._reporter.report(record, snapshot, initialized)
+        record.untold = False
         return DONE
 
     async def reject(self, record: PodRecord) -> Result:

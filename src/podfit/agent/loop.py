@@ -74,7 +74,7 @@ class PodLoop:
         if record.removed or (not record.admitted and record.ending is not None):
             await self._farewell(record)
             return DONE
-        if not record.admitted or (record.finished and record.ending is None):
+        if not record.admitted or (record.finished and record.ending is None and not record.untold):
             return DONE
         if not self._ledger.is_durable(record.uid):
             await self._ledger.flush()

@@ -78,6 +78,8 @@ class PodRecord:
     ending: Ending | None = None
     finished: bool = False
     """Its work is over and the runtime holds nothing of it any more."""
+    untold: bool = False
+    """Finished, but the API does not know yet."""
     used: Amounts = field(default_factory=dict)
     backoff: dict[str, CrashBackoff] = field(default_factory=dict)
     restarting: set[str] = field(default_factory=set)
@@ -85,6 +87,8 @@ class PodRecord:
     jobs: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     """Long work on this pod that no pass waits for: stops, pulls, hooks."""
     waiting: dict[str, tuple[str, str]] = field(default_factory=dict)
+    held: dict[str, float] = field(default_factory=dict)
+    """Containers that could not be started, and when (monotonic) they may be tried again."""
     images: dict[str, str] = field(default_factory=dict)
     probes: Probes | None = None
     memory_wait: asyncio.Task[None] | None = None

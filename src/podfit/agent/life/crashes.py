@@ -20,7 +20,8 @@ class Crashes:
         if backoff.counted != one.last.id:
             # The wall clock is asked once: it may jump while the container waits, in either direction.
             ago = max(0.0, self._clock.now() - one.last.finished_at)
-            backoff.ended(one.last.id, one.last.finished_at - one.last.started_at, self._clock.monotonic() - ago)
+            ran = one.last.finished_at - one.last.started_at if one.last.started_at else 0.0
+            backoff.ended(one.last.id, ran, self._clock.monotonic() - ago)
         return max(0.0, backoff.wait_s - (self._clock.monotonic() - backoff.since))
 
     def back_off(self, record: PodRecord, name: str) -> None:

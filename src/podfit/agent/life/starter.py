@@ -83,6 +83,8 @@ class Starter:
         """0: it runs; a number: try again then; None: later ones have to wait for it."""
         name = container["name"]
         key = (record.uid, name)
+        if (left := record.held.get(name, 0.0) - self._clock.monotonic()) > 0:
+            return left
         image = await self._image(record, container)
         if image is None:
             return 0.0 if record.job(f"image:{container['image']}") else self._pulls.initial_s
@@ -92,13 +94,13 @@ class Starter:
             record.waiting.pop(name, None)
             self._notices.say(record.pod, WARNING, "FailedMount", str(problem))
             record.story.tell("not started", str(problem), container=name)
-            return self._trouble.next(key)
+            return self._hold(record, name)
         except (RuntimeFailure, ConfigProblem, OSError) as problem:
             reason = problem.reason if isinstance(problem, (CannotRun, ConfigProblem)) else "CreateContainerError"
             record.waiting[name] = (reason, str(problem))
             self._notices.say(record.pod, WARNING, "Failed", f"Error: {problem}")
             record.story.tell("not started", str(problem), container=name)
-            return self._trouble.next(key)
+            return self._hold(record, name)
         self._trouble.forget(key)
         record.images.pop(container["image"], None)
         record.waiting.pop(name, None)
@@ -106,6 +108,12 @@ class Starter:
         if (container.get("lifecycle") or {}).get("postStart"):
             return None
         return 0.0
+
+    def _hold(self, record: PodRecord, name: str) -> float:
+        """Whatever else brings the next look: this container is not tried before."""
+        pause = self._trouble.next((record.uid, name))
+        record.held[name] = self._clock.monotonic() + pause
+        return pause
 
     async def _run(self, record: PodRecord, snapshot: Snapshot, container: Object, image: str) -> None:
         name = container["name"]

@@ -65,7 +65,7 @@ class FakeContainer:
         return min(cores(self.limits), cores(pod))
 
     def memory_at(self, now: float) -> int:
-        return int(self.memory.at(now - self.started_at)) if self.state == RUNNING else 0
+        return int(self.memory.at(max(0.0, now - self.started_at))) if self.state == RUNNING else 0
 
     def account(self, now: float, pod: Limits) -> None:
         """Adds what was used since last time, under the limits that held in between."""
