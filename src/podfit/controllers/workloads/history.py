@@ -18,9 +18,11 @@ def hash_of(revision: Object) -> str:
 
 
 def template_of(revision: Object) -> Object:
-    template = dict(((revision.get("data") or {}).get("spec") or {}).get("template") or {})
-    template.pop("$patch", None)
-    return template
+    """Empty when the data, which may be any JSON in a revision somebody else made, holds no template."""
+    found = revision.get("data")
+    for step in ("spec", "template"):
+        found = found.get(step) if isinstance(found, dict) else None
+    return {key: value for key, value in found.items() if key != "$patch"} if isinstance(found, dict) else {}
 
 
 class History:
