@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podfit.scheduler.decide.holders import Tally
+from podfit.scheduler.decide.holders import Counted, Tally
 from podfit.scheduler.decide.pods import Shape
 from podfit.scheduler.decide.reasons import Code
 from podfit.scheduler.decide.snapshot import Snapshot
-from podfit.scheduler.decide.terms import Spread, Term
+from podfit.scheduler.decide.terms import Matcher, Spread, Term
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -43,6 +43,7 @@ class Relations:
         self._version = -1
         self._kept_away_by: list[Term] = []
         self._wanted_by: list[Term] = []
+        self._counted: dict[int, Counted] = {}
         self._domains_at = (-1, 0)
         self._domains_known: list[Domains] = []
 
@@ -75,12 +76,10 @@ class Relations:
         codes = np.zeros(self._snapshot.capacity, np.int8)
         # Written from the last to be asked to the first, so that the first refusal is the one that stays.
         for term in self._kept_away_by:
-            rows = np.fromiter(self._snapshot.holders.keep_away[term], np.intp)
-            codes[self._beside(term.topology_key, rows)] = Code.EXISTING_ANTI_AFFINITY
+            carried = self._snapshot.holders.keep_away[term]
+            codes[self._beside(term.topology_key, carried)] = Code.EXISTING_ANTI_AFFINITY
         for term in self._shape.terms.anti_affinity:
-            rows = np.flatnonzero(self._snapshot.tally(Tally((term.who,))))
-            if len(rows):
-                codes[self._beside(term.topology_key, rows)] = Code.ANTI_AFFINITY
+            codes[self._beside(term.topology_key, self._count(term, (term.who,)))] = Code.ANTI_AFFINITY
         if self._shape.terms.affinity:
             codes[~self._affine()] = Code.AFFINITY
         hard = [spread for spread in self._shape.spreads if spread.hard]
@@ -88,29 +87,29 @@ class Relations:
             self._spread_codes(hard, codes, masks)
         return codes
 
-    def _beside(self, key: str, rows: NDArray[np.intp]) -> Bools:
-        """Nodes in the domains of the rows."""
-        topology = self._snapshot.topology
-        ids = topology.of(key)
-        # One more slot than domains: nodes in no domain have the number -1, which is that slot.
-        held = np.zeros(topology.size(key) + 1, np.bool_)
-        held[ids[rows]] = True
-        held[-1] = False
-        beside: Bools = held[ids]
+    def _count(self, about: Term | Spread, who: tuple[Matcher, ...], terminating: bool = True) -> Counted:
+        """Who matches, remembered by the wish itself: finding a count by its value costs more than reading it."""
+        found = self._counted.get(id(about))
+        if found is None or found.stale:
+            found = self._counted[id(about)] = self._snapshot.tally(Tally(who, terminating))
+        return found
+
+    def _beside(self, key: str, counted: Counted) -> Bools:
+        """Nodes in the domains of those that count."""
+        beside: Bools = (counted.by_domain(key) > 0)[self._snapshot.topology.of(key)]
         return beside
 
-    def _near(self, term: Term, tally: Tally) -> Ints:
-        topology = self._snapshot.topology
-        by_domain = topology.sum(term.topology_key, self._snapshot.tally(tally))
-        return topology.spread(term.topology_key, by_domain)
+    def _near(self, key: str, counted: Counted) -> Ints:
+        near: Ints = counted.by_domain(key)[self._snapshot.topology.of(key)]
+        return near
 
     def _affine(self) -> Bools:
         terms = self._shape.terms.affinity
-        tally = Tally(tuple(term.who for term in terms))
+        counted = self._count(terms[0], tuple(term.who for term in terms))
         found = np.ones(self._snapshot.capacity, np.bool_)
         anybody = False
         for term in terms:
-            near = self._near(term, tally)
+            near = self._near(term.topology_key, counted)
             anybody = anybody or bool(near.any())
             found &= near > 0
         if not anybody and all(self._about_me(term) for term in terms):
@@ -124,12 +123,17 @@ class Relations:
         topology = self._snapshot.topology
         # From the last constraint to the first, for the same reason as above.
         for spread, eligible, domains, missing in reversed(self._domains(hard, masks)):
-            counts = self.matching(spread)
-            by_domain = topology.sum(spread.topology_key, counts if eligible is None else counts * eligible)
+            key, counted = spread.topology_key, self.matching(spread)
+            by_domain = (
+                counted.by_domain(key)
+                if eligible is None
+                else np.append(topology.sum(key, counted.by_row * eligible), 0)
+            )
             least = 0 if len(domains) < max(spread.min_domains, 1) else int(by_domain[domains].min())
             full = by_domain + (int(spread.matches_self) - least) > spread.max_skew
+            full[-1] = False
             if full.any():
-                codes[np.append(full, False)[topology.of(spread.topology_key)]] = Code.SPREAD
+                codes[full[topology.of(key)]] = Code.SPREAD
             if missing is not None:
                 codes[missing] = Code.SPREAD_LABEL
 
@@ -167,13 +171,13 @@ class Relations:
             eligible &= untainted
         return eligible
 
-    def matching(self, spread: Spread) -> Ints:
-        return self._snapshot.tally(Tally((spread.who,), count_terminating=False))
+    def matching(self, spread: Spread) -> Counted:
+        return self._count(spread, (spread.who,), terminating=False)
 
     def soft_spreads(self, masks: Masks) -> list[tuple[Spread, Ints]]:
         selected, untainted = masks()
         return [
-            (spread, np.where(self._eligible(spread, selected, untainted), self.matching(spread), 0))
+            (spread, np.where(self._eligible(spread, selected, untainted), self.matching(spread).by_row, 0))
             for spread in self._shape.spreads
             if not spread.hard
         ]
@@ -183,13 +187,9 @@ class Relations:
         self._refresh()
         if not self._shape.terms.preferred and not self._wanted_by:
             return None
-        topology, snapshot = self._snapshot.topology, self._snapshot
-        total = np.zeros(snapshot.capacity, np.int64)
+        total = np.zeros(self._snapshot.capacity, np.int64)
         for weight, term in self._shape.terms.preferred:
-            total += weight * self._near(term, Tally((term.who,)))
+            total += weight * self._near(term.topology_key, self._count(term, (term.who,)))
         for term in self._wanted_by:
-            carried = np.zeros(snapshot.capacity, np.int64)
-            for row, amount in snapshot.holders.attract[term].items():
-                carried[row] = amount
-            total += topology.spread(term.topology_key, topology.sum(term.topology_key, carried))
+            total += self._near(term.topology_key, self._snapshot.holders.attract[term])
         return total

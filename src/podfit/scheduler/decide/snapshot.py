@@ -16,7 +16,7 @@ from podfit.api.quantity import Quantity
 from podfit.api.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from podfit.api.status import Object
 from podfit.scheduler.decide.changes import Changes
-from podfit.scheduler.decide.holders import Holders, Tally
+from podfit.scheduler.decide.holders import Counted, Holders, Tally
 from podfit.scheduler.decide.pods import MOST, PODS, Key, Port, Resident, collide
 from podfit.scheduler.decide.topology import Topology
 
@@ -46,7 +46,6 @@ class Snapshot:
         """The lowest priority among the pods of each node."""
         self.pods: dict[Key, Resident] = {}
         self.here: list[dict[Key, Resident]] = [{} for _ in range(capacity)]
-        self.by_namespace: dict[str, dict[Key, Resident]] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.topology = Topology(self)
         self.holders = Holders(self)
@@ -176,7 +175,6 @@ class Snapshot:
         self.nonzero[row, 0] += one.needs.nonzero_cpu
         self.nonzero[row, 1] += one.needs.nonzero_memory
         self.here[row][one.key] = one
-        self.by_namespace.setdefault(one.namespace, {})[one.key] = one
         if one.priority < self.lowest[row]:
             self.lowest[row] = one.priority
         for address, protocol, port in one.ports:
@@ -193,7 +191,6 @@ class Snapshot:
         self.nonzero[row, 0] -= one.needs.nonzero_cpu
         self.nonzero[row, 1] -= one.needs.nonzero_memory
         del self.here[row][one.key]
-        self.by_namespace[one.namespace].pop(one.key, None)
         if one.priority <= self.lowest[row]:
             self.lowest[row] = min((other.priority for other in self.here[row].values()), default=NO_PRIORITY)
         for address, protocol, port in one.ports:
@@ -237,7 +234,7 @@ class Snapshot:
         finally:
             self.freed, self.filled = freed, filled
 
-    def tally(self, key: Tally) -> Ints:
+    def tally(self, key: Tally) -> Counted:
         return self.holders.count(key)
 
     def column(self, name: str) -> int:

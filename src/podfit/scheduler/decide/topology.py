@@ -21,6 +21,8 @@ class Topology:
         self._snapshot = snapshot
         self._ids: dict[str, Ids] = {}
         self._values: dict[str, dict[str, int]] = {}
+        self.version = 0
+        """Changes when a node may have changed its domain: what was summed up by domain must be summed up anew."""
 
     def of(self, key: str) -> Ids:
         """The domain of each row; NOWHERE for nodes without the label."""
@@ -50,14 +52,17 @@ class Topology:
         return spread
 
     def relabel(self, row: int, labels: Mapping[str, str]) -> None:
+        self.version += 1
         for key, ids in self._ids.items():
             self._place(key, ids, row, labels)
 
     def forget(self, row: int) -> None:
+        self.version += 1
         for ids in self._ids.values():
             ids[row] = NOWHERE
 
     def grow(self, capacity: int) -> None:
+        self.version += 1
         for key, ids in self._ids.items():
             self._ids[key] = np.concatenate([ids, np.full(capacity - len(ids), NOWHERE, np.int64)])
 
