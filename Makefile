@@ -23,7 +23,8 @@ system: ## Install the system packages the tests use (when root; else tests skip
 run: setup ## Run everything on this machine, with a demo to watch
 	@$(BIN)/podfit demo --data-dir .run
 
-clean-run: ## Remove what `make run` left: its data directory
+clean-run: ## Remove what `make run` left: its data directory, and pods if it was killed
+	@test ! -d .run/nodes || test ! -x $(BIN)/podfit || $(BIN)/podfit down --data-dir .run
 	rm -rf .run
 
 test: setup system ## Run the test suite

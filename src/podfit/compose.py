@@ -298,6 +298,17 @@ class Up:
         await self.server.stop()
 
 
+async def remove_leftovers(data_dir: Path) -> int:
+    """Ends the pods that a `podfit up` on this data directory left running; returns how many nodes it had."""
+    folders = sorted(data_dir.glob("nodes/*/runtime"))
+    for folder in folders:
+        runtime = make_runtime("process", folder.parent.name, folder.parent, RealClock())
+        await runtime.open()
+        await runtime.purge()
+        await runtime.close()
+    return len(folders)
+
+
 # --- one component alone ------------------------------------------------------------------------------------------
 
 

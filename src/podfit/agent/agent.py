@@ -198,14 +198,13 @@ class Agent:
         """Pods run on unless `stop_pods`; promises are on disk."""
         for end in self.at_stop:
             await end()
-        if stop_pods:
-            for uid in list(self.records):
-                await self.runtime.stop_pod(uid)
         await self._workers.stop()
         for record in self.records.values():
             if record.probes is not None:
                 record.probes.stop()
         await self._tasks.stop()
+        if stop_pods:
+            await self.runtime.purge()
         try:
             await self.ledger.flush()
         except OSError as error:

@@ -250,6 +250,9 @@ class Runtime(Protocol):
     async def close(self) -> None:
         """Lets go; pods keep running."""
 
+    async def purge(self) -> None:
+        """Ends and removes every pod, and whatever this runtime keeps on the machine for pods."""
+
     def events(self) -> AsyncIterator[Event]:
         """One consumer. Never blocks the runtime; after a gap the agent looks at everything anyway."""
 

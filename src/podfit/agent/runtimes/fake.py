@@ -121,6 +121,11 @@ class FakeRuntime:
         pod.alive = False
         self._after("stop_pod", uid, None)
 
+    async def purge(self) -> None:
+        for uid in list(self.state.pods):
+            await self.stop_pod(uid)
+            await self.remove_pod(uid)
+
     async def remove_pod(self, uid: str) -> None:
         pod = self.state.pods.get(uid)
         if pod is None:

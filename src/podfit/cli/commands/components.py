@@ -50,6 +50,7 @@ DEFAULT_DATA = Path("podfit-data")
 
 def add_to(app: typer.Typer) -> None:
     app.command("up", help="Run everything in one process.")(up)
+    app.command("down", help="End the pods that an ended `podfit up` left running.")(down)
     app.command("apiserver", help="Run the API server alone.")(apiserver)
     app.command("controllers", help="Run the controllers against any API server.")(controllers)
     app.command("scheduler", help="Run the scheduler against any API server.")(scheduler)
@@ -122,6 +123,16 @@ def up(
     )
 
     run(_up(options), verbose)
+
+
+def down(data_dir: DataDir = DEFAULT_DATA, verbose: Verbose = 0) -> None:
+    from podfit.compose import remove_leftovers
+
+    async def main() -> None:
+        nodes = await remove_leftovers(data_dir)
+        print(f"ended the pods of {nodes} node{'s' if nodes != 1 else ''}; their objects are still in the store")
+
+    run(main(), verbose)
 
 
 def apiserver(

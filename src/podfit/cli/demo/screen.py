@@ -44,7 +44,10 @@ class Screen:
     def picture(self) -> RenderableType:
         stage = self._stage
         parts: list[RenderableType] = [*(Text(line, style="yellow") for line in self._banner)]
-        parts.append(pods_table(stage.running(), stage.seen, self.console.width < WIDE))
+        narrow = self.console.width < WIDE
+        parts.append(pods_table(stage.running(), stage.seen, narrow))
+        if narrow:
+            parts.append(usage_table(stage.seen))
         parts.append(Panel(self._words(), title="in words", title_align="left", border_style="dim"))
         parts.append(Panel(self._events(), title="last events", title_align="left", border_style="dim"))
         kubeconfig = self._stage.kubeconfig
@@ -90,6 +93,17 @@ def pods_table(pods: list[Object], seen: Seen, narrow: bool = False) -> Table:
                     cells = _cells(known, resource)
                     table.add_row(container, resource, *(cells if narrow else [*cells, *_more(pod, known, resource)]))
                     container = ""
+    return table
+
+
+def usage_table(seen: Seen) -> Table:
+    """What a narrow terminal has no room for beside the states: a line a container."""
+    table = Table.grid(padding=(0, 1))
+    for (_, container), known in seen.containers.items():
+        cells: list[RenderableType] = [f"{container} uses"]
+        for resource in RESOURCES:
+            cells += [resource, Text(spark(known.usage[resource], _request(known, resource)), style="green")]
+        table.add_row(*cells, f"restarts {known.restarts}")
     return table
 
 

@@ -9,7 +9,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from podfit.agent.runtimes.process.runtime import ProcessRuntime
 from podfit.api.kinds import EVENT, POD, VPA, kind_named
 from podfit.api.kinds import NAMESPACE as NAMESPACES
 from podfit.api.status import ApiError, Object
@@ -77,10 +76,6 @@ class Stage:
             async with asyncio.timeout(PATIENCE_S):
                 while any(agent.records for agent in self.up.agents):
                     await asyncio.sleep(0.05)
-        for agent in self.up.agents:
-            if isinstance(agent.runtime, ProcessRuntime):
-                # Not even empty cgroups stay behind.
-                agent.at_stop.append(agent.runtime.purge)
         await self.up.stop()
 
     async def _clear(self) -> None:
