@@ -30,7 +30,7 @@ class Terminal:
     def __init__(self, command: list[str], rows: int = 45, columns: int = 140) -> None:
         self.pid, self._end = pty.fork()
         if self.pid == 0:
-            os.environ["TERM"] = "xterm-256color"
+            os.environ |= {"TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": str(rows)}
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             os.execv(command[0], command)
         self.text = ""
@@ -81,6 +81,12 @@ def test_a_minute_in_a_terminal_shows_a_pod_grow_and_shrink_without_a_restart(tm
     assert terminal.interrupt() == 0
     assert "podfit demo ended" in terminal.text and "Traceback" not in terminal.text
     assert_nothing_left(tmp_path)
+
+
+def test_a_narrow_terminal_shows_spark_lines_too(tmp_path: Path) -> None:
+    terminal = Terminal([*COMMAND, "--runtime", "fake", "--data-dir", str(tmp_path / "run")], rows=24, columns=80)
+    terminal.until(r"web uses\s+cpu [▁-█]*[▂▃▄▅▆▇█]", 30)
+    assert terminal.interrupt() == 0
 
 
 def test_without_a_terminal_it_prints_lines(tmp_path: Path) -> None:
