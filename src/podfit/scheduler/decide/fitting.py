@@ -85,14 +85,15 @@ class Fitting:
             if self._prefers_nodes:
                 self._liked[rows] = scores.preferred_affinity(snapshot, self.shape, rows.tolist())
         codes = self._static[rows]
-        free = snapshot.allocatable[rows[:, None], self._columns] - snapshot.requested[rows[:, None], self._columns]
-        codes[(codes == 0) & (free < self._needs).any(axis=1)] = Code.RESOURCES
+        has, used = snapshot.allocatable.take(rows, axis=0), snapshot.requested.take(rows, axis=0)
+        short = ((has - used).take(self._columns, axis=1) < self._needs).any(axis=1)
+        codes[(codes == 0) & short] = Code.RESOURCES
         if self.shape.ports:
             for at, row in enumerate(rows.tolist()):
                 if codes[at] in (Code.FITS, Code.RESOURCES) and snapshot.port_taken(row, self.shape.ports):
                     codes[at] = Code.PORTS
         self._codes[rows] = codes
-        good = scores.allocation(snapshot, self.shape, rows, self._rules)
+        good = scores.allocation(self.shape, has[:, :2], used[:, :2], snapshot.nonzero.take(rows, axis=0), self._rules)
         self._ranked[rows] = np.where(codes == 0, good, _REFUSED)
 
     def _glance(self, row: int) -> None:

@@ -17,26 +17,25 @@ from podfit.scheduler.decide.topology import HOSTNAME
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Rows = NDArray[np.intp] | slice
 MAX = 100
 
 
-def allocation(snapshot: Snapshot, shape: Shape, rows: Rows, rules: Rules) -> Ints:
-    """Weighted scores of allocation and balance for the rows."""
-    has = snapshot.allocatable[rows, :2]
+def allocation(shape: Shape, has: Ints, requested: Ints, nonzero: Ints, rules: Rules) -> Ints:
+    """Weighted scores of allocation and balance of nodes, a row each: cpu, memory."""
     needs = shape.needs
-    used = snapshot.nonzero[rows] + np.array((needs.nonzero_cpu, needs.nonzero_memory), np.int64)
+    used = np.add(nonzero, (needs.nonzero_cpu, needs.nonzero_memory))
     divisor = np.maximum(has, 1)
     part = used if rules.strategy == MOST_ALLOCATED else has - used
-    each = np.where(used > has, 0, part * MAX // divisor)
-    counted = np.maximum((has > 0).sum(axis=1), 1)
-    fit = each.sum(axis=1) // counted
+    each = part * MAX // divisor
+    each[used > has] = 0
+    total: Ints = (each[:, 0] + each[:, 1]) // np.maximum((has[:, 0] > 0).astype(np.int64) + (has[:, 1] > 0), 1)
+    if rules.fit_weight != 1:
+        total *= rules.fit_weight
     cpu, memory = needs.amounts.get(CPU, 0), needs.amounts.get(MEMORY, 0)
-    total: Ints = fit * rules.fit_weight
     if cpu or memory:
-        share = np.minimum((snapshot.requested[rows, :2] + np.array((cpu, memory), np.int64)) / divisor, 1.0)
+        share = np.minimum(np.add(requested, (cpu, memory)) / divisor, 1.0)
         gap = np.abs(share[:, 0] - share[:, 1]) / 2
-        total = total + ((1 - gap) * MAX).astype(np.int64) * rules.balanced_weight
+        total += ((1 - gap) * MAX).astype(np.int64) * rules.balanced_weight
     return total
 
 
@@ -87,10 +86,11 @@ def soft_taints(snapshot: Snapshot, shape: Shape) -> Ints | None:
 
 
 def scaled(raw: Ints, among: Bools, reverse: bool = False) -> Ints:
-    """Scores relative to the best of the nodes that fit."""
+    """Scores relative to the best of the nodes that fit; nothing where they do not differ."""
     top = int(raw[among].max(initial=0))
     if top == 0:
-        return np.full(len(raw), MAX if reverse else 0, np.int64)
+        # The same for all ranks nobody, and must not depend on taints that only nodes of the past had.
+        return np.zeros(len(raw), np.int64)
     share = raw * MAX // top
     return MAX - share if reverse else share
 
