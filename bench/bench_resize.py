@@ -141,7 +141,7 @@ async def idle(at: Cluster, pods: int, seconds: float = 10.0) -> list[Row]:
     ]
 
 
-async def main() -> None:
+async def measure() -> None:
     runtime = best_runtime()
     capacity = ("--node-cpu", "64", "--node-memory", "64Gi", "--stop-pods")
     async with cluster("--runtime", runtime, *capacity) as at:
@@ -161,5 +161,9 @@ async def main() -> None:
     print_table(f"Resizing in place ({runtime} runtime, durable, TLS)", rows)
 
 
+def main() -> None:
+    asyncio.run(measure())
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()
