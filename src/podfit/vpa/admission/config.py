@@ -33,6 +33,8 @@ class AdmissionConfig:
     webhook_timeout_seconds: int = 30
     webhook_failure_policy_fail: bool = False
     register_webhook: bool = True
+    validate_vpa_objects: bool = True
+    """Whether the webhook is asked about autoscaler objects too; without, only their schema is checked."""
     webhook_labels: str = ""
     max_allowed_cpu_boost: Quantity | None = None
     vpa_object_namespace: str = ""

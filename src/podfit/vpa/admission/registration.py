@@ -31,6 +31,8 @@ def registrations(config: AdmissionConfig, ca: bytes, port: int) -> list[tuple[K
         "scope": "*",
     }
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "*"}
+    if not config.validate_vpa_objects:
+        return [(MUTATING, _entry(MUTATING, config, _hook(config, ca, port, HOOK, "", [pods])))]
     return [
         (MUTATING, _entry(MUTATING, config, _hook(config, ca, port, HOOK, "", [pods, autoscalers]))),
         (VALIDATING, _entry(VALIDATING, config, _hook(config, ca, port, CHECK_HOOK, CHECK_PATH, [autoscalers]))),
