@@ -14,6 +14,7 @@ from podfit.agent.closing import Closing
 from podfit.agent.config import AgentConfig
 from podfit.agent.furnish.containers import ContainerMaker
 from podfit.agent.furnish.environment import Environment
+from podfit.agent.furnish.followed import Followed
 from podfit.agent.furnish.objects import Objects
 from podfit.agent.furnish.volumes import Volumes
 from podfit.agent.ledger import Ledger
@@ -78,8 +79,10 @@ class Agent:
 
     def _build(self) -> None:
         config, clock, tasks, kick = self.config, self.clock, self._tasks, self._workers.kick
-        objects = Objects(self.client, clock)
-        self.volumes = Volumes(config, objects, self.node.address)
+        followed = Followed(self.client, clock, tasks)
+        objects = Objects(self.client, clock, followed)
+        self.volumes = Volumes(config, objects, self.node.address, clock)
+        followed.changed = self._object_changed
         self.environment = Environment(objects, config.node_name, self.node.address)
         self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger)
         hooks = Hooks(self.runtime, clock)
@@ -123,6 +126,10 @@ class Agent:
         self._rotation = LogRotation(config, self.runtime, clock, self.records)
         self.node.changed = self._use_node
         self._use_node()
+
+    def _object_changed(self, uid: str) -> None:
+        self.volumes.changed(uid)
+        self._workers.kick(uid)
 
     def _use_node(self) -> None:
         self.allocator.allocatable = self.node.allocatable

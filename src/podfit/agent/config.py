@@ -50,6 +50,7 @@ class AgentConfig:
     on_disk: bool = True
     """Keep folders and log files for pods. Off for runtimes in memory, where thousands of nodes share a process."""
     refresh_s: float = 60.0
+    """Mounted objects that cannot be watched, or were missing, are read again this often."""
 
     @property
     def host(self) -> str:

@@ -83,8 +83,12 @@ class PodLoop:
             messages.collect(record, snapshot.state, self._maker)
         self._closing.check_deadline(record)
         if record.ending is not None:
-            return await self._closing.end(record, snapshot)
-        return await self._live(record, snapshot)
+            result = await self._closing.end(record, snapshot)
+        else:
+            result = await self._live(record, snapshot)
+        if record.finished:
+            self._volumes.release(record.uid)
+        return result
 
     # --- a living pod: the four states in order
     async def _live(self, record: PodRecord, snapshot: Snapshot) -> Result:
@@ -216,20 +220,17 @@ class PodLoop:
             self._stopper.stop(record, snapshot, name, record.grace_s, message)
 
     async def _refresh(self, record: PodRecord, snapshot: Snapshot) -> list[float]:
-        """Mounted ConfigMaps, Secrets and tokens follow their objects."""
-        period = self._volumes.needs_refresh(record.pod) if self._config.on_disk else None
-        if period is None or snapshot.state is None:
+        """Mounted ConfigMaps, Secrets, tokens and what the pod is told of itself follow what they are made of."""
+        if not self._config.on_disk or not record.pod["spec"].get("volumes") or snapshot.state is None:
             return []
-        now = self._clock.monotonic()
-        if record.refresh_at is not None and now >= record.refresh_at:
+        pod, ips = resized(record.pod, snapshot.allocated), snapshot.state.ips
+        if self._volumes.due_s(pod, ips) == 0.0:
             try:
-                await self._volumes.prepare(resized(record.pod, snapshot.allocated), snapshot.state.ips)
-            except (MissingObject, OSError) as problem:
+                await self._volumes.prepare(pod, ips)
+            except (MissingObject, OSError, LookupError, TypeError, ValueError) as problem:
                 self._notices.say(record.pod, WARNING, "FailedMount", f"MountVolume.SetUp failed: {problem}")
-            record.refresh_at = None
-        if record.refresh_at is None:
-            record.refresh_at = now + period
-        return [record.refresh_at - now]
+        due = self._volumes.due_s(pod, ips)
+        return [due] if due is not None else []
 
 
 def _probed(container: dict[str, object]) -> bool:

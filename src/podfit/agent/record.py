@@ -102,8 +102,6 @@ class PodRecord:
     """The pod's cgroup may be half-way between two plans."""
     stop_grace_s: float = 0.0
     """The grace its containers were last told when the pod ends."""
-    refresh_at: float | None = None
-    """When (monotonic) files made of objects are looked at again."""
     shown_ending: frozenset[str] | None = None
     """The containers still running when the end was last reported: a pod on its way out tells only of its end."""
     removed: bool = False

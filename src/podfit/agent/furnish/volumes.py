@@ -12,26 +12,40 @@ import secrets
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from podfit.agent.config import AgentConfig
-from podfit.agent.decide.states import Object
+from podfit.agent.decide.states import Object, all_containers
 from podfit.agent.furnish.downward import field_value, resource_value
+from podfit.agent.furnish.followed import references
 from podfit.agent.furnish.objects import MissingObject, Objects
 from podfit.api.quantity import Quantity, units_of
+from podfit.kit.clock import Clock
 
 Files = dict[str, tuple[bytes, int]]
 """Path inside the volume to content and mode."""
 _MADE_OF_OBJECTS = ("configMap", "secret", "projected", "downwardAPI")
 
 
+@dataclass(slots=True)
+class _Made:
+    """When and of what a pod's files were made last."""
+
+    at: float
+    told: tuple[Any, ...]
+    failed: bool = True
+    stale: bool = False
+    """An object has changed since."""
+
+
 class Volumes:
-    def __init__(self, config: AgentConfig, objects: Objects, host_ip: str) -> None:
-        self._config, self._objects = config, objects
+    def __init__(self, config: AgentConfig, objects: Objects, host_ip: str, clock: Clock) -> None:
+        self._config, self._objects, self._clock = config, objects, clock
         self.host_ip = host_ip
         self.node: Mapping[str, Quantity] = {}
-        self._refresh: dict[str, float] = {}
+        self._made: dict[str, _Made] = {}
 
     def folder(self, uid: str) -> Path:
         return self._config.pods_dir / uid
@@ -44,6 +58,15 @@ class Volumes:
     async def prepare(self, pod: Object, ips: tuple[str, ...]) -> None:
         """Makes or refreshes all volumes; idempotent. Raises MissingObject."""
         uid = pod["metadata"]["uid"]
+        if not _made_of_objects(pod):
+            await self._prepare(uid, pod, ips)
+            return
+        made = self._made[uid] = _Made(self._clock.monotonic(), _told(pod, ips))
+        self._objects.followed.use(uid, references(pod))
+        await self._prepare(uid, pod, ips)
+        made.failed = False
+
+    async def _prepare(self, uid: str, pod: Object, ips: tuple[str, ...]) -> None:
         for volume in pod["spec"].get("volumes") or ():
             path = self.path(uid, volume)
             if volume.get("hostPath"):
@@ -57,11 +80,31 @@ class Volumes:
                 kind = next(key for key in volume if key != "name")
                 raise MissingObject(f'volume "{volume["name"]}" has unsupported type {kind}')
 
-    def needs_refresh(self, pod: Object) -> float | None:
-        """Seconds until its files should be made again; None when they never change."""
-        if not any(volume.get(kind) for volume in pod["spec"].get("volumes") or () for kind in _MADE_OF_OBJECTS):
+    def due_s(self, pod: Object, ips: tuple[str, ...]) -> float | None:
+        """Seconds until its files should be made again; None while nothing they are made of changes."""
+        if not _made_of_objects(pod):
             return None
-        return self._config.refresh_s
+        uid = pod["metadata"]["uid"]
+        made = self._made.get(uid)
+        if made is None or made.stale or made.told != _told(pod, ips):
+            return 0.0
+        look_again = max(0.0, made.at + self._config.refresh_s - self._clock.monotonic())
+        if made.failed:
+            return look_again
+        renewal = self._objects.renewal_s(uid)
+        if self._objects.followed.connected(uid):
+            return renewal
+        return look_again if renewal is None else min(look_again, renewal)
+
+    def changed(self, uid: str) -> None:
+        """Something the pod's files are made of is another now."""
+        if uid in self._made:
+            self._made[uid].stale = True
+
+    def release(self, uid: str) -> None:
+        """The pod's files change no more."""
+        if self._made.pop(uid, None) is not None:
+            self._objects.release(uid)
 
     def clear_memory(self, pod: Object, container: Object) -> None:
         """Memory-backed volumes count against their container's limit: a restart that frees them starts empty."""
@@ -71,6 +114,7 @@ class Volumes:
                 _empty(self.path(pod["metadata"]["uid"], volume))
 
     def remove(self, uid: str) -> None:
+        self.release(uid)
         folder = self.folder(uid)
         for mounted in _mounted_below(folder):
             subprocess.run(["umount", "-l", str(mounted)], check=False, capture_output=True)
@@ -137,6 +181,17 @@ class Volumes:
         else:
             text = resource_value(pod["spec"], "", item["resourceFieldRef"], self.node)
         return text.encode(), int(item.get("mode", mode))
+
+
+def _made_of_objects(pod: Object) -> bool:
+    return any(volume.get(kind) for volume in pod["spec"].get("volumes") or () for kind in _MADE_OF_OBJECTS)
+
+
+def _told(pod: Object, ips: tuple[str, ...]) -> tuple[Any, ...]:
+    """All that the downward API tells and that may change while the pod runs."""
+    meta = pod["metadata"]
+    sizes = [one.get("resources") for one in all_containers(pod["spec"])]
+    return meta.get("labels"), meta.get("annotations"), sizes, ips
 
 
 def _picked(data: dict[str, bytes], source: Mapping[str, Any], mode: int, kind: str) -> Files:

@@ -1,0 +1,226 @@
+"""Files made of objects follow them by watch, and tokens are renewed when they are due."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.agent.furnish.objects import CONFIG_MAP, SECRET
+from podfit.api.kinds import POD
+from podfit.api.status import ApiError
+from podfit.kit.clock import FakeClock
+from podfit.testing.nodes import Cluster, TestNode
+
+
+def pod(name: str, *volumes: dict[str, Any], command: str = "sleep 10d") -> dict[str, Any]:
+    mounts = [{"name": one["name"], "mountPath": f"/{one['name']}"} for one in volumes]
+    container = {"name": "c", "image": "busybox:1", "command": ["sh", "-c", command], "volumeMounts": mounts}
+    spec = {
+        "nodeName": "node1",
+        "automountServiceAccountToken": False,
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": list(volumes),
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def settings(colour: str) -> dict[str, Any]:
+    meta = {"name": "settings", "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"colour": colour}}
+
+
+MAPPED = {"name": "v", "configMap": {"name": "settings"}}
+TOKEN = {"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}]}}
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path) as running:
+        # The server stamps tokens with real time: the node has to begin there.
+        running.clock = FakeClock(time.time())
+        yield running
+
+
+@pytest.fixture
+async def node(cluster: Cluster) -> TestNode:
+    return await cluster.node(on_disk=True, capacity={"cpu": "2", "memory": "4Gi"})
+
+
+@pytest.fixture
+def asked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, ...]]:
+    """What the agent asks of the API: (verb, kind, selector or subresource)."""
+    seen: Counter[tuple[str, ...]] = Counter()
+    client = cluster.client
+    watch, find, create = client.watch, client.find, client.create
+
+    def watched(kind: Any, namespace: str = "", **query: str) -> Any:
+        seen["watch", kind.kind, namespace, query.get("fieldSelector", "")] += 1
+        return watch(kind, namespace, **query)
+
+    async def found(kind: Any, namespace: str, name: str) -> Any:
+        seen["find", kind.kind] += 1
+        return await find(kind, namespace, name)
+
+    async def created(
+        kind: Any, obj: Any, namespace: str = "", name: str = "", subresource: str = "", **more: str
+    ) -> Any:
+        seen["create", subresource] += 1
+        return await create(kind, obj, namespace, name, subresource, **more)
+
+    monkeypatch.setattr(client, "watch", watched)
+    monkeypatch.setattr(client, "find", found)
+    monkeypatch.setattr(client, "create", created)
+    return seen
+
+
+async def start(cluster: Cluster, node: TestNode, body: dict[str, Any]) -> Path:
+    """The folder of its volume `v`, or of the pod."""
+    made = await cluster.client.create(POD, body)
+    await node.quiet()
+    seen = await cluster.pod(body["metadata"]["name"])
+    assert seen["status"]["phase"] == "Running"
+    return node.agent.volumes.folder(made["metadata"]["uid"]) / "volumes" / "v"
+
+
+async def test_a_changed_object_is_in_the_files_without_any_time_passing(cluster: Cluster, node: TestNode) -> None:
+    await cluster.client.create(CONFIG_MAP, settings("blue"))
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
+    await cluster.client.create(SECRET, {**secret, "data": {"key": "YQ=="}})
+    first = await start(cluster, node, pod("one", MAPPED))
+    second = await start(cluster, node, pod("two", {"name": "v", "secret": {"secretName": "s"}}))
+    assert ((first / "colour").read_text(), (second / "key").read_text()) == ("blue", "a")
+    await cluster.client.patch(CONFIG_MAP, "default", "settings", {"data": {"colour": "red"}})
+    await cluster.client.patch(SECRET, "default", "s", {"data": {"key": "Yg=="}})
+    await node.quiet()
+    assert ((first / "colour").read_text(), (second / "key").read_text()) == ("red", "b")
+
+
+async def test_pods_that_mount_the_same_object_share_a_watch_of_only_it(
+    cluster: Cluster, node: TestNode, asked: Counter[tuple[str, ...]]
+) -> None:
+    await cluster.client.create(CONFIG_MAP, settings("blue"))
+    folders = [await start(cluster, node, pod(f"p{number}", MAPPED)) for number in range(3)]
+    watches = {key: count for key, count in asked.items() if key[:2] == ("watch", "ConfigMap")}
+    assert watches == {("watch", "ConfigMap", "default", "metadata.name=settings"): 1}
+    reads = asked["find", "ConfigMap"]
+    await node.pass_time(600, 60)
+    assert asked["find", "ConfigMap"] == reads
+    await cluster.client.patch(CONFIG_MAP, "default", "settings", {"data": {"colour": "red"}})
+    await node.quiet()
+    assert [(folder / "colour").read_text() for folder in folders] == ["red"] * 3
+
+
+async def test_the_watch_ends_with_the_last_pod_deleted_or_done(cluster: Cluster, node: TestNode) -> None:
+    await cluster.client.create(CONFIG_MAP, settings("blue"))
+    await start(cluster, node, pod("deleted", MAPPED))
+    await start(cluster, node, pod("done", MAPPED, command="sleep 5"))
+    followed = node.agent.volumes._objects.followed
+    await cluster.client.delete(POD, "default", "deleted", {"gracePeriodSeconds": 0})
+    await node.quiet()
+    assert len(followed) == 1
+    await node.pass_time(6)
+    assert (await cluster.pod("done"))["status"]["phase"] == "Succeeded"
+    assert len(followed) == 0
+
+
+async def test_pods_without_such_volumes_are_followed_by_nothing(
+    cluster: Cluster, node: TestNode, asked: Counter[tuple[str, ...]]
+) -> None:
+    await start(cluster, node, pod("p", {"name": "v", "emptyDir": {}}))
+    await node.pass_time(120, 30)
+    assert not [key for key in asked if key[1] in ("ConfigMap", "Secret")]
+    assert len(node.agent.volumes._objects.followed) == 0
+
+
+async def test_a_token_is_renewed_when_four_fifths_of_its_life_are_over(
+    cluster: Cluster, node: TestNode, asked: Counter[tuple[str, ...]]
+) -> None:
+    volume = await start(cluster, node, pod("p", TOKEN))
+    assert asked["create", "token"] == 1
+    await cluster.client.patch(POD, "default", "p", {"metadata": {"labels": {"new": "label"}}})
+    await node.pass_time(2700, 300)
+    assert asked["create", "token"] == 1
+    await node.pass_time(300, 60)
+    assert asked["create", "token"] == 2
+    assert (volume / "token").read_text().count(".") == 2
+
+
+async def test_a_token_that_cannot_be_renewed_stays_while_it_is_good(
+    cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = await start(cluster, node, pod("p", TOKEN))
+    create = cluster.client.create
+    answers: list[bool] = []
+
+    async def refusing(kind: Any, obj: Any, namespace: str = "", name: str = "", sub: str = "", **more: str) -> Any:
+        if sub == "token":
+            answers.append(len(answers) >= 3)
+            if not answers[-1]:
+                raise ApiError(500, "InternalError", "not now")
+        return await create(kind, obj, namespace, name, sub, **more)
+
+    monkeypatch.setattr(cluster.client, "create", refusing)
+    await node.pass_time(2940, 60)
+    assert answers and not any(answers)
+    assert (volume / "token").read_text().count(".") == 2
+    await node.pass_time(240, 60)
+    assert answers == [False, False, False, True]
+    assert "FailedMount" not in {event["reason"] for event in await cluster.events()}
+
+
+async def test_what_a_pod_is_told_of_itself_follows_at_once(cluster: Cluster, node: TestNode) -> None:
+    item = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
+    volume = await start(cluster, node, pod("p", {"name": "v", "downwardAPI": {"items": [item]}}))
+    await cluster.client.patch(POD, "default", "p", {"metadata": {"labels": {"colour": "red"}}})
+    await node.quiet()
+    assert (volume / "labels").read_text() == 'colour="red"'
+
+
+async def test_where_watching_is_refused_objects_are_read_every_minute(
+    cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.client.create(CONFIG_MAP, settings("blue"))
+    listed = cluster.client.list
+
+    async def refusing(kind: Any, *place: Any, **query: str) -> Any:
+        if kind is CONFIG_MAP:
+            raise ApiError(403, "Forbidden", "no")
+        return await listed(kind, *place, **query)
+
+    monkeypatch.setattr(cluster.client, "list", refusing)
+    volume = await start(cluster, node, pod("p", MAPPED))
+    await cluster.client.patch(CONFIG_MAP, "default", "settings", {"data": {"colour": "red"}})
+    await node.pass_time(61, 10)
+    assert (volume / "colour").read_text() == "red"
+
+
+async def test_a_mounted_object_that_comes_back_is_mounted_again(cluster: Cluster, node: TestNode) -> None:
+    await cluster.client.create(CONFIG_MAP, settings("blue"))
+    volume = await start(cluster, node, pod("p", MAPPED))
+    await cluster.client.delete(CONFIG_MAP, "default", "settings")
+    await node.quiet()
+    assert "FailedMount" in {event["reason"] for event in await cluster.events()}
+    assert (volume / "colour").read_text() == "blue"
+    await cluster.client.create(CONFIG_MAP, settings("green"))
+    await node.quiet()
+    assert (volume / "colour").read_text() == "green"
+
+
+async def test_an_agent_that_comes_back_follows_the_objects_of_pods_that_ran_on(
+    cluster: Cluster, node: TestNode
+) -> None:
+    await cluster.client.create(CONFIG_MAP, settings("blue"))
+    volume = await start(cluster, node, pod("p", MAPPED))
+    await node.stop()
+    await cluster.client.patch(CONFIG_MAP, "default", "settings", {"data": {"colour": "red"}})
+    await node.restart()
+    assert (volume / "colour").read_text() == "red"
+    await cluster.client.patch(CONFIG_MAP, "default", "settings", {"data": {"colour": "green"}})
+    await node.quiet()
+    assert (volume / "colour").read_text() == "green"
