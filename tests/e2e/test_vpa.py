@@ -1,0 +1,342 @@
+"""The autoscaler with everything around it: pods that use more and less are brought to size, and left alone when told.
+
+It is the real one, with days of its patience squeezed into seconds. The load of a pod is set by the test: on real
+cgroups a program follows a file, on the fake runtime the load is set directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from podfit.agent.runtimes.fake import FakeRuntime
+from podfit.api.kinds import EVENT, POD, VPA, kind_named
+from podfit.api.status import Object
+from podfit.meter.meter import MeterConfig
+from podfit.testing.expect import all_become, becomes
+
+from .seedpods import Lab, is_ready, is_settled, milli, needs_cgroups, size, sizes, statuses
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("vpa")]
+
+KUBECTL = shutil.which("kubectl")
+needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+DEPLOYMENT, CONFIG_MAP = kind_named("Deployment"), kind_named("ConfigMap")
+PATIENCE_S = 90.0
+NUMBERS = itertools.count(1)
+MIB = 1 << 20
+SMALL = sizes("50m/40Mi", "400m/160Mi")
+IDLE, BUSY = (0.01, 20), (0.3, 100)
+"""Cores and MiB in use."""
+ENOUGH = 100
+"""Millicores: on a loaded machine the busy pod does not get all it wants."""
+
+FLAGS = {
+    "recommender": [
+        "--recommender-interval=1s",
+        "--pod-recommendation-min-memory-mb=16",
+        "--confidence-interval-cpu=3s",
+        "--confidence-interval-memory=3s",
+        "--memory-aggregation-interval=3s",
+        "--memory-histogram-decay-half-life=2s",
+        "--cpu-histogram-decay-half-life=2s",
+    ],
+    "updater": [
+        "--updater-interval=1s",
+        "--in-recommendation-bounds-eviction-lifetime-threshold=1s",
+        "--scale-down-delay=2s",
+    ],
+}
+
+PROGRAM = """
+import sys, time
+held = []
+while True:
+    cores, mib = map(float, open("/load/now").read().split())
+    del held[int(mib):]
+    while len(held) < mib:
+        held.append(bytearray(b"x") * (1 << 20))
+    end = time.process_time() + cores / 10
+    begun = time.monotonic()
+    while time.process_time() < end:
+        pass
+    time.sleep(max(0.0, begun + 0.1 - time.monotonic()))
+"""
+"""Works for a part of each tenth of a second; a file is replaced as a whole, so it never reads half of one."""
+
+
+class Scaled(Lab):
+    """A cluster whose autoscaler is quick, and pods whose load can be set."""
+
+    def __init__(self, folder: Path, runtime: str) -> None:
+        super().__init__(folder / "up", runtime=runtime, vpa=True, vpa_flags=FLAGS)
+        self._loads = folder / "loads"
+
+    async def __aenter__(self) -> Scaled:
+        await super().__aenter__()
+        assert self.up.meter is not None
+        self.up.meter.config = MeterConfig(interval_s=1.0, second_look_s=0.5)
+        # It sleeps for as long as its first settings said.
+        self.up.meter._wake.set()
+        return self
+
+    # --- load
+    def _write(self, app: str, load: tuple[float, float]) -> None:
+        folder = self._loads / app
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "next").write_text(f"{load[0]} {load[1]}")
+        os.replace(folder / "next", folder / "now")
+
+    def load(self, pod: Object, load: tuple[float, float]) -> None:
+        """From now on the pod wants so many cores and MiB."""
+        runtime = self.agent.runtime
+        if isinstance(runtime, FakeRuntime):
+            runtime.set_load(pod["metadata"]["uid"], "c", load[0], load[1] * MIB)
+        else:
+            self._write(pod["metadata"]["labels"]["app"], load)
+
+    # --- objects
+    async def deploy(self, app: str, resources: Object, load: tuple[float, float]) -> None:
+        """A Deployment of one pod under that load, and its autoscaler."""
+        self._write(app, load)
+        container = {
+            "name": "c",
+            "image": "busybox",
+            "command": ["python3", "-c", PROGRAM],
+            "resources": resources,
+            "volumeMounts": [{"name": "load", "mountPath": "/load"}],
+        }
+        pod = {
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "containers": [container],
+            "volumes": [{"name": "load", "hostPath": {"path": str(self._loads / app)}}],
+        }
+        notes = {"podfit.dev/fake-cpu": f"constant:{load[0]}", "podfit.dev/fake-memory": f"constant:{load[1]}Mi"}
+        template = {"metadata": {"labels": {"app": app}, "annotations": notes}, "spec": pod}
+        spec = {"replicas": 1, "selector": {"matchLabels": {"app": app}}, "template": template}
+        await self.client.create(VPA, autoscaler(app))
+        body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": app, "namespace": "default"}}
+        await self.client.create(DEPLOYMENT, {**body, "spec": spec})
+
+    async def pod_of(self, app: str, true: Callable[[Object], bool] = is_ready) -> Object:
+        """The one pod of a Deployment, as soon as that holds of it."""
+
+        def so(pods: list[Object]) -> bool:
+            return len(pods) == 1 and true(pods[0])
+
+        return (await all_become(self.client, POD, "default", so, PATIENCE_S, labelSelector=f"app={app}"))[0]
+
+    async def recommended(self, app: str, true: Callable[[Object], bool]) -> Object:
+        """The target, as soon as that holds of it."""
+
+        def so(vpa: Object | None) -> bool:
+            found = target(vpa)
+            return bool(found) and true(found)
+
+        return target(await becomes(self.client, VPA, "default", app, so, PATIENCE_S))
+
+    async def passes(self, more: int) -> None:
+        """Until the updater has looked so many times again."""
+        assert self.up.autoscaler is not None
+        updater = self.up.autoscaler.updater
+        # The pass under way may have looked already: it does not count.
+        end = updater.passes + 1 + more
+        async with asyncio.timeout(PATIENCE_S):
+            while updater.passes < end:
+                await asyncio.sleep(0.05)
+
+    # --- asking as a user does
+    async def command(self, *words: str) -> str:
+        environment = {**os.environ, "KUBECONFIG": str(self.up.kubeconfig), "HOME": str(self.up.options.data_dir)}
+        pipe = asyncio.subprocess.PIPE
+        running = await asyncio.create_subprocess_exec(*words, stdout=pipe, stderr=pipe, env=environment)
+        async with asyncio.timeout(PATIENCE_S):
+            out, wrong = await running.communicate()
+        assert running.returncode == 0, f"{' '.join(words)}: {out.decode()}{wrong.decode()}"
+        return out.decode()
+
+    async def kubectl(self, *words: str) -> list[list[str]]:
+        """A table, as words of lines."""
+        return [line.split() for line in (await self.command(str(KUBECTL), *words)).splitlines()]
+
+    async def ask(self, body: Object) -> Object:
+        assert self.up.autoscaler is not None
+        url = f"http://127.0.0.1:{self.up.autoscaler.recommender.http.port}/recommendationQuery"
+        async with aiohttp.ClientSession() as session, session.post(url, json=body) as answer:
+            assert answer.status == 200
+            found: Object = await answer.json()
+            return found
+
+
+def autoscaler(app: str) -> Object:
+    policy = {
+        "containerName": "*",
+        "minAllowed": {"cpu": "50m", "memory": "40Mi"},
+        "maxAllowed": {"cpu": "1", "memory": "512Mi"},
+        "controlledValues": "RequestsAndLimits",
+    }
+    return {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": app, "namespace": "default"},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": app},
+            "updatePolicy": {"updateMode": "InPlaceOrRecreate", "minReplicas": 1},
+            "resourcePolicy": {"containerPolicies": [policy]},
+        },
+    }
+
+
+def target(vpa: Object | None) -> Object:
+    found = (((vpa or {}).get("status") or {}).get("recommendation") or {}).get("containerRecommendations") or []
+    return found[0]["target"] if found else {}
+
+
+def has(cpu: Callable[[int], bool], memory: Callable[[int], bool]) -> Callable[[Object], bool]:
+    """Running with requests like these: in the spec, and by the node's word."""
+
+    def so(pod: Object) -> bool:
+        if not is_settled(pod):
+            return False
+        places = pod["spec"]["containers"][0]["resources"], statuses(pod)["c"]["resources"]
+        return all(cpu(milli(one["requests"]["cpu"])) and memory(size(one["requests"]["memory"])) for one in places)
+
+    return so
+
+
+def large(wanted: Object) -> bool:
+    """A recommendation that fits the busy load, and on no account the idle one."""
+    return milli(wanted["cpu"]) >= ENOUGH and size(wanted["memory"]) >= BUSY[1] * MIB
+
+
+is_large = has(lambda cpu: cpu >= ENOUGH, lambda memory: memory >= BUSY[1] * MIB)
+is_small = has(lambda cpu: cpu <= 80, lambda memory: memory <= 64 * MIB)
+
+
+def assert_untouched(before: Object, after: Object) -> None:
+    """The same pod and the same container, which never ended."""
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    then, now = statuses(before)["c"], statuses(after)["c"]
+    assert now["containerID"] == then["containerID"] and now["restartCount"] == 0
+
+
+@pytest_asyncio.fixture(
+    loop_scope="module",
+    scope="module",
+    params=["fake", pytest.param("process", marks=[pytest.mark.root, needs_cgroups])],
+)
+async def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scaled]:
+    async with Scaled(tmp_path_factory.mktemp("vpa"), request.param) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def app(lab: Scaled) -> AsyncIterator[str]:
+    """A name for a test's objects, which are gone after it. A new one each time: history is kept by name."""
+    name = f"app-{next(NUMBERS)}"
+    yield name
+    for kind in (VPA, DEPLOYMENT):
+        if await lab.client.find(kind, "default", name) is not None:
+            await lab.client.delete(kind, "default", name)
+    await all_become(lab.client, POD, "default", lambda pods: not pods, labelSelector=f"app={name}")
+
+
+# --- claims ---------------------------------------------------------------------------------------------------------
+
+
+@needs_kubectl
+async def test_a_deployment_follows_its_load_up_and_down_in_place(lab: Scaled, app: str) -> None:
+    await lab.deploy(app, SMALL, IDLE)
+    first = await lab.pod_of(app)
+
+    lab.load(first, BUSY)
+    grown = await lab.pod_of(app, is_large)
+    assert_untouched(first, grown)
+    await assert_seen_with_kubectl(lab, app, grown)
+    assert_kernel_has(lab, grown, lambda memory: memory >= 4 * BUSY[1] * MIB)
+    await assert_explained(lab, app, grown)
+
+    lab.load(first, IDLE)
+    shrunk = await lab.pod_of(app, is_small)
+    assert_untouched(first, shrunk)
+    assert_kernel_has(lab, shrunk, lambda memory: memory <= 4 * 64 * MIB)
+
+
+async def assert_seen_with_kubectl(lab: Scaled, app: str, pod: Object) -> None:
+    heads, row = await lab.kubectl("get", "vpa", app)
+    shown = dict(zip(heads, row, strict=True))
+    assert (shown["NAME"], shown["MODE"], shown["PROVIDED"]) == (app, "InPlaceOrRecreate", "True")
+    assert large({"cpu": shown["CPU"], "memory": shown["MEM"]}), shown
+    heads, row = await lab.kubectl("top", "pods", "-l", f"app={app}")
+    assert heads == ["NAME", "CPU(cores)", "MEMORY(bytes)"] and row[0] == pod["metadata"]["name"]
+    assert milli(row[1]) > milli(SMALL["requests"]["cpu"]) and size(row[2]) >= 0.9 * BUSY[1] * MIB, row
+
+
+def assert_kernel_has(lab: Scaled, pod: Object, memory: Callable[[int], bool]) -> None:
+    if not isinstance(lab.agent.runtime, FakeRuntime):
+        assert memory(lab.host(pod, "c").memory), lab.host(pod, "c")
+
+
+async def assert_explained(lab: Scaled, app: str, pod: Object) -> None:
+    """For the pod that runs, for one that may come, and to a person."""
+    future = {"metadata": {"namespace": "default", "generateName": f"{app}-", "labels": {"app": app}}}
+    for asked in (pod, future):
+        answer = await lab.ask({"spec": {"pod": asked}})
+        assert answer["status"].get("verticalPodAutoscaler") == app, answer["status"]
+        [sized] = answer["status"]["recommendation"]["containerRecommendations"]
+        assert sized["containerName"] == "c" and large(sized["target"])
+    told = await lab.command(sys.executable, "-m", "podfit.cli.main", "explain", "vpa", app)
+    assert f"vpa/{app} looks after deployment/{app} (1 pods), mode InPlaceOrRecreate" in told
+    assert "RecommendationProvided=True" in told and "Container c: " in told
+    assert "cpu target" in told and "memory target" in told
+
+
+async def test_a_pod_that_runs_out_of_memory_is_made_larger(lab: Scaled, app: str) -> None:
+    await lab.deploy(app, sizes("50m/48Mi", "400m/48Mi"), (0.01, 90))
+
+    def cured(pod: Object) -> bool:
+        return is_settled(pod) and size(pod["spec"]["containers"][0]["resources"]["limits"]["memory"]) > 90 * MIB
+
+    seen = await lab.pod_of(app, cured)
+    shown = statuses(seen)["c"]
+    assert shown["restartCount"] >= 1 and shown["lastState"]["terminated"]["reason"] == "OOMKilled"
+    # More than 48Mi was never seen in use: only the kill can have told the recommender.
+    assert size(shown["resources"]["requests"]["memory"]) > 90 * MIB
+    assert_kernel_has(lab, seen, lambda memory: memory > 90 * MIB)
+
+
+async def test_the_panic_button_stops_changes_until_it_is_released(lab: Scaled, app: str) -> None:
+    await lab.deploy(app, SMALL, IDLE)
+    pod = await lab.pod_of(app, is_small)
+    panic: dict[str, Any] = {"metadata": {"name": "podfit-panic", "namespace": "kube-system"}}
+    await lab.client.create(CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", **panic, "data": {"reason": "test"}})
+    try:
+        told = f"involvedObject.kind=VerticalPodAutoscaler,involvedObject.name={app}"
+        await all_become(lab.client, EVENT, "default", any_panic, PATIENCE_S, fieldSelector=told)
+        frozen = await lab.pod_of(app)
+
+        lab.load(pod, BUSY)
+        await lab.recommended(app, large)
+        await lab.passes(3)
+        after = await lab.pod_of(app)
+        assert after["spec"] == frozen["spec"] and after["metadata"]["generation"] == frozen["metadata"]["generation"]
+        assert_untouched(pod, after)
+    finally:
+        await lab.client.delete(CONFIG_MAP, "kube-system", "podfit-panic")
+    # It was the button and nothing else that held it back.
+    assert_untouched(pod, await lab.pod_of(app, is_large))
+
+
+def any_panic(events: list[Object]) -> bool:
+    return any("PanicButton" in (one.get("message") or "") for one in events)
