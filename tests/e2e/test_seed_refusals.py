@@ -11,11 +11,11 @@ import pytest_asyncio
 from podfit.api.kinds import POD, kind_named
 from podfit.api.status import ApiError, Object
 from podfit.apiserver.request import User
-from podfit.client.rest import MERGE
+from podfit.client.rest import MERGE, STRATEGIC
 from podfit.compose import local_client, node_user
-from podfit.testing.expect import becomes
+from podfit.testing.expect import all_become, becomes
 
-from .seedpods import Lab, container, exactly, needs_cgroups, patch_of, pod, policy, sizes, statuses
+from .seedpods import Lab, container, exactly, is_ready, needs_cgroups, patch_of, pod, policy, sizes, statuses
 
 pytestmark = [
     pytest.mark.root,
@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.xdist_group("seed-refusals"),
 ]
+JOB, DEPLOYMENT = kind_named("Job"), kind_named("Deployment")
 QUOTA, RANGE = kind_named("ResourceQuota"), kind_named("LimitRange")
 
 
@@ -130,6 +131,34 @@ async def test_an_update_that_knows_nothing_of_sizes_drops_none(lab: Lab, space:
     assert now["metadata"]["labels"] == {"a": "b"}
     assert statuses(now)["c1"]["allocatedResources"] == BURST["requests"]
     assert now["spec"]["containers"][0]["resizePolicy"] == policy("cpu")
+
+
+async def test_templates_keep_their_behaviour(lab: Lab, space: str) -> None:
+    """A Deployment rolls, a Job's template stays as it is."""
+    members = pod("t", container("c1", BURST))["spec"]
+    meta = {"name": "w", "namespace": space}
+    template = {"metadata": {"labels": {"app": "w"}}, "spec": members}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template}}
+    await lab.client.create(JOB, job)
+    bigger = {"spec": {"template": one({"limits": {"cpu": "300m"}})}}
+    with pytest.raises(ApiError) as refused:
+        await lab.client.patch(JOB, space, "w", bigger, content_type=STRATEGIC)
+    assert refused.value.code == 422 and "field is immutable" in str(refused.value)
+    await lab.client.delete(JOB, space, "w", propagationPolicy="Background")
+    template = {**template, "spec": {**members, "restartPolicy": "Always"}}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "w"}}, "template": template}
+    await lab.client.create(DEPLOYMENT, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec})
+    first = await all_become(lab.client, POD, space, lambda pods: [is_ready(each) for each in pods] == [True])
+    await lab.client.patch(DEPLOYMENT, space, "w", bigger, content_type=STRATEGIC)
+
+    def rolled(pods: list[Object]) -> bool:
+        limits = [each["spec"]["containers"][0]["resources"]["limits"]["cpu"] for each in pods if is_ready(each)]
+        return len(pods) == 1 and limits == ["300m"]
+
+    second = await all_become(lab.client, POD, space, rolled)
+    assert first[0]["metadata"]["uid"] != second[0]["metadata"]["uid"]
+    await lab.client.delete(DEPLOYMENT, space, "w", propagationPolicy="Background")
+    await all_become(lab.client, POD, space, lambda pods: not pods)
 
 
 # --- quota ----------------------------------------------------------------------------------------------------------

@@ -202,20 +202,31 @@ class Allocator:
             before, held = self._ledger.allocated(record.uid), record.used
             if before is None:
                 continue
-            room = _without(everybody, held) if everybody is not None else self.room(record.uid)
+            counts = self.holds(record)
+            if everybody is None:
+                room = self.room(record.uid)
+            else:
+                room = _without(everybody, held) if counts else everybody
             if self._attempt(record, before, room):
                 granted.append((record, before))
-                everybody = Room(room.allocatable, _sum(room.used, record.used), room.pods + 1, room.max_pods)
-        if not granted:
-            return
+                if everybody is not None and counts:
+                    everybody = Room(room.allocatable, _sum(room.used, record.used), room.pods + 1, room.max_pods)
+        if granted:
+            await self._promise(granted, trigger)
+
+    async def _promise(self, granted: list[tuple[PodRecord, Allocated]], trigger: str) -> None:
         try:
             await self._ledger.flush()
         except OSError as error:
-            self._take_back(granted, error)
+            self._take_back(self._still_here(granted), error)
             return
         self._failures = 0
-        for record, before in granted:
+        for record, before in self._still_here(granted):
             self._tell_granted(record, before, trigger)
+
+    def _still_here(self, granted: list[tuple[PodRecord, Allocated]]) -> list[tuple[PodRecord, Allocated]]:
+        """Without the pods that went while their promise was being written."""
+        return [(record, before) for record, before in granted if self._ledger.allocated(record.uid) is not None]
 
     def _attempt(self, record: PodRecord, before: Allocated, room: Room) -> bool:
         """One pod of the queue; True when it got what it wants (in memory: not yet to be acted on)."""
