@@ -19,6 +19,8 @@ class TaintEvictionController:
     def __init__(self, world: World) -> None:
         self._world = world
         self._nodes, self._pods = world.cache(NODE), world.cache(POD)
+        self._since: dict[Key, float] = {}
+        """When a pod was first seen to tolerate its node's taints only for a time: taints need not say their own."""
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
         self._nodes.subscribe(self._node_changed)
         self._pods.subscribe(self._pod_changed)
@@ -33,6 +35,8 @@ class TaintEvictionController:
 
     def _pod_changed(self, before: Object | None, after: Object | None) -> None:
         if after is None:
+            if before is not None:
+                self._since.pop((before["metadata"]["namespace"], before["metadata"]["name"]), None)
             return
         node = self._nodes.get("", (after.get("spec") or {}).get("nodeName") or "")
         if node is not None and no_execute(node):
@@ -43,10 +47,13 @@ class TaintEvictionController:
         node = self._nodes.get("", ((pod or {}).get("spec") or {}).get("nodeName") or "")
         if pod is None or node is None or pod["metadata"].get("deletionTimestamp"):
             return DONE
-        due = eviction_time(no_execute(node), pod["spec"].get("tolerations") or [], self._world.clock.now())
+        now = self._world.clock.now()
+        since = self._since.setdefault(key, now)
+        due = eviction_time(no_execute(node), pod["spec"].get("tolerations") or [], since)
         if due is None:
+            self._since.pop(key, None)
             return DONE
-        left = due - self._world.clock.now()
+        left = due - now
         if left > 0:
             return Again(left, "the pod tolerates the taint until then")
         await self._evict(pod)
@@ -82,19 +89,20 @@ def no_execute(node: Object | None) -> list[Object]:
     return [taint for taint in taints if taint.get("effect") == "NoExecute"]
 
 
-def eviction_time(taints: list[Object], tolerations: list[Object], now: float) -> float | None:
+def eviction_time(taints: list[Object], tolerations: list[Object], seen: float) -> float | None:
     """When the pod must go: None for never. Pure.
 
-    A taint that nothing tolerates: now. Otherwise the shortest toleration of all used ones counts from the taint.
+    A taint that nothing tolerates: at once. Otherwise the shortest toleration of all used ones counts from the taint,
+    or from when it was first seen where it does not say.
     """
     due: float | None = None
     for taint in taints:
         using = [one for one in tolerations if tolerates(one, taint)]
         if not using:
-            return now
+            return seen
         seconds = [one["tolerationSeconds"] for one in using if one.get("tolerationSeconds") is not None]
         if seconds:
-            since = parse_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else now
+            since = parse_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else seen
             at = since + max(0, min(seconds))
             due = at if due is None else min(due, at)
     return due

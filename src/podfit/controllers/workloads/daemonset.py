@@ -9,7 +9,7 @@ from podfit.api.placement import node_matches, untolerated
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.controllers.workloads.history import HASH_LABEL, History, hash_of, template_of
-from podfit.controllers.workloads.inplace import InPlace, differ_in_size_only, size_patch, wants_in_place
+from podfit.controllers.workloads.inplace import InPlace, differ_in_size_only, is_resized, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import available_in, controller_of, is_deleting, is_ready, phase
 from podfit.controllers.workloads.rolling import scaled
@@ -85,6 +85,7 @@ class DaemonSetController:
         self._history = History(world, DAEMON_SET)
         self._in_place = InPlace(world, self._owned)
         self._failed = Backoff(1.0, 900.0)
+        self._kept_until: dict[tuple[str, str], float] = {}
         self._sets.subscribe(self._changed)
         self._nodes.subscribe(self._node_changed)
         world.cache(POD).subscribe(self._pod_changed)
@@ -95,6 +96,14 @@ class DaemonSetController:
     def _changed(self, before: Object | None, after: Object | None) -> None:
         if after is not None:
             self._engine.add((after["metadata"]["namespace"], after["metadata"]["name"]))
+        elif before is not None:
+            self._forget(before["metadata"]["uid"])
+
+    def _forget(self, uid: str) -> None:
+        self._owned.forget(uid)
+        for place in [one for one in self._kept_until if one[0] == uid]:
+            del self._kept_until[place]
+            self._failed.forget(place)
 
     def _node_changed(self, before: Object | None, after: Object | None) -> None:
         # Heartbeats change a node all the time; only what decides where daemons run is of interest.
@@ -139,10 +148,8 @@ class DaemonSetController:
             live = [pod for pod in here if not is_deleting(pod)]
             failed = [pod for pod in live if phase(pod) in ("Failed", "Succeeded")]
             for pod in failed:
-                later = self._failed.next((owner["metadata"]["uid"], name))
-                await self._stop(
-                    owner, pod, f"Found failed daemon pod {_full(pod)} on node {name}, will try to kill it"
-                )
+                wait_s = await self._stop_failed(owner, pod, name)
+                later = min(later, wait_s) if later and wait_s else later or wait_s
             live = [pod for pod in live if pod not in failed]
             if not stays:
                 for pod in live:
@@ -182,9 +189,17 @@ class DaemonSetController:
                 self._world.recorder.record(owner, "Normal", "SuccessfulCreate", f"Created pod: {name}")
             batch *= 2
 
-    async def _stop(self, owner: Object, pod: Object, message: str) -> None:
+    async def _stop_failed(self, owner: Object, pod: Object, node: str) -> float:
+        """Removes a failed pod so that another is started; the more often on this node, the later. How long to wait."""
+        place, now = (str(owner["metadata"]["uid"]), node), self._world.clock.monotonic()
+        left = self._kept_until.get(place, now) - now
+        if left > 0:
+            return left
+        self._kept_until[place] = now + self._failed.next(place)
+        message = f"Found failed daemon pod {_full(pod)} on node {node}, will try to kill it"
         self._world.recorder.record(owner, "Warning", "FailedDaemonPod", message)
         await self._owned.delete(pod)
+        return 0.0
 
     async def _update(self, owner: Object, pods: list[Object], revisions: list[Object], update: Object) -> Result:
         strategy = owner["spec"].get("updateStrategy") or {}
@@ -220,7 +235,7 @@ class DaemonSetController:
             own = known.get(str((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "")))
             (chosen if own is not None and differ_in_size_only(own, template) else others).append(pod)
         for pod in chosen:
-            if size_patch(pod, template) is None:
+            if is_resized(pod, template):
                 meta = pod["metadata"]
                 change = {"metadata": {"labels": {HASH_LABEL: hash_of(update)}}}
                 await self._world.client.patch(POD, meta["namespace"], meta["name"], change)

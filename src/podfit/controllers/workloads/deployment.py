@@ -96,7 +96,7 @@ class DeploymentController:
         total = sum(map(replicas_of, sets))
         size = new_size(replicas_of(deployment), limits.surge, 0, total)
         if (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
-            size = 0 if any(count(one, "replicas") or replicas_of(one) for one in sets) else replicas_of(deployment)
+            size = 0 if any(map(_has_pods, sets)) else replicas_of(deployment)
         body = self._set_body(
             deployment,
             template,
@@ -230,7 +230,7 @@ class DeploymentController:
         if new is None:
             return
         if (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
-            await self._recreate(deployment, new, live)
+            await self._recreate(deployment, new, old)
             return
         limits, wanted = bounds(deployment["spec"]), replicas_of(deployment)
         total = replicas_of(new) + sum(map(replicas_of, live))
@@ -263,12 +263,11 @@ class DeploymentController:
         for one in alive:
             await self._resize_set(deployment, one, sizes.get(one["metadata"]["name"], replicas_of(one)))
 
-    async def _recreate(self, deployment: Object, new: Object, live: list[Object]) -> None:
-        for one in live:
+    async def _recreate(self, deployment: Object, new: Object, old: list[Object]) -> None:
+        for one in old:
             if replicas_of(one):
                 await self._resize_set(deployment, one, 0)
-        gone = all(not count(one, "replicas") and not count(one, "terminatingReplicas") for one in live)
-        if gone and replicas_of(new) != replicas_of(deployment):
+        if not any(map(_has_pods, old)) and replicas_of(new) != replicas_of(deployment):
             await self._resize_set(deployment, new, replicas_of(deployment))
 
     async def _resize_set(self, deployment: Object, one: Object, size: int) -> None:
@@ -326,6 +325,11 @@ class DeploymentController:
 
 def _uid(obj: Object) -> str:
     return str(obj["metadata"]["uid"])
+
+
+def _has_pods(one: Object) -> bool:
+    """Including pods that are still ending: until they are gone, what they hold is not free."""
+    return bool(replicas_of(one) or count(one, "replicas") or count(one, "terminatingReplicas"))
 
 
 def _size(one: Object) -> Size:

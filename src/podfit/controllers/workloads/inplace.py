@@ -138,6 +138,11 @@ def resize_state(pod: Object) -> tuple[str, Object | None]:
     return "settled", None
 
 
+def is_resized(pod: Object, template: Object) -> bool:
+    """Whether the pod has the template's sizes in truth: asked for, granted and in force."""
+    return size_patch(pod, template) is None and resize_state(pod)[0] == "settled"
+
+
 def decide(pods: list[Object], template: Object, batch: int, deadline: float, now: float) -> Plan:
     """The next steps: finish the batch under way, give up on what waited too long, then take the next pods."""
     steps: list[Resize | Replace] = []

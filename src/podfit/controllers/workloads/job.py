@@ -138,7 +138,7 @@ class JobController:
                 self._finish(job, status, *verdict)
             active = 0
         elif spec.get("suspend"):
-            await self._end(list(counts.active))
+            await self._withdraw(list(counts.active))
             self._suspend(job, status, True)
             active = 0
         elif is_deleting(job):
@@ -172,6 +172,11 @@ class JobController:
 
     async def _end(self, pods: list[Object]) -> None:
         await asyncio.gather(*(self._owned.delete(pod) for pod in pods))
+
+    async def _withdraw(self, pods: list[Object]) -> None:
+        """Ends pods that did nothing wrong: untracked before, so that they are not counted as failures."""
+        await self._untrack(pods)
+        await self._end(pods)
 
     def _finish(self, job: Object, status: Object, type: str, reason: str, message: str) -> None:
         now = rfc3339(self._world.clock.now())
@@ -221,7 +226,7 @@ class JobController:
         active = len(counts.active)
         wanted = wanted_active(job["spec"], active, succeeded)
         if active > wanted:
-            await self._end(list(counts.active)[: active - wanted])
+            await self._withdraw(list(counts.active)[: active - wanted])
             return wanted, DONE
         missing = wanted - active - (counts.terminating if job["spec"].get("podReplacementPolicy") == "Failed" else 0)
         if missing <= 0:

@@ -12,6 +12,7 @@ import logging
 from podfit.api.kinds import POD, Kind
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
+from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Unreachable
 from podfit.controllers.workloads.podstate import controller_of, is_deleting
 from podfit.controllers.world import World
@@ -83,33 +84,43 @@ class Owned:
         self._uncertain.discard(meta["uid"])
 
     async def _adopt(self, owner: Object, selector: LabelSelector, found: dict[str, Object]) -> None:
-        for obj in self._cache.by("orphan", owner["metadata"]["namespace"]):
-            meta = obj["metadata"]
-            if meta["uid"] in found or is_deleting(obj) or not selector.matches(meta.get("labels") or {}):
-                continue
-            reference = owner_reference(self._owner_kind, owner)
-            change = {
-                "metadata": {"uid": meta["uid"], "ownerReferences": [*(meta.get("ownerReferences") or []), reference]}
-            }
-            try:
-                found[meta["uid"]] = await self._world.client.patch(self._kind, meta["namespace"], meta["name"], change)
-            except ApiError as error:
-                if error.code not in (404, 409, 422):
-                    raise
+        orphans = [
+            obj
+            for obj in self._cache.by("orphan", owner["metadata"]["namespace"])
+            if obj["metadata"]["uid"] not in found
+            and not is_deleting(obj)
+            and selector.matches(obj["metadata"].get("labels") or {})
+        ]
+        if not orphans or not await self._lives(owner):
+            return
+        reference = owner_reference(self._owner_kind, owner)
+        for obj in orphans:
+            # The reference is added, not the list replaced: of two who adopt at once the server refuses the second.
+            adopted = await self._refer(obj, reference)
+            if adopted is not None:
+                found[obj["metadata"]["uid"]] = adopted
+
+    async def _lives(self, owner: Object) -> bool:
+        """Asks the server: an owner that is gone would take what it adopts along."""
+        meta = owner["metadata"]
+        now = await self._world.client.find(self._owner_kind, meta["namespace"], meta["name"])
+        return now is not None and now["metadata"]["uid"] == meta["uid"] and not is_deleting(now)
 
     async def _release(self, obj: Object, owner_uid: str) -> None:
+        await self._refer(obj, {"$patch": "delete", "uid": owner_uid})
+
+    async def _refer(self, obj: Object, reference: Object) -> Object | None:
+        """Adds or takes one owner reference; None when the object is gone or became another's."""
         meta = obj["metadata"]
-        left = [one for one in meta.get("ownerReferences") or [] if one["uid"] != owner_uid]
+        change = {"metadata": {"uid": meta["uid"], "ownerReferences": [reference]}}
         try:
-            await self._world.client.patch(
-                self._kind,
-                meta["namespace"],
-                meta["name"],
-                {"metadata": {"uid": meta["uid"], "ownerReferences": left or None}},
+            return await self._world.client.patch(
+                self._kind, meta["namespace"], meta["name"], change, content_type=STRATEGIC
             )
         except ApiError as error:
             if error.code not in (404, 409, 422):
                 raise
+            return None
 
     async def create(self, owner: Object, body: Object) -> Object:
         uid = owner["metadata"]["uid"]

@@ -170,6 +170,9 @@ class ReplicaSetController:
         old = list((owner.get("status") or {}).get("conditions") or [])
         if failure is None:
             return [one for one in old if one["type"] != "ReplicaFailure"]
+        if any(one["type"] == "ReplicaFailure" and one["status"] == "True" for one in old):
+            # The message names another pod each time: writing it again would wake this very loop, for ever.
+            return old
         condition = {
             "type": "ReplicaFailure",
             "status": "True",

@@ -9,7 +9,7 @@ from podfit.api.kinds import POD, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.controllers.workloads.history import HASH_LABEL, History, hash_of, template_of
-from podfit.controllers.workloads.inplace import InPlace, differ_in_size_only, size_patch, wants_in_place
+from podfit.controllers.workloads.inplace import InPlace, differ_in_size_only, is_resized, size_patch, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import available_in, controller_of, is_deleting, is_ready, phase
 from podfit.controllers.workloads.rolling import scaled
@@ -25,6 +25,8 @@ Key = tuple[str, str]
 class Revisions:
     current: Object
     update: Object
+    templates: dict[str, Object]
+    """Of all revisions kept, by hash."""
 
 
 def ordinal(pod: Object) -> int:
@@ -79,7 +81,7 @@ class StatefulSetController:
         pods = await self._owned.of(owner, None)
         used = {str((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "")) for pod in pods}
         await self._history.trim(owner, known, used | {current["metadata"]["name"], update["metadata"]["name"]})
-        return Revisions(current, update)
+        return Revisions(current, update, {hash_of(one): template_of(one) for one in [*known, update]})
 
     async def _advance(self, owner: Object, pods: list[Object], revisions: Revisions) -> Result:
         """One step at a time when ordered; everything at once when parallel."""
@@ -148,9 +150,9 @@ class StatefulSetController:
             return False
         if self._has(pod, revisions.update):
             return size_patch(pod, template_of(revisions.update)) is not None
-        return self._has(pod, revisions.current) and differ_in_size_only(
-            template_of(revisions.current), template_of(revisions.update)
-        )
+        # Not just the current revision: a second change may come while pods are on their way to the first.
+        own = revisions.templates.get(str((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "")))
+        return own is not None and differ_in_size_only(own, template_of(revisions.update))
 
     async def _resize(self, owner: Object, pods: list[Object], revisions: Revisions) -> Result:
         partition = int(((owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}).get("partition", 0))
@@ -164,7 +166,7 @@ class StatefulSetController:
             return DONE
         template = template_of(revisions.update)
         for pod in chosen:
-            if size_patch(pod, template) is None and not self._has(pod, revisions.update):
+            if is_resized(pod, template) and not self._has(pod, revisions.update):
                 meta = pod["metadata"]
                 change = {"metadata": {"labels": {HASH_LABEL: hash_of(revisions.update)}}}
                 await self._world.client.patch(POD, meta["namespace"], meta["name"], change)

@@ -1,0 +1,399 @@
+"""Daemons, roll-outs, Jobs and ownership against the real API server and agents on fake machines."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import NODE, POD, kind_named
+from podfit.client.rest import STRATEGIC
+from podfit.testing.expect import all_become, becomes
+from podfit.testing.whole import Whole, pod_spec, workload
+
+DEPLOYMENT, SET, STATEFUL, DAEMON, JOB, CONTROLLER, QUOTA = map(
+    kind_named,
+    ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController", "ResourceQuota"),
+)
+IN_PLACE = {"podfit.dev/resize-policy": "InPlace"}
+Pods = list[dict[str, Any]]
+
+
+@pytest.fixture
+async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
+    async with Whole(tmp_path) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[Whole]:
+    async with Whole(tmp_path, nodes=2, node_name="n") as cluster:
+        yield cluster
+
+
+def sized(cpu: str) -> dict[str, Any]:
+    return {"spec": {"template": {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}}}
+
+
+def status_of(one: Any) -> dict[str, Any]:
+    return dict((one or {}).get("status") or {})
+
+
+def seen(one: Any) -> bool:
+    return bool(status_of(one).get("observedGeneration") == one["metadata"]["generation"])
+
+
+def ready(count: int) -> Any:
+    def check(one: Any) -> bool:
+        status = status_of(one)
+        return seen(one) and all(
+            status.get(field, 0) == count for field in ("replicas", "readyReplicas", "updatedReplicas")
+        )
+
+    return check
+
+
+def daemons(count: int) -> Any:
+    def check(one: Any) -> bool:
+        status = status_of(one)
+        fields = ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled", "currentNumberScheduled")
+        return seen(one) and all(status.get(field, 0) == count for field in fields)
+
+    return check
+
+
+def uids(pods: Pods) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in pods}
+
+
+def cpus(pods: Pods) -> set[str]:
+    return {pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] for pod in pods}
+
+
+def in_force(cpu: str, count: int) -> Any:
+    def check(pods: Pods) -> bool:
+        shown = [(status_of(pod).get("containerStatuses") or [{}])[0].get("resources") or {} for pod in pods]
+        return len(pods) == count and all((one.get("requests") or {}).get("cpu") == cpu for one in shown)
+
+    return check
+
+
+async def pods_of(whole: Whole) -> Pods:
+    return list((await whole.client.list(POD, "default"))["items"])
+
+
+async def resize(whole: Whole, kind: Any, name: str, cpu: str) -> None:
+    await whole.client.patch(kind, "default", name, sized(cpu), content_type=STRATEGIC)
+
+
+def annotated(body: dict[str, Any]) -> dict[str, Any]:
+    body["metadata"]["annotations"] = dict(IN_PLACE)
+    return body
+
+
+# --- DaemonSets
+
+
+def daemon(**more: Any) -> dict[str, Any]:
+    return workload("DaemonSet", "d", None, pod=pod_spec(node="", **more))
+
+
+async def test_a_daemon_runs_on_each_node(two: Whole) -> None:
+    await two.client.create(DAEMON, daemon())
+    await becomes(two.client, DAEMON, "default", "d", daemons(2))
+    assert {pod["spec"]["nodeName"] for pod in await pods_of(two)} == {"n-1", "n-2"}
+
+
+async def test_a_daemon_keeps_off_a_tainted_node_until_it_tolerates_it(two: Whole) -> None:
+    taint = {"key": "for", "value": "others", "effect": "NoSchedule"}
+    await two.client.patch(NODE, "", "n-2", {"spec": {"taints": [taint]}})
+    await two.client.create(DAEMON, daemon())
+    await becomes(two.client, DAEMON, "default", "d", daemons(1))
+    assert {pod["spec"]["nodeName"] for pod in await pods_of(two)} == {"n-1"}
+    tolerant = {"spec": {"template": {"spec": {"tolerations": [{"key": "for", "operator": "Exists"}]}}}}
+    await two.client.patch(DAEMON, "default", "d", tolerant)
+    await becomes(two.client, DAEMON, "default", "d", daemons(2))
+
+
+async def test_a_no_execute_taint_takes_the_daemon_away(two: Whole) -> None:
+    await two.client.create(DAEMON, daemon())
+    await becomes(two.client, DAEMON, "default", "d", daemons(2))
+    await two.client.patch(NODE, "", "n-2", {"spec": {"taints": [{"key": "out", "effect": "NoExecute"}]}})
+    left = await all_become(two.client, POD, "default", lambda pods: len(pods) == 1)
+    assert left[0]["spec"]["nodeName"] == "n-1"
+
+
+async def test_a_daemons_template_change_replaces_its_pods_everywhere(two: Whole) -> None:
+    await two.client.create(DAEMON, daemon())
+    await becomes(two.client, DAEMON, "default", "d", daemons(2))
+    before = uids(await pods_of(two))
+    await resize(two, DAEMON, "d", "120m")
+    await becomes(two.client, DAEMON, "default", "d", daemons(2))
+    after = await pods_of(two)
+    assert cpus(after) == {"120m"} and before.isdisjoint(uids(after))
+
+
+async def test_an_in_place_daemon_keeps_its_pods(two: Whole) -> None:
+    await two.client.create(DAEMON, annotated(daemon()))
+    await becomes(two.client, DAEMON, "default", "d", daemons(2))
+    before = uids(await pods_of(two))
+    await resize(two, DAEMON, "d", "120m")
+    await becomes(two.client, DAEMON, "default", "d", daemons(2))
+    after = await pods_of(two)
+    assert uids(after) == before and in_force("120m", 2)(after)
+
+
+# --- Deployments
+
+
+async def test_a_paused_deployment_rolls_when_it_is_resumed(whole: Whole) -> None:
+    await whole.client.create(DEPLOYMENT, workload("Deployment", "web", 2))
+    await becomes(whole.client, DEPLOYMENT, "default", "web", ready(2))
+    before = uids(await pods_of(whole))
+    await whole.client.patch(DEPLOYMENT, "default", "web", {"spec": {"paused": True}})
+    await resize(whole, DEPLOYMENT, "web", "120m")
+    # Scaling still works while paused, and shows that the controller has seen the change of the template.
+    await whole.client.patch(DEPLOYMENT, "default", "web", {"spec": {"replicas": 3}})
+    await becomes(
+        whole.client,
+        DEPLOYMENT,
+        "default",
+        "web",
+        lambda one: (
+            seen(one) and status_of(one).get("readyReplicas") == 3 and not status_of(one).get("updatedReplicas")
+        ),
+    )
+    assert cpus(await pods_of(whole)) == {"100m"} and before <= uids(await pods_of(whole))
+    await whole.client.patch(DEPLOYMENT, "default", "web", {"spec": {"paused": False}})
+    await becomes(whole.client, DEPLOYMENT, "default", "web", ready(3))
+    after = await all_become(whole.client, POD, "default", lambda pods: len(pods) == 3)
+    assert cpus(after) == {"120m"}
+
+
+async def test_in_place_changes_and_their_undoing_replace_no_pod(whole: Whole) -> None:
+    await whole.client.create(DEPLOYMENT, annotated(workload("Deployment", "web", 2)))
+    await becomes(whole.client, DEPLOYMENT, "default", "web", ready(2))
+    before = uids(await pods_of(whole))
+    for cpu in ("120m", "140m", "120m", "100m"):
+        await resize(whole, DEPLOYMENT, "web", cpu)
+        after = await all_become(whole.client, POD, "default", in_force(cpu, 2))
+        assert uids(after) == before
+    sets = (await whole.client.list(SET, "default"))["items"]
+    revision = "deployment.kubernetes.io/revision"
+    history = {
+        int(one["metadata"]["annotations"][revision]): one["spec"]["template"]["spec"]["containers"][0]["resources"][
+            "requests"
+        ]["cpu"]
+        for one in sets
+    }
+    assert history == {3: "140m", 4: "120m", 5: "100m"}
+    assert sorted(one["spec"]["replicas"] for one in sets) == [0, 0, 2]
+
+
+async def test_recreate_starts_new_pods_only_when_the_old_are_gone(whole: Whole) -> None:
+    pod = pod_spec(terminationGracePeriodSeconds=1)
+    await whole.client.create(DEPLOYMENT, workload("Deployment", "web", 2, strategy={"type": "Recreate"}, pod=pod))
+    await becomes(whole.client, DEPLOYMENT, "default", "web", ready(2))
+    mixed: list[set[str]] = []
+    await resize(whole, DEPLOYMENT, "web", "120m")
+
+    def rolled(pods: Pods) -> bool:
+        mixed.append(cpus(pods))
+        return len(pods) == 2 and cpus(pods) == {"120m"}
+
+    await all_become(whole.client, POD, "default", rolled)
+    assert {"100m", "120m"} not in mixed
+
+
+async def test_old_replica_sets_beyond_the_history_limit_are_removed(whole: Whole) -> None:
+    await whole.client.create(DEPLOYMENT, workload("Deployment", "web", 1, revisionHistoryLimit=1))
+    await becomes(whole.client, DEPLOYMENT, "default", "web", ready(1))
+    for cpu in ("110m", "120m", "130m"):
+        await resize(whole, DEPLOYMENT, "web", cpu)
+        await becomes(whole.client, DEPLOYMENT, "default", "web", ready(1))
+    kept = await all_become(whole.client, SET, "default", lambda sets: len(sets) == 2)
+    assert {one["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] for one in kept} == {
+        "120m",
+        "130m",
+    }
+
+
+# --- Jobs
+
+
+def job(command: list[str], **spec: Any) -> dict[str, Any]:
+    pod = pod_spec(restartPolicy="Never")
+    pod["containers"][0]["command"] = command
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "default"},
+        "spec": {**spec, "template": {"spec": pod}},
+    }
+
+
+def ended(word: str) -> Any:
+    return lambda one: any(
+        condition["type"] == word and condition["status"] == "True"
+        for condition in status_of(one).get("conditions") or []
+    )
+
+
+async def test_an_indexed_job_completes_each_index_once(whole: Whole) -> None:
+    await whole.client.create(JOB, job(["true"], completionMode="Indexed", completions=4, parallelism=2))
+    done = await becomes(whole.client, JOB, "default", "j", ended("Complete"))
+    assert status_of(done)["completedIndexes"] == "0-3" and status_of(done)["succeeded"] == 4
+    label = "batch.kubernetes.io/job-completion-index"
+    assert sorted(pod["metadata"]["labels"][label] for pod in await pods_of(whole)) == ["0", "1", "2", "3"]
+
+
+async def test_a_job_over_its_backoff_limit_fails(whole: Whole) -> None:
+    await whole.client.create(JOB, job(["false"], backoffLimit=0))
+    done = await becomes(whole.client, JOB, "default", "j", ended("Failed"))
+    conditions = {one["type"]: one.get("reason") for one in status_of(done)["conditions"]}
+    assert conditions["Failed"] == conditions["FailureTarget"] == "BackoffLimitExceeded"
+    assert status_of(done)["failed"] == 1 and "completionTime" not in status_of(done)
+
+
+async def test_suspending_a_job_ends_its_pods_and_counts_no_failure(whole: Whole) -> None:
+    await whole.client.create(JOB, job(["sleep", "3600"], backoffLimit=0, parallelism=2, completions=2))
+    await becomes(whole.client, JOB, "default", "j", lambda one: status_of(one).get("ready") == 2)
+    await whole.client.patch(JOB, "default", "j", {"spec": {"suspend": True}})
+    await all_become(whole.client, POD, "default", lambda pods: not pods)
+    asleep = await becomes(whole.client, JOB, "default", "j", ended("Suspended"))
+    assert "startTime" not in status_of(asleep) and not status_of(asleep).get("failed")
+    await whole.client.patch(JOB, "default", "j", {"spec": {"suspend": False}})
+    awake = await becomes(whole.client, JOB, "default", "j", lambda one: status_of(one).get("ready") == 2)
+    assert not status_of(awake).get("failed") and status_of(awake)["startTime"]
+
+
+async def test_a_finished_job_without_time_to_live_goes_with_its_pods(whole: Whole) -> None:
+    await whole.client.create(JOB, job(["true"], ttlSecondsAfterFinished=0))
+    await becomes(whole.client, JOB, "default", "j", lambda one: one is None)
+    await all_become(whole.client, POD, "default", lambda pods: not pods)
+
+
+# --- StatefulSets
+
+
+async def test_a_parallel_stateful_set_does_not_wait_for_its_first_pod(whole: Whole) -> None:
+    # On a node that does not exist no pod ever becomes ready: ordered, there would be one.
+    pod = pod_spec(node="", nodeSelector={"no": "where"})
+    body = workload("StatefulSet", "db", 3, serviceName="db", podManagementPolicy="Parallel", pod=pod)
+    await whole.client.create(STATEFUL, body)
+    pods = await all_become(whole.client, POD, "default", lambda pods: len(pods) == 3)
+    assert {one["metadata"]["name"] for one in pods} == {"db-0", "db-1", "db-2"}
+
+
+async def test_a_partition_holds_the_lower_ordinals_back(whole: Whole) -> None:
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
+    await whole.client.create(STATEFUL, workload("StatefulSet", "db", 3, serviceName="db", updateStrategy=strategy))
+    await becomes(whole.client, STATEFUL, "default", "db", ready(3))
+    await resize(whole, STATEFUL, "db", "120m")
+    await becomes(
+        whole.client,
+        STATEFUL,
+        "default",
+        "db",
+        lambda one: (
+            seen(one) and status_of(one).get("updatedReplicas") == 1 and status_of(one).get("readyReplicas") == 3
+        ),
+    )
+    sizes = {pod["metadata"]["name"]: cpus([pod]) for pod in await pods_of(whole)}
+    assert sizes == {"db-0": {"100m"}, "db-1": {"100m"}, "db-2": {"120m"}}
+    # A held back pod that is lost comes back as it was.
+    lost = next(pod for pod in await pods_of(whole) if pod["metadata"]["name"] == "db-0")
+    await whole.client.delete(POD, "default", "db-0")
+    back = await becomes(
+        whole.client,
+        POD,
+        "default",
+        "db-0",
+        lambda one: one is not None and one["metadata"]["uid"] != lost["metadata"]["uid"],
+    )
+    assert back is not None and cpus([back]) == {"100m"}
+
+
+async def test_a_second_in_place_change_during_the_first_replaces_no_pod(whole: Whole) -> None:
+    await whole.client.create(STATEFUL, annotated(workload("StatefulSet", "db", 3, serviceName="db")))
+    await becomes(whole.client, STATEFUL, "default", "db", ready(3))
+    before = uids(await pods_of(whole))
+    await resize(whole, STATEFUL, "db", "120m")
+    await becomes(
+        whole.client, STATEFUL, "default", "db", lambda one: seen(one) and status_of(one).get("updatedReplicas") == 1
+    )
+    await resize(whole, STATEFUL, "db", "140m")
+    await becomes(whole.client, STATEFUL, "default", "db", ready(3))
+    after = await pods_of(whole)
+    assert uids(after) == before and in_force("140m", 3)(after)
+
+
+# --- quota, ownership, taints
+
+
+def quota(**hard: str) -> dict[str, Any]:
+    named = {name.replace("_", "."): amount for name, amount in hard.items()}
+    meta = {"name": "q", "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": named}}
+
+
+async def test_quota_is_released_when_a_pod_shrinks(whole: Whole) -> None:
+    await whole.client.create(QUOTA, quota(requests_cpu="1"))
+    await becomes(whole.client, QUOTA, "default", "q", lambda one: bool(status_of(one).get("hard")))
+    await whole.client.create(SET, workload("ReplicaSet", "rs", 1, pod=pod_spec(cpu="800m")))
+    pod = (await all_become(whole.client, POD, "default", in_force("800m", 1)))[0]
+    await becomes(whole.client, QUOTA, "default", "q", lambda one: status_of(one)["used"]["requests.cpu"] == "800m")
+    change = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "300m"}}}]}}
+    name = pod["metadata"]["name"]
+    await whole.client.patch(POD, "default", name, change, subresource="resize", content_type=STRATEGIC)
+    await becomes(whole.client, QUOTA, "default", "q", lambda one: status_of(one)["used"]["requests.cpu"] == "300m")
+
+
+async def test_a_replication_controller_keeps_its_pods(whole: Whole) -> None:
+    body = workload("ReplicationController", "rc", 2)
+    body["apiVersion"], body["spec"]["selector"] = "v1", {"app": "rc"}
+    await whole.client.create(CONTROLLER, body)
+    await becomes(whole.client, CONTROLLER, "default", "rc", lambda one: status_of(one).get("readyReplicas") == 2)
+    await whole.client.patch(CONTROLLER, "default", "rc", {"spec": {"replicas": 1}})
+    await becomes(whole.client, CONTROLLER, "default", "rc", lambda one: status_of(one).get("replicas") == 1)
+    await all_become(whole.client, POD, "default", lambda pods: len(pods) == 1)
+
+
+async def test_a_toleration_that_runs_out_lets_the_pod_go(whole: Whole) -> None:
+    brief = [{"key": "out", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]
+    for name, tolerations in (("brief", brief), ("steady", [{"key": "out", "operator": "Exists"}])):
+        meta = {"name": name, "namespace": "default"}
+        spec = pod_spec(tolerations=tolerations)
+        await whole.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    await all_become(whole.client, POD, "default", in_force("100m", 2))
+    await whole.client.patch(NODE, "", "n1", {"spec": {"taints": [{"key": "out", "effect": "NoExecute"}]}})
+    left = await all_become(whole.client, POD, "default", lambda pods: len(pods) == 1)
+    assert left[0]["metadata"]["name"] == "steady"
+
+
+async def test_sets_with_the_same_selector_leave_each_other_their_pods(whole: Whole) -> None:
+    first, second = workload("ReplicaSet", "a", 2), workload("ReplicaSet", "b", 2)
+    second["spec"]["selector"] = first["spec"]["selector"]
+    second["spec"]["template"]["metadata"] = first["spec"]["template"]["metadata"]
+    for body in (first, second):
+        await whole.client.create(SET, body)
+    pods = await all_become(whole.client, POD, "default", in_force("100m", 4))
+    owners = sorted(pod["metadata"]["ownerReferences"][0]["name"] for pod in pods)
+    assert owners == ["a", "a", "b", "b"] and all(len(pod["metadata"]["ownerReferences"]) == 1 for pod in pods)
+
+
+async def test_orphans_wanted_by_two_sets_get_one_owner_each(whole: Whole) -> None:
+    for number in range(6):
+        meta = {"name": f"p{number}", "namespace": "default", "labels": {"app": "a"}}
+        await whole.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec()})
+    first, second = workload("ReplicaSet", "a", 3), workload("ReplicaSet", "b", 3)
+    second["spec"]["selector"] = first["spec"]["selector"]
+    second["spec"]["template"]["metadata"] = first["spec"]["template"]["metadata"]
+    for body in (first, second):
+        await whole.client.create(SET, body)
+
+    def shared(pods: Pods) -> bool:
+        owners = [[one["name"] for one in pod["metadata"].get("ownerReferences") or []] for pod in pods]
+        return sorted(owners) == [["a"]] * 3 + [["b"]] * 3
+
+    await all_become(whole.client, POD, "default", shared)
