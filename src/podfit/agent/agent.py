@@ -30,6 +30,7 @@ from podfit.agent.memory import MemoryWaits
 from podfit.agent.metrics import AgentMetrics
 from podfit.agent.node import NodeKeeper
 from podfit.agent.notices import Notices
+from podfit.agent.pressure import PressureWatch, machine_readings
 from podfit.agent.record import PodRecord
 from podfit.agent.report import Reporter
 from podfit.agent.roster import Roster
@@ -123,6 +124,7 @@ class Agent:
         )
         self.roster = Roster(config, self.records, self.ledger, self.runtime, self.allocator, self.metrics, clock, kick)
         self._static = StaticPods(config, self.client, clock, self.roster)
+        self.pressure = PressureWatch(self.node, clock, lambda: machine_readings(config.data_dir, self.ledger))
         self._rotation = LogRotation(config, self.runtime, clock, self.records)
         self.node.changed = self._use_node
         self._use_node()
@@ -147,6 +149,8 @@ class Agent:
         self._tasks.start(self._cache.run(), "pods")
         self._tasks.start(self.node.run(), "node")
         self._tasks.start(self._begin(), "begin")
+        if self.runtime.name != "fake":
+            self._tasks.start(self.pressure.run(), "pressure")
         if self.config.on_disk:
             self._tasks.start(self._rotation.run(), "logs")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from podfit import __version__
 from podfit.agent.config import AgentConfig, architecture, machine_address
+from podfit.agent.decide import pressure
 from podfit.agent.runtimes.base import Runtime
 from podfit.api.kinds import LEASE, NODE
 from podfit.api.quantity import Quantity
@@ -29,11 +30,6 @@ LEASES = "kube-node-lease"
 FEATURES = (
     "InPlacePodLevelResourcesVerticalScaling",
     "InPlacePodVerticalScalingInitContainers",
-)
-_PRESSURES = (
-    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 )
 
 
@@ -71,6 +67,8 @@ class NodeKeeper:
         self.port = config.port
         self.changed: Callable[[], None] = lambda: None
         """Told when labels or allocatable may have changed."""
+        self.pressed: frozenset[str] = frozenset()
+        """The pressures the machine is under, for the next status."""
         self._node: Object = {}
         self._lease: Object | None = None
 
@@ -81,6 +79,15 @@ class NodeKeeper:
                 rest = left[name] - Quantity.parse(text)
                 left[name] = rest if rest.nanos > 0 else Quantity(0)
         return left
+
+    @property
+    def name(self) -> str:
+        return self._config.node_name
+
+    @property
+    def known(self) -> bool:
+        """The API has a Node to tell about."""
+        return self.registered.is_set() or not self._config.register
 
     # --- life
     async def run(self) -> None:
@@ -169,7 +176,7 @@ class NodeKeeper:
     def _conditions(self, ready: bool, why: str) -> list[Object]:
         known = {one["type"]: one for one in (self._node.get("status") or {}).get("conditions") or ()}
         now = rfc3339(self._clock.now())
-        wanted = [(kind, "False", reason, message) for kind, reason, message in _PRESSURES]
+        wanted = pressure.conditions(self.pressed)
         if ready:
             wanted.append(("Ready", "True", "KubeletReady", "kubelet is posting ready status"))
         else:
