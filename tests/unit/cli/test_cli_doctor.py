@@ -59,7 +59,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_check_that_fails_itself_is_a_finding() -> None:
     def broken() -> Finding:
-        raise PermissionError(13, "Permission denied", "/root/x")
+        raise PermissionError(13, "Permission denied", "/var/private/x")
 
     found = tried("disk", broken)
     assert (found.name, found.level) == ("disk", "fail") and "Permission denied" in found.found

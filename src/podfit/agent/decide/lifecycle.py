@@ -53,7 +53,7 @@ class Next:
 
 
 Delay = Callable[[Seen], float]
-"""Seconds until a container that ended may be started again; 0 for now."""
+"""Seconds until a container that ended may be started again; 0 when it may at once."""
 
 
 def next_steps(pod: Mapping[str, Any], seen: Mapping[str, Seen], delay: Delay, wanted: frozenset[str]) -> Next:

@@ -13,7 +13,7 @@ class Crashes:
         self._notices, self._clock = notices, clock
 
     def delay(self, record: PodRecord, one: Seen) -> float:
-        """Seconds until this container may run again; 0 for now."""
+        """Seconds until this container may run again; 0 when it may at once."""
         if one.last is None or not one.exited:
             return 0.0
         backoff = record.backoff.setdefault(one.name, CrashBackoff())

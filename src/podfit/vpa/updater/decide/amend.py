@@ -43,7 +43,7 @@ class Room:
 class Rails:
     down_step: float = 1.0
     floors: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """(container, resource) → the least an undo allows for now."""
+    """(container, resource) → the least an undo allows at present."""
 
 
 def changes_of(resize: Resize) -> Change:
