@@ -1,0 +1,178 @@
+"""Controllers whose work is a matter of time, on a clock that the test moves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import LEASE, NODE, POD, Kind, kind_named
+from podfit.api.status import Object
+from podfit.client.rest import STRATEGIC, Client
+from podfit.compose import make_world
+from podfit.controllers.all import run_controllers
+from podfit.controllers.nodes.lifecycle import GRACE_S, UNREACHABLE
+from podfit.kit.clock import FakeClock, rfc3339, rfc3339_micro
+from podfit.kit.tasks import Tasks
+from podfit.testing.expect import all_become, becomes
+from podfit.testing.nodes import Cluster
+from podfit.testing.whole import pod_spec, workload
+
+CRON, JOB, SET, QUOTA = map(kind_named, ("CronJob", "Job", "ReplicaSet", "ResourceQuota"))
+
+
+class Timed:
+    """An API server and the chosen controllers on one clock; no nodes run."""
+
+    def __init__(self, client: Client, clock: FakeClock) -> None:
+        self.client, self.clock = client, clock
+        self.calls: list[tuple[str, str]] = []
+        """What controllers asked the server to do: (verb, path)."""
+
+    async def pass_time(self, seconds: float, step: float = 0.25) -> None:
+        """In steps, each long enough in turns of the loop for the writes it causes to come back as events."""
+        for _ in range(round(seconds / step)):
+            await self.clock.advance(step)
+            for _ in range(30):
+                await asyncio.sleep(0)
+
+
+Start = Callable[..., AbstractAsyncContextManager[Timed]]
+
+
+@pytest.fixture
+def timed(tmp_path: Path) -> Start:
+    @asynccontextmanager
+    async def start(*names: str) -> AsyncIterator[Timed]:
+        clock = FakeClock(1_800_000_010.0)
+        async with Cluster(tmp_path, clock=clock) as cluster:
+            one = Timed(cluster.client, clock)
+            tasks = Tasks("test")
+            world = make_world(_noted(cluster.client, one.calls), clock, b"")
+            tasks.start(run_controllers(world, frozenset(names)), "controllers")
+            try:
+                yield one
+            finally:
+                await tasks.stop()
+
+    return start
+
+
+def _noted(client: Client, calls: list[tuple[str, str]]) -> Client:
+    class Noting(Client):
+        async def raw(self, method: str, path: str, *args: Any, **options: Any) -> Any:
+            calls.append((method, path))
+            return await super().raw(method, path, *args, **options)
+
+    return Noting(client.transport)
+
+
+# --- CronJobs
+
+
+def cron(**spec: Any) -> Object:
+    pod = pod_spec(restartPolicy="Never")
+    meta = {"name": "tick", "namespace": "default"}
+    body = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": pod}}}, **spec}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": meta, "spec": body}
+
+
+async def test_a_due_time_has_exactly_one_job(timed: Start) -> None:
+    async with timed("cronjob-controller") as one:
+        await one.client.create(CRON, cron())
+        await one.pass_time(5)
+        assert (await one.client.list(JOB, "default"))["items"] == []
+        for minutes in (1, 2):
+            await one.pass_time(60)
+            jobs = await all_become(one.client, JOB, "default", lambda jobs, n=minutes: len(jobs) >= n)
+            assert len(jobs) == minutes
+        tick = await becomes(one.client, CRON, "default", "tick", lambda it: len(it["status"].get("active", [])) == 2)
+        assert tick is not None and tick["status"]["lastScheduleTime"].endswith(":00Z")
+
+
+async def test_a_forbidding_cron_job_waits_for_the_job_that_runs(timed: Start) -> None:
+    async with timed("cronjob-controller") as one:
+        await one.client.create(CRON, cron(concurrencyPolicy="Forbid"))
+        await one.pass_time(180)
+        assert len((await one.client.list(JOB, "default"))["items"]) == 1
+
+
+async def test_a_suspended_cron_job_starts_nothing(timed: Start) -> None:
+    async with timed("cronjob-controller") as one:
+        await one.client.create(CRON, cron(suspend=True))
+        await one.pass_time(130)
+        assert (await one.client.list(JOB, "default"))["items"] == []
+
+
+# --- nodes
+
+
+def ready_of(node: Object | None) -> str:
+    conditions = ((node or {}).get("status") or {}).get("conditions") or []
+    return next((str(one["status"]) for one in conditions if one["type"] == "Ready"), "")
+
+
+def keys(node: Object | None) -> set[str]:
+    return {taint["key"] for taint in ((node or {}).get("spec") or {}).get("taints") or []}
+
+
+async def report(one: Timed, name: str) -> None:
+    now = rfc3339(one.clock.now())
+    condition = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}
+    change = {"status": {"conditions": [condition]}}
+    await one.client.patch(NODE, "", name, change, subresource="status", content_type=STRATEGIC)
+
+
+async def join(one: Timed, name: str) -> None:
+    await one.client.create(NODE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    await report(one, name)
+    meta = {"name": name, "namespace": "kube-node-lease"}
+    await one.client.create(LEASE, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta})
+
+
+async def renew(one: Timed, name: str) -> None:
+    await one.client.patch(LEASE, "kube-node-lease", name, {"spec": {"renewTime": rfc3339_micro(one.clock.now())}})
+
+
+async def test_a_silent_node_becomes_unknown_and_one_that_renews_its_lease_does_not(timed: Start) -> None:
+    async with timed("node-lifecycle-controller") as one:
+        for name in ("silent", "lively"):
+            await join(one, name)
+        await becomes(one.client, NODE, "", "silent", lambda node: not keys(node))
+        for _ in range(8):
+            await one.pass_time(GRACE_S / 5)
+            await renew(one, "lively")
+        gone = await becomes(one.client, NODE, "", "silent", lambda node: UNREACHABLE in keys(node))
+        assert ready_of(gone) == "Unknown"
+        assert {taint["effect"] for taint in (gone or {})["spec"]["taints"]} == {"NoSchedule", "NoExecute"}
+        there = await one.client.get(NODE, "", "lively")
+        assert ready_of(there) == "True" and not keys(there)
+        await report(one, "silent")
+        await becomes(one.client, NODE, "", "silent", lambda node: not keys(node))
+
+
+# --- refusals
+
+
+async def test_a_set_refused_by_quota_tries_with_growing_pauses(timed: Start) -> None:
+    async with timed("replicaset-controller", "resourcequota-controller") as one:
+        meta = {"name": "q", "namespace": "default"}
+        body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": {"pods": "3"}}}
+        await one.client.create(QUOTA, body)
+        await becomes(one.client, QUOTA, "default", "q", lambda it: bool((it.get("status") or {}).get("hard")))
+        await one.client.create(SET, workload("ReplicaSet", "rs", 1000))
+        await all_become(one.client, POD, "default", lambda pods: len(pods) == 3)
+        await one.pass_time(20)
+        one.calls.clear()
+        await one.pass_time(10)
+        assert len(made(one.calls, POD)) <= 3
+        written = [call for call in one.calls if call[0] == "PUT" and call[1].endswith("/rs/status")]
+        assert len(written) <= 1
+        told = await one.client.get(SET, "default", "rs")
+        assert {it["type"]: it["reason"] for it in told["status"]["conditions"]} == {"ReplicaFailure": "FailedCreate"}
+
+
+def made(calls: list[tuple[str, str]], kind: Kind) -> list[tuple[str, str]]:
+    return [call for call in calls if call == ("POST", kind.path("default"))]
