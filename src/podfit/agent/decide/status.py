@@ -10,7 +10,7 @@ from podfit.agent.decide import settle
 from podfit.agent.decide.conditions import IN_PROGRESS, PENDING, ResizeConditions, merged
 from podfit.agent.decide.lifecycle import Seen
 from podfit.agent.decide.states import Actuated, Allocated, Object, all_containers, desired_of, equal, resized
-from podfit.agent.runtimes.base import ContainerState, Limits
+from podfit.agent.runtimes.base import ContainerState, Limits, LinuxUser
 from podfit.api.resources import is_sidecar
 from podfit.kit.clock import rfc3339
 
@@ -136,6 +136,15 @@ def _container(facts: Facts, container: Object, init: bool) -> Object:
     shown["resources"] = settle.container_resources(allocated, told, facts.limits.get(name) if one.running else None)
     if mounts := container.get("volumeMounts"):
         shown["volumeMounts"] = [_mount(mount) for mount in mounts]
+    if one.running and last.user is not None:
+        shown["user"] = {"linux": _user(last.user)}
+    return shown
+
+
+def _user(user: LinuxUser) -> Object:
+    shown: Object = {"uid": user.uid, "gid": user.gid}
+    if user.groups:
+        shown["supplementalGroups"] = list(user.groups)
     return shown
 
 

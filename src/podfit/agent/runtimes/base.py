@@ -145,6 +145,15 @@ CREATED, RUNNING, EXITED = "created", "running", "exited"
 
 
 @dataclass(frozen=True, slots=True)
+class LinuxUser:
+    """Whom a container's first process is started as."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerState:
     id: str
     name: str
@@ -164,6 +173,8 @@ class ContainerState:
     limits: Limits = Limits()
     """As configured; the actual values are read with `container_limits`."""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    user: LinuxUser | None = None
+    """None where neither the pod nor the image names one by number."""
 
 
 @dataclass(frozen=True, slots=True)

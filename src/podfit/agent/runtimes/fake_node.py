@@ -19,6 +19,7 @@ from .base import (
     ContainerConfig,
     ContainerState,
     Limits,
+    LinuxUser,
     PodConfig,
     PodState,
     Usage,
@@ -84,6 +85,7 @@ class FakeContainer:
             self.throttled_periods += (end - start) * 1e6 / self.limits.cpu_period_us
 
     def view(self) -> ContainerState:
+        security = self.config.security
         return ContainerState(
             self.id,
             self.config.name,
@@ -100,6 +102,7 @@ class FakeContainer:
             self.pid if self.state == RUNNING else 0,
             self.config.limits,
             self.config.annotations,
+            LinuxUser(security.uid, security.gid or 0, security.groups) if security.uid is not None else None,
         )
 
 

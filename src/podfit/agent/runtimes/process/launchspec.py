@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..base import ContainerConfig, PodConfig, Security
+from ..base import ContainerConfig, LinuxUser, PodConfig, Security
 from .cgroups import Cgroups
 from .images import PAUSE, Image
 from .keeper.linux import CAPABILITIES, DEFAULT_CAPABILITIES
@@ -76,6 +76,12 @@ def capabilities(security: Security) -> frozenset[str]:
     if "ALL" in {name.upper() for name in security.drop_capabilities}:
         return frozenset(added)
     return frozenset((DEFAULT_CAPABILITIES | added) - dropped)
+
+
+def user_of(config: ContainerConfig, image: Image) -> LinuxUser | None:
+    uid, gid = _owner(config.security, image)
+    # A user without a group is started in root's, as the keeper does it.
+    return LinuxUser(uid, gid or 0, config.security.groups) if uid is not None else None
 
 
 def _owner(security: Security, image: Image) -> tuple[int | None, int | None]:

@@ -19,7 +19,7 @@ import msgspec
 
 from podfit.kit.atomicfile import write_atomic
 
-from ..base import CREATED, EXITED, RUNNING, ContainerConfig, ContainerState, PodConfig, PodState
+from ..base import CREATED, EXITED, RUNNING, ContainerConfig, ContainerState, LinuxUser, PodConfig, PodState
 
 
 @dataclass(slots=True)
@@ -38,6 +38,7 @@ class ContainerRecord:
     image_id: str
     created_at: float
     group: str
+    user: LinuxUser | None = None
 
 
 @dataclass(slots=True)
@@ -73,6 +74,7 @@ class Container:
             pid=state.get("pid", 0) if self.running else 0,
             limits=record.config.limits,
             annotations=record.config.annotations,
+            user=record.user,
         )
 
 

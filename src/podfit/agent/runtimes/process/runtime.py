@@ -38,7 +38,7 @@ from ..base import (
 )
 from .cgroups import Cgroups, Vanished, pod_group
 from .images import Images
-from .launchspec import launch_spec
+from .launchspec import launch_spec, user_of
 from .link import KeeperFailed, Link
 from .records import Container, ContainerRecord, Pod, PodRecord, Records
 from .streams import ProcessAttach, ProcessExec, TcpStream
@@ -187,7 +187,7 @@ class ProcessRuntime:
         except RuntimeFailure as error:
             self._cgroups.remove(group)
             raise CannotRun(f"failed to create container: {error}", "CreateContainerError") from error
-        record = ContainerRecord(cid, uid, config, image.id, self._clock.now(), group)
+        record = ContainerRecord(cid, uid, config, image.id, self._clock.now(), group, user_of(config, image))
         self._records.save_container(record, spec)
         self._containers[cid] = pod.containers[cid] = Container(record)
         self._ends[cid] = asyncio.get_running_loop().create_future()

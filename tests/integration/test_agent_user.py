@@ -1,0 +1,58 @@
+"""The status tells whom a running container was started as."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import POD
+from podfit.testing.nodes import Cluster, TestNode
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path) as running:
+        yield running
+
+
+async def started(cluster: Cluster, node: TestNode, command: str, pod: Any, container: Any) -> dict[str, Any]:
+    one = {"name": "c", "image": "busybox:1", "command": ["sh", "-c", command], "securityContext": container}
+    spec = {
+        "nodeName": "node1",
+        "automountServiceAccountToken": False,
+        "restartPolicy": "Never",
+        "securityContext": pod,
+        "containers": [one],
+    }
+    meta = {"name": "p", "namespace": "default"}
+    await cluster.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    await node.quiet()
+    return await shown(cluster)
+
+
+async def shown(cluster: Cluster) -> dict[str, Any]:
+    statuses: list[dict[str, Any]] = (await cluster.pod("p"))["status"]["containerStatuses"]
+    return statuses[0]
+
+
+async def test_user_group_and_further_groups_are_shown_while_it_runs(cluster: Cluster) -> None:
+    node = await cluster.node()
+    pod = {"runAsUser": 1, "runAsGroup": 3000, "supplementalGroups": [4000], "fsGroup": 5000}
+    seen = await started(cluster, node, "sleep 5", pod, {"runAsUser": 1000})
+    assert seen["user"] == {"linux": {"uid": 1000, "gid": 3000, "supplementalGroups": [4000, 5000]}}
+    await node.pass_time(6)
+    seen = await shown(cluster)
+    assert "terminated" in seen["state"] and "user" not in seen
+
+
+async def test_a_user_without_groups_is_in_the_group_of_root(cluster: Cluster) -> None:
+    seen = await started(cluster, await cluster.node(), "sleep 1d", {}, {"runAsUser": 0})
+    assert seen["user"] == {"linux": {"uid": 0, "gid": 0}}
+
+
+async def test_nothing_is_said_of_a_user_that_nobody_named(cluster: Cluster) -> None:
+    seen = await started(cluster, await cluster.node(), "sleep 1d", {"supplementalGroups": [4000]}, {})
+    assert "running" in seen["state"] and "user" not in seen
