@@ -247,6 +247,20 @@ async def test_an_indexed_job_completes_each_index_once(whole: Whole) -> None:
     assert sorted(pod["metadata"]["labels"][label] for pod in await pods_of(whole)) == ["0", "1", "2", "3"]
 
 
+async def test_a_job_whose_success_policy_is_met_ends_its_other_pods(whole: Whole) -> None:
+    leader = job(["sleep", "3600"], completionMode="Indexed", completions=3, parallelism=3)
+    leader["spec"]["successPolicy"] = {"rules": [{"succeededIndexes": "0"}]}
+    await whole.client.create(JOB, leader)
+    await becomes(whole.client, JOB, "default", "j", lambda one: status_of(one).get("ready") == 3)
+    first = next(pod for pod in await pods_of(whole) if pod["spec"]["hostname"] == "j-0")
+    finished = {"status": {"phase": "Succeeded"}}
+    await whole.client.patch(POD, "default", first["metadata"]["name"], finished, subresource="status")
+    done = await becomes(whole.client, JOB, "default", "j", ended("Complete"))
+    assert status_of(done)["completedIndexes"] == "0" and not status_of(done).get("failed")
+    assert {one["reason"] for one in status_of(done)["conditions"]} == {"SuccessPolicy"}
+    await all_become(whole.client, POD, "default", lambda pods: uids(pods) <= uids([first]))
+
+
 async def test_a_job_over_its_backoff_limit_fails(whole: Whole) -> None:
     await whole.client.create(JOB, job(["false"], backoffLimit=0))
     done = await becomes(whole.client, JOB, "default", "j", ended("Failed"))

@@ -19,6 +19,7 @@ from podfit.controllers.workloads.jobcount import (
     format_indexes,
     index_of,
     is_complete,
+    matched_success,
     over_backoff,
     parse_indexes,
     tally,
@@ -131,9 +132,9 @@ class JobController:
         succeeded, failed = int(status.get("succeeded", 0)), int(status.get("failed", 0))
         now = self._world.clock.now()
         again: Result = DONE
-        verdict = self._verdict(job, counts, succeeded, failed, now)
+        verdict = self._verdict({**job, "status": status}, counts, succeeded, failed, now)
         if verdict is not None:
-            await self._end(list(counts.active))
+            await (self._withdraw if verdict[0] == "Complete" else self._end)(list(counts.active))
             if counts.terminating == 0 and not counts.active:
                 self._finish(job, status, *verdict)
             active = 0
@@ -166,6 +167,9 @@ class JobController:
         deadline = spec.get("activeDeadlineSeconds")
         if deadline and status.get("startTime") and now >= parse_rfc3339(status["startTime"]) + int(deadline):
             return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
+        rule = matched_success(spec, parse_indexes(status.get("completedIndexes", "")))
+        if rule is not None:
+            return "Complete", "SuccessPolicy", f"Matched rules at index {rule}"
         if is_complete(spec, len(counts.active), succeeded):
             return "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
         return None

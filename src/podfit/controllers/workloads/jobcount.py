@@ -81,6 +81,17 @@ def is_complete(spec: Object, active: int, succeeded: int) -> bool:
     return succeeded >= int(completions)
 
 
+def matched_success(spec: Object, done: set[int]) -> int | None:
+    """The first rule of the Job's successPolicy that the completed indexes meet."""
+    for number, rule in enumerate((spec.get("successPolicy") or {}).get("rules") or []):
+        named = parse_indexes(rule["succeededIndexes"]) if rule.get("succeededIndexes") else None
+        counting = done if named is None else done & named
+        needed = rule.get("succeededCount")
+        if len(counting) >= (int(needed) if needed is not None else len(named or ())):
+            return number
+    return None
+
+
 def over_backoff(spec: Object, failed: int, active: tuple[Object, ...]) -> bool:
     limit = int(spec.get("backoffLimit", 6))
     if failed > limit:
