@@ -235,7 +235,14 @@ class Up:
 
         folder = self.options.data_dir / "nodes" / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        config = AgentConfig(name, folder, capacity=self.options.node_capacity, address=self.options.host)
+        config = AgentConfig(
+            name,
+            folder,
+            capacity=self.options.node_capacity,
+            address=self.options.host,
+            # Fake containers read no files: mounts of theirs would only outlive the process.
+            on_disk=self.options.runtime != "fake",
+        )
         client = local_client(self.server, node_user(name), f"agent-{name}")
         agent = Agent(client, make_runtime(self.options.runtime, name, folder, self.clock), config, self.clock)
         await self._serve_node(agent, client)
