@@ -133,6 +133,27 @@ async def test_a_daemons_template_change_replaces_its_pods_everywhere(two: Whole
     assert cpus(after) == {"120m"} and before.isdisjoint(uids(after))
 
 
+async def test_a_surging_daemon_is_never_missing_on_a_node(two: Whole) -> None:
+    body = daemon()
+    body["spec"]["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    await two.client.create(DAEMON, body)
+    await becomes(two.client, DAEMON, "default", "d", daemons(2))
+    before, serving, crowd = uids(await pods_of(two)), [], []
+    await resize(two, DAEMON, "d", "120m")
+
+    def rolled(pods: Pods) -> bool:
+        live = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+        crowd.append(len(live))
+        conditions = [status_of(pod).get("conditions") or [] for pod in live]
+        serving.append(sum(any(one["type"] == "Ready" and one["status"] == "True" for one in of) for of in conditions))
+        return len(pods) == 2 and cpus(pods) == {"120m"}
+
+    after = await all_become(two.client, POD, "default", rolled)
+    assert before.isdisjoint(uids(after)) and {pod["spec"]["nodeName"] for pod in after} == {"n-1", "n-2"}
+    assert min(serving) == 2 and max(crowd) == 3
+    await becomes(two.client, DAEMON, "default", "d", daemons(2))
+
+
 async def test_an_in_place_daemon_keeps_its_pods(two: Whole) -> None:
     await two.client.create(DAEMON, annotated(daemon()))
     await becomes(two.client, DAEMON, "default", "d", daemons(2))

@@ -74,6 +74,20 @@ def should_run(template: Object, node: Object) -> tuple[bool, bool]:
     return starts, untolerated(taints, tolerations, ("NoExecute",)) is None
 
 
+def surplus(pods: list[Object], update: Object, *, paired: bool) -> list[Object]:
+    """Of several pods on one node those too many: the oldest stays; of each revision where they come in pairs. Pure."""
+    ordered = sorted(pods, key=lambda one: str(one["metadata"].get("creationTimestamp")))
+    if not paired:
+        return ordered[1:]
+    new = [pod for pod in ordered if _is_of(pod, update)]
+    old = [pod for pod in ordered if not _is_of(pod, update)]
+    return new[1:] + old[1:]
+
+
+def uids_of(pods: list[Object]) -> set[str]:
+    return {str(pod["metadata"]["uid"]) for pod in pods}
+
+
 class DaemonSetController:
     name = "daemonset-controller"
 
@@ -155,7 +169,7 @@ class DaemonSetController:
                 for pod in live:
                     await self._owned.delete(pod)
             elif len(live) > 1:
-                for pod in sorted(live, key=lambda one: str(one["metadata"].get("creationTimestamp")))[1:]:
+                for pod in surplus(live, update, paired=_surges(owner)):
                     await self._owned.delete(pod)
             elif not here and starts:
                 missing.append(name)
@@ -206,7 +220,7 @@ class DaemonSetController:
         if strategy.get("type", "RollingUpdate") != "RollingUpdate":
             return DONE
         live = [pod for pod in pods if not is_deleting(pod)]
-        old = [pod for pod in live if (pod["metadata"].get("labels") or {}).get(HASH_LABEL) != hash_of(update)]
+        old = [pod for pod in live if not _is_of(pod, update)]
         resized: Result = DONE
         if wants_in_place(owner):
             resized, old = await self._resize(owner, live, old, revisions, update)
@@ -214,6 +228,10 @@ class DaemonSetController:
         allowed = max(1, scaled((strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1), wanted, up=True))
         now, minimum = self._world.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
         available = [pod for pod in live if available_in(pod, minimum, now) == 0.0]
+        if _surges(owner):
+            surge = scaled(strategy["rollingUpdate"]["maxSurge"], wanted, up=True)
+            await self._surge(owner, live, old, update, surge, uids_of(available))
+            return resized
         room = allowed - max(0, wanted - len(available))
         for pod in old:
             if pod not in available:
@@ -222,6 +240,27 @@ class DaemonSetController:
                 room -= 1
                 await self._owned.delete(pod)
         return resized
+
+    async def _surge(
+        self, owner: Object, live: list[Object], old: list[Object], update: Object, surge: int, available: set[str]
+    ) -> None:
+        """Starts the new pod beside the old one, which goes as soon as the new one is available."""
+        fresh = {node_of(pod): pod["metadata"]["uid"] for pod in live if _is_of(pod, update)}
+        room = surge - len(
+            {node_of(pod) for pod in old} & {node for node, uid in fresh.items() if uid not in available}
+        )
+        begin: list[str] = []
+        for pod in old:
+            place, serves = node_of(pod), pod["metadata"]["uid"] in available
+            node = self._nodes.get("", place)
+            if place in fresh:
+                if fresh[place] in available or not serves:
+                    await self._owned.delete(pod)
+            elif node is not None and should_run(owner["spec"]["template"], node)[0] and (room > 0 or not serves):
+                # One that serves nobody is replaced whatever the room.
+                room -= serves
+                begin.append(place)
+        await self._start(owner, begin, update)
 
     async def _resize(
         self, owner: Object, live: list[Object], old: list[Object], revisions: list[Object], update: Object
@@ -259,12 +298,12 @@ class DaemonSetController:
             counts["desired"] += 1
             if here:
                 counts["current"] += 1
-                pod = here[0]
-                wait = available_in(pod, minimum, now)
-                waits.append(wait)
-                counts["ready"] += is_ready(pod)
-                counts["available"] += wait == 0.0
-                counts["updated"] += (pod["metadata"].get("labels") or {}).get(HASH_LABEL) == hash_of(update)
+                # While a roll-out surges there are two: either serves, and the old one has to go yet.
+                due = [available_in(pod, minimum, now) for pod in here]
+                waits += due
+                counts["ready"] += any(map(is_ready, here))
+                counts["available"] += 0.0 in due
+                counts["updated"] += all(_is_of(pod, update) for pod in here)
         status: Object = {
             "currentNumberScheduled": counts["current"],
             "numberMisscheduled": counts["misscheduled"],
@@ -281,6 +320,19 @@ class DaemonSetController:
         if status != (owner.get("status") or {}):
             await self._world.client.update(DAEMON_SET, {**owner, "status": status}, "status")
         return min((wait for wait in waits if wait), default=0.0)
+
+
+def _surges(owner: Object) -> bool:
+    strategy = owner["spec"].get("updateStrategy") or {}
+    rolling = strategy.get("rollingUpdate") or {}
+    return (
+        strategy.get("type", "RollingUpdate") == "RollingUpdate"
+        and scaled(rolling.get("maxSurge", 0), 100, up=True) > 0
+    )
+
+
+def _is_of(pod: Object, revision: Object) -> bool:
+    return bool((pod["metadata"].get("labels") or {}).get(HASH_LABEL) == hash_of(revision))
 
 
 def _traits(node: Object | None) -> object:
