@@ -106,6 +106,42 @@ async def test_a_suspended_cron_job_starts_nothing(timed: Start) -> None:
         assert (await one.client.list(JOB, "default"))["items"] == []
 
 
+# --- Jobs
+
+
+async def test_an_index_over_its_own_backoff_limit_fails_and_the_others_go_on(timed: Start) -> None:
+    async with timed("job-controller") as one:
+        pod = pod_spec(restartPolicy="Never")
+        spec = {"completionMode": "Indexed", "completions": 2, "parallelism": 2, "backoffLimitPerIndex": 1}
+        meta = {"name": "j", "namespace": "default"}
+        body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {**spec, "template": {"spec": pod}}}
+        await one.client.create(JOB, body)
+
+        async def end(index: int, failures: str, phase: str) -> None:
+            def running(pods: list[Object]) -> list[Object]:
+                return [
+                    pod
+                    for pod in pods
+                    if pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == str(index)
+                    and pod["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] == failures
+                ]
+
+            pods = running(await all_become(one.client, POD, "default", lambda pods: bool(running(pods))))
+            name = pods[0]["metadata"]["name"]
+            await one.client.patch(POD, "default", name, {"status": {"phase": phase}}, subresource="status")
+
+        await end(0, "0", "Failed")
+        await one.pass_time(5)
+        assert len((await one.client.list(POD, "default"))["items"]) == 2
+        await one.pass_time(10)
+        await end(0, "1", "Failed")
+        await becomes(one.client, JOB, "default", "j", lambda job: job["status"].get("failedIndexes") == "0")
+        await end(1, "0", "Succeeded")
+        done = await becomes(one.client, JOB, "default", "j", lambda job: len(job["status"].get("conditions", [])) == 2)
+        assert done is not None and {it["reason"] for it in done["status"]["conditions"]} == {"FailedIndexes"}
+        assert (done["status"]["failed"], done["status"]["completedIndexes"]) == (2, "1")
+
+
 # --- nodes
 
 

@@ -25,6 +25,7 @@ from podfit.controllers.workloads.jobcount import (
     tally,
     wanted_active,
 )
+from podfit.controllers.workloads.jobindexes import FAILURES, failed_indexes, failures_so_far, has_index_limit, held
 from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import condition, controller_of, is_deleting, phase, set_condition
 from podfit.controllers.world import World
@@ -84,15 +85,18 @@ class JobController:
         named = status.get("uncountedTerminatedPods") or {}
         good, bad = set(named.get("succeeded") or []), set(named.get("failed") or [])
         fresh = [pod for pod in pods if _tracked(pod) and (phase(pod) in ("Succeeded", "Failed") or is_deleting(pod))]
+        indexed = job["spec"].get("completionMode") == "Indexed"
+        if indexed:
+            self._count_indexes(job, status, fresh)
+        if has_index_limit(job["spec"]):
+            kept = held(pods, _settled(status))
+            fresh = [pod for pod in fresh if pod["metadata"]["uid"] not in kept]
         for pod in fresh:
             uid = pod["metadata"]["uid"]
             if phase(pod) == "Succeeded":
                 good.add(uid)
             elif failure_action(job["spec"], pod)[0] != "Ignore":
                 bad.add(uid)
-        indexed = job["spec"].get("completionMode") == "Indexed"
-        if indexed:
-            self._count_indexes(job, status, fresh)
         if fresh:
             status["uncountedTerminatedPods"] = _uncounted(good, bad)
             job = await self._world.client.update(JOB, {**job, "status": status}, "status")
@@ -111,6 +115,9 @@ class JobController:
         done = {index for index in done if index < total}
         status["completedIndexes"] = format_indexes(done)
         status["succeeded"] = len(done)
+        if has_index_limit(job["spec"]):
+            lost = parse_indexes(status.get("failedIndexes", "")) | failed_indexes(job["spec"], fresh)
+            status["failedIndexes"] = format_indexes(lost - done)
 
     async def _untrack(self, pods: list[Object]) -> None:
         async def one(pod: Object) -> None:
@@ -164,6 +171,13 @@ class JobController:
                 return "Failed", "PodFailurePolicy", why
         if over_backoff(spec, failed, counts.active):
             return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        lost = len(parse_indexes(status.get("failedIndexes", "")))
+        most = spec.get("maxFailedIndexes")
+        if most is not None and lost > int(most):
+            message = "Job has exceeded the specified maximal number of failed indexes"
+            return "Failed", "MaxFailedIndexesExceeded", message
+        if lost and lost + succeeded >= int(spec.get("completions", 1)):
+            return "Failed", "FailedIndexes", "Job has failed indexes"
         deadline = spec.get("activeDeadlineSeconds")
         if deadline and status.get("startTime") and now >= parse_rfc3339(status["startTime"]) + int(deadline):
             return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
@@ -228,17 +242,19 @@ class JobController:
         self, job: Object, counts: Tally, status: Object, succeeded: int, failed: int
     ) -> tuple[int, Result]:
         active = len(counts.active)
-        wanted = wanted_active(job["spec"], active, succeeded)
+        lost = len(parse_indexes(status.get("failedIndexes", "")))
+        wanted = wanted_active(job["spec"], active, succeeded, lost)
         if active > wanted:
             await self._withdraw(list(counts.active)[: active - wanted])
             return wanted, DONE
         missing = wanted - active - (counts.terminating if job["spec"].get("podReplacementPolicy") == "Failed" else 0)
         if missing <= 0:
             return active, DONE
-        wait_s = self._backoff_left(counts)
+        waits = self._waits(job, counts)
+        wait_s = waits.pop(None, 0.0)
         if wait_s > 0:
             return active, Again(wait_s, "a failed pod is retried with backoff")
-        bodies = self._bodies(job, counts, status, missing)
+        bodies = self._bodies(job, counts, status, missing, set(waits))
         results = await asyncio.gather(*(self._owned.create(job, body) for body in bodies), return_exceptions=True)
         made = 0
         for result in results:
@@ -248,7 +264,20 @@ class JobController:
                 raise result
             made += 1
             self._world.recorder.record(job, "Normal", "SuccessfulCreate", f"Created pod: {result['metadata']['name']}")
-        return active + made, DONE
+        again = Again(min(waits.values()), "a failed index is retried with backoff") if waits else DONE
+        return active + made, again
+
+    def _waits(self, job: Object, counts: Tally) -> dict[int | None, float]:
+        """How long which index has to wait yet; None stands for all of them."""
+        if not has_index_limit(job["spec"]):
+            return {None: self._backoff_left(counts)}
+        now, waits = self._world.clock.now(), dict[int | None, float]()
+        for index, failures in failures_so_far(job["spec"], list(counts.failed)).items():
+            last = max(_finished_at(pod) for pod in counts.failed if index_of(pod) == index)
+            left = last + min(_BACKOFF_S * 2.0 ** (failures - 1), _BACKOFF_MAX_S) - now if failures else 0.0
+            if left > 0:
+                waits[index] = left
+        return waits
 
     def _backoff_left(self, counts: Tally) -> float:
         """After failures in a row the next pod waits: 10 s, 20 s, 40 s … from the newest failure."""
@@ -260,17 +289,25 @@ class JobController:
         delay = min(_BACKOFF_S * 2.0 ** (len(row) - 1), _BACKOFF_MAX_S)
         return max(0.0, row[0] + delay - self._world.clock.now())
 
-    def _bodies(self, job: Object, counts: Tally, status: Object, missing: int) -> list[Object]:
+    def _bodies(
+        self, job: Object, counts: Tally, status: Object, missing: int, waiting: set[int | None]
+    ) -> list[Object]:
         template = job["spec"].get("template") or {}
         meta = {**(template.get("metadata") or {}), "finalizers": [TRACKING]}
         if job["spec"].get("completionMode") != "Indexed":
             return [pod_of({**template, "metadata": meta}, JOB, job)] * missing
-        taken = {index_of(pod) for pod in counts.active} | parse_indexes(status.get("completedIndexes", ""))
+        taken = {index_of(pod) for pod in counts.active} | _settled(status) | waiting
         free = [index for index in range(int(job["spec"].get("completions", 1))) if index not in taken][:missing]
-        return [self._indexed(job, template, meta, index) for index in free]
+        if not has_index_limit(job["spec"]):
+            return [self._indexed(job, template, meta, index) for index in free]
+        failures = failures_so_far(job["spec"], list(counts.failed))
+        return [
+            self._indexed(job, template, _annotated(meta, {FAILURES: str(failures.get(index, 0))}), index)
+            for index in free
+        ]
 
     def _indexed(self, job: Object, template: Object, meta: Object, index: int) -> Object:
-        marked = {**meta, "annotations": {**(meta.get("annotations") or {}), INDEX: str(index)}}
+        marked = _annotated(meta, {INDEX: str(index)})
         body = pod_of({**template, "metadata": marked}, JOB, job, labels={INDEX: str(index)})
         body["metadata"]["generateName"] = f"{job['metadata']['name'][:50]}-{index}-"
         spec = {**body["spec"], "hostname": f"{job['metadata']['name']}-{index}"}
@@ -324,6 +361,15 @@ class JobController:
 def is_finished(job: Object) -> bool:
     conditions = (job.get("status") or {}).get("conditions") or []
     return any(one["type"] in ("Complete", "Failed") and one["status"] == "True" for one in conditions)
+
+
+def _settled(status: Object) -> set[int]:
+    """Indexes that are not tried any more: done, or failed for good."""
+    return parse_indexes(status.get("completedIndexes", "")) | parse_indexes(status.get("failedIndexes", ""))
+
+
+def _annotated(meta: Object, more: dict[str, str]) -> Object:
+    return {**meta, "annotations": {**(meta.get("annotations") or {}), **more}}
 
 
 def _tracked(pod: Object) -> bool:

@@ -64,14 +64,14 @@ def format_indexes(indexes: set[int]) -> str:
     return ",".join(parts)
 
 
-def wanted_active(spec: Object, active: int, succeeded: int) -> int:
-    """How many pods should be running now."""
+def wanted_active(spec: Object, active: int, succeeded: int, lost: int = 0) -> int:
+    """How many pods should be running now; `lost` indexes are not tried any more."""
     parallelism = int(spec.get("parallelism", 1))
     completions = spec.get("completions")
     if completions is None:
         # A work queue: as soon as one pod succeeded no new ones are made, those that run finish.
         return active if succeeded else parallelism
-    return max(0, min(parallelism, int(completions) - succeeded))
+    return max(0, min(parallelism, int(completions) - succeeded - lost))
 
 
 def is_complete(spec: Object, active: int, succeeded: int) -> bool:
