@@ -1,5 +1,6 @@
 """Daemons, roll-outs, Jobs and ownership against the real API server and agents on fake machines."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,11 @@ from typing import Any
 import pytest
 
 from podfit.api.kinds import NODE, POD, kind_named
+from podfit.api.selectors import LabelSelector
 from podfit.client.rest import STRATEGIC
+from podfit.compose import make_world
+from podfit.controllers.workloads.ownership import Owned
+from podfit.kit.clock import RealClock
 from podfit.testing.expect import all_become, becomes
 from podfit.testing.whole import Whole, pod_spec, workload
 
@@ -432,3 +437,23 @@ async def test_orphans_wanted_by_two_sets_get_one_owner_each(whole: Whole) -> No
         return sorted(owners) == [["a"]] * 3 + [["b"]] * 3
 
     await all_become(whole.client, POD, "default", shared)
+
+
+async def test_of_two_owners_that_adopt_at_the_same_moment_one_gets_the_pod(tmp_path: Path) -> None:
+    async with Whole(tmp_path, controllers=False, scheduler=False) as bare:
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        await bare.client.create(kind_named("ServiceAccount"), account, "default")
+        meta = {"name": "p", "namespace": "default", "labels": {"app": "a"}}
+        await bare.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec()})
+        sets = [await bare.client.create(SET, workload("ReplicaSet", name, 1)) for name in ("a", "b")]
+        world = make_world(bare.client, RealClock())
+        owned = [Owned(world, SET) for _ in sets]
+        await world.informers.start()
+        try:
+            selector = LabelSelector.from_object({"matchLabels": {"app": "a"}})
+            taken = await asyncio.gather(*(of.of(one, selector) for of, one in zip(owned, sets, strict=True)))
+        finally:
+            await world.informers.stop()
+        pod = await bare.client.get(POD, "default", "p")
+        assert sorted(map(len, taken)) == [0, 1]
+        assert [one["name"] for one in pod["metadata"]["ownerReferences"]] == ["a" if taken[0] else "b"]
