@@ -221,11 +221,12 @@ async def watchers(url: str, tls: ssl.SSLContext, count: int, writes: int, rate:
         async with client.get(f"{url}/api/v1/namespaces/bench/pods", params=query) as answer:
             async for line in answer.content:
                 now = time.perf_counter()
-                event = json.loads(line)
                 if not seen:
                     ready.release()
                 seen += 1
-                mark = (event["object"]["metadata"].get("annotations") or {}).get("n")
+                # Found by its bytes: decoding 40,000 events a second would measure the client, not the server.
+                at = line.find(b'"annotations":{"n":"')
+                mark = line[at + 20 : line.index(b'"', at + 20)].decode() if at >= 0 else ""
                 if mark in sent:
                     delays.append(now - sent[mark])
                 if mark == str(writes - 1):

@@ -52,12 +52,16 @@ async def until_stopped(work: Awaitable[None] | None = None) -> None:
 
 
 async def serve(start: Callable[[], Awaitable[str]], stop: Callable[[], Awaitable[None]]) -> None:
-    """Starts, prints the ready line that `start` returns, waits for a signal, stops."""
-    try:
+    """Starts, prints the ready line that `start` returns, waits for a signal (heard from the first moment), stops."""
+
+    async def work() -> None:
         ready = await start()
         # Modules and tables stay until the end: looking through them for garbage again and again is of no use.
         gc.freeze()
         print(ready, flush=True)
-        await until_stopped()
+        await asyncio.Event().wait()
+
+    try:
+        await until_stopped(work())
     finally:
         await stop()
