@@ -13,6 +13,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -57,11 +58,31 @@ class Terminal:
         os.kill(self.pid, signal.SIGINT)
         while self.read(30.0):
             pass
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        pid, self.pid = self.pid, 0
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_a_minute_in_a_terminal_shows_a_pod_grow_and_shrink_without_a_restart(tmp_path: Path) -> None:
-    terminal = Terminal([*COMMAND, "--data-dir", str(tmp_path / "run")])
+@pytest.fixture
+def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    """Makes terminals; a demo that a failed test left running is ended with everything it made."""
+    made: list[Terminal] = []
+
+    def open_one(command: list[str], **size: int) -> Terminal:
+        made.append(Terminal(command, **size))
+        return made[-1]
+
+    yield open_one
+    for terminal in made:
+        if terminal.pid:
+            os.kill(terminal.pid, signal.SIGKILL)
+            os.waitpid(terminal.pid, 0)
+            subprocess.run([*COMMAND[:-1], "down", "--data-dir", str(tmp_path / "run")], timeout=60, check=False)
+
+
+def test_a_minute_in_a_terminal_shows_a_pod_grow_and_shrink_without_a_restart(
+    tmp_path: Path, terminals: Callable[..., Terminal]
+) -> None:
+    terminal = terminals([*COMMAND, "--data-dir", str(tmp_path / "run")])
     terminal.until(r"resized in place: [1-9]\d* up, [1-9]\d* down; restarts: 0", 60)
     terminal.until("ResizeCompleted", 10)
     terminal.until("[▂▃▄▅▆▇█]", 30)
@@ -83,8 +104,8 @@ def test_a_minute_in_a_terminal_shows_a_pod_grow_and_shrink_without_a_restart(tm
     assert_nothing_left(tmp_path)
 
 
-def test_a_narrow_terminal_shows_spark_lines_too(tmp_path: Path) -> None:
-    terminal = Terminal([*COMMAND, "--runtime", "fake", "--data-dir", str(tmp_path / "run")], rows=24, columns=80)
+def test_a_narrow_terminal_shows_spark_lines_too(tmp_path: Path, terminals: Callable[..., Terminal]) -> None:
+    terminal = terminals([*COMMAND, "--runtime", "fake", "--data-dir", str(tmp_path / "run")], rows=24, columns=80)
     terminal.until(r"web uses\s+cpu [▁-█]*[▂▃▄▅▆▇█]", 30)
     assert terminal.interrupt() == 0
 
