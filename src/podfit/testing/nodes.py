@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from podfit import compose
 from podfit.agent.agent import Agent
 from podfit.agent.config import AgentConfig
 from podfit.agent.runtimes.fake import FakeRuntime
@@ -15,21 +16,14 @@ from podfit.api.kinds import EVENT, NAMESPACE, POD, kind_named
 from podfit.api.status import ApiError, Object
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
-from podfit.apiserver.request import ADMIN, Request
+from podfit.apiserver.request import ADMIN
 from podfit.client.rest import STRATEGIC, Client
-from podfit.client.transport import LocalReply, LocalTransport
 from podfit.kit.clock import FakeClock
 from podfit.store.memory import MemoryStore
 
 
 def local_client(server: ApiServer) -> Client:
-    async def call(
-        method: str, path: str, query: dict[str, list[str]], headers: dict[str, str], body: bytes
-    ) -> LocalReply:
-        answer = await server.handle(Request(method, path, query, headers, body, ADMIN))
-        return LocalReply(answer.status, answer.body, dict(answer.headers), answer.stream)
-
-    return Client(LocalTransport(call))
+    return compose.local_client(server, ADMIN, "test")
 
 
 class Cluster:

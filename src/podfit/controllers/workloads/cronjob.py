@@ -8,7 +8,7 @@ from podfit.api.kinds import kind_named
 from podfit.api.status import ApiError, Object
 from podfit.controllers.workloads.job import is_finished
 from podfit.controllers.workloads.ownership import Owned, owner_reference
-from podfit.controllers.workloads.podstate import controller_of, is_deleting
+from podfit.controllers.workloads.podstate import is_deleting
 from podfit.controllers.workloads.schedule import BadSchedule, Schedule
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
@@ -43,16 +43,10 @@ class CronJobController:
         self._crons = world.cache(CRON_JOB)
         self._owned = Owned(world, CRON_JOB, JOB)
         self._crons.subscribe(lambda before, after: self._engine.add(_key(after)) if after else None)
-        world.cache(JOB).subscribe(self._job_changed)
+        self._owned.wake(self._engine.add)
 
     async def run(self) -> None:
         await self._engine.run()
-
-    def _job_changed(self, before: Object | None, after: Object | None) -> None:
-        job = after or before
-        owner = controller_of(job) if job else None
-        if job and owner and owner.get("kind") == "CronJob":
-            self._engine.add((job["metadata"]["namespace"], owner["name"]))
 
     async def _reconcile(self, key: Key) -> Result:
         cron = self._crons.get(*key)

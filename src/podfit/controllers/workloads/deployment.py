@@ -47,7 +47,7 @@ class DeploymentController:
         self._sets = world.cache(REPLICA_SET)
         self._owned = Owned(world, DEPLOYMENT, REPLICA_SET)
         self._deployments.subscribe(self._changed)
-        self._sets.subscribe(self._set_changed)
+        self._owned.wake(self._engine.add)
 
     async def run(self) -> None:
         await self._engine.run()
@@ -57,12 +57,6 @@ class DeploymentController:
             self._engine.add((after["metadata"]["namespace"], after["metadata"]["name"]))
         elif before is not None:
             self._owned.forget(before["metadata"]["uid"])
-
-    def _set_changed(self, before: Object | None, after: Object | None) -> None:
-        for one in (before, after):
-            owner = controller_of(one) if one is not None else None
-            if one is not None and owner is not None and owner.get("kind") == "Deployment":
-                self._engine.add((one["metadata"]["namespace"], owner["name"]))
 
     async def _reconcile(self, key: Key) -> Result:
         deployment = self._deployments.get(*key)

@@ -27,7 +27,7 @@ from podfit.controllers.workloads.jobcount import (
 )
 from podfit.controllers.workloads.jobindexes import FAILURES, failed_indexes, failures_so_far, has_index_limit, held
 from podfit.controllers.workloads.ownership import Owned, pod_of
-from podfit.controllers.workloads.podstate import condition, controller_of, is_deleting, phase, set_condition
+from podfit.controllers.workloads.podstate import condition, is_deleting, phase, set_condition
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
 from podfit.reconcile import DONE, Again, Engine, Result
@@ -47,7 +47,7 @@ class JobController:
         self._jobs = world.cache(JOB)
         self._owned = Owned(world, JOB)
         self._jobs.subscribe(self._changed)
-        world.cache(POD).subscribe(self._pod_changed)
+        self._owned.wake(self._engine.add)
 
     async def run(self) -> None:
         await self._engine.run()
@@ -57,12 +57,6 @@ class JobController:
             self._engine.add((after["metadata"]["namespace"], after["metadata"]["name"]))
         elif before is not None:
             self._owned.forget(before["metadata"]["uid"])
-
-    def _pod_changed(self, before: Object | None, after: Object | None) -> None:
-        for pod in (before, after):
-            owner = controller_of(pod) if pod is not None else None
-            if pod is not None and owner is not None and owner.get("kind") == "Job":
-                self._engine.add((pod["metadata"]["namespace"], owner["name"]))
 
     async def _reconcile(self, key: Key) -> Result:
         job = self._jobs.get(*key)

@@ -8,6 +8,7 @@ uncertain: the next look asks the server itself before it creates anything.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from podfit.api.kinds import POD, Kind
 from podfit.api.selectors import LabelSelector
@@ -41,6 +42,17 @@ class Owned:
         self._deleted: set[str] = set()
         self._uncertain: set[str] = set()
         self._cache.subscribe(self._seen)
+
+    def wake(self, add: Callable[[tuple[str, str]], None]) -> None:
+        """Calls `add` with the owner's (namespace, name) whenever one of its objects changed."""
+
+        def changed(before: Object | None, after: Object | None) -> None:
+            for obj in (before, after):
+                owner = controller_of(obj) if obj is not None else None
+                if obj is not None and owner is not None and owner.get("kind") == self._owner_kind.kind:
+                    add((obj["metadata"]["namespace"], owner["name"]))
+
+        self._cache.subscribe(changed)
 
     def _seen(self, before: Object | None, after: Object | None) -> None:
         obj = after or before

@@ -11,7 +11,7 @@ from podfit.api.status import ApiError, Object
 from podfit.controllers.workloads.history import HASH_LABEL, History, hash_of, template_of
 from podfit.controllers.workloads.inplace import InPlace, differ_in_size_only, is_resized, size_patch, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, pod_of
-from podfit.controllers.workloads.podstate import available_in, controller_of, is_deleting, is_ready, phase
+from podfit.controllers.workloads.podstate import available_in, is_deleting, is_ready, phase
 from podfit.controllers.workloads.rolling import scaled
 from podfit.controllers.world import World
 from podfit.reconcile import DONE, Again, Engine, Result
@@ -45,7 +45,7 @@ class StatefulSetController:
         self._history = History(world, STATEFUL_SET)
         self._in_place = InPlace(world, self._owned)
         self._sets.subscribe(self._changed)
-        world.cache(POD).subscribe(self._pod_changed)
+        self._owned.wake(self._engine.add)
 
     async def run(self) -> None:
         await self._engine.run()
@@ -53,12 +53,6 @@ class StatefulSetController:
     def _changed(self, before: Object | None, after: Object | None) -> None:
         if after is not None:
             self._engine.add((after["metadata"]["namespace"], after["metadata"]["name"]))
-
-    def _pod_changed(self, before: Object | None, after: Object | None) -> None:
-        for pod in (before, after):
-            owner = controller_of(pod) if pod is not None else None
-            if pod is not None and owner is not None and owner.get("kind") == "StatefulSet":
-                self._engine.add((pod["metadata"]["namespace"], owner["name"]))
 
     async def _reconcile(self, key: Key) -> Result:
         owner = self._sets.get(*key)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from podfit.vpa.updater.loop import Updater
 
 Object = Mapping[str, Any]
-UNCHANGED = "the pod has what it may get for now"
+UNCHANGED = "the pod has what it may get at present"
 
 
 @dataclass(slots=True)
