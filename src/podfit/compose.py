@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from podfit.apiserver.request import Request, Response, User
 from podfit.client import Client, EventRecorder, LocalTransport
-from podfit.client.transport import LocalReply
+from podfit.client.transport import LocalReply, SharedLines
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
 
@@ -93,8 +93,8 @@ def make_runtime(setting: str, node: str, folder: Path, clock: Clock) -> Runtime
     raise BadSetting(f"--runtime {setting!r}: it is process or fake")
 
 
-def local_client(server: ApiServer, user: User, name: str) -> Client:
-    """A client of a server in this process, acting as `user`."""
+def local_client(server: ApiServer, user: User, name: str, lines: SharedLines | None = None) -> Client:
+    """A client of a server in this process, acting as `user`; those with the same `lines` share what they watch."""
 
     async def call(
         method: str, path: str, query: dict[str, list[str]], headers: dict[str, str], body: bytes
@@ -102,7 +102,7 @@ def local_client(server: ApiServer, user: User, name: str) -> Client:
         answer = await server.handle(Request(method, path, query, headers, body, user))
         return LocalReply(answer.status, answer.body, dict(answer.headers), answer.stream)
 
-    return Client(LocalTransport(call, f"podfit-{name}"))
+    return Client(LocalTransport(call, f"podfit-{name}", lines))
 
 
 def make_world(client: Client, clock: Clock, cluster_ca: bytes = b"") -> World:
@@ -158,6 +158,7 @@ class Up:
         self.options = options
         self.clock: Clock = clock or RealClock()
         self.tasks = Tasks("up")
+        self._lines = SharedLines()
         self.agents: list[Agent] = []
         self.node_servers: list[NodeServer] = []
         self._node_tls: ssl.SSLContext | None = None
@@ -165,6 +166,9 @@ class Up:
         self.autoscaler: Autoscaler | None = None
         options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.server = ApiServer(self._server_config())
+
+    def _client(self, user: User, name: str) -> Client:
+        return local_client(self.server, user, name, self._lines)
 
     def _server_config(self) -> Config:
         from podfit.apiserver.config import Config
@@ -219,14 +223,14 @@ class Up:
     async def _controllers(self) -> None:
         from podfit.controllers.all import run_controllers
 
-        world = make_world(local_client(self.server, CONTROLLERS, "controllers"), self.clock, self.server.pki.ca)
+        world = make_world(self._client(CONTROLLERS, "controllers"), self.clock, self.server.pki.ca)
         world.sign_request = lambda pem, usages: self.server.pki.sign_csr(pem, usages=usages)
         await run_controllers(world)
 
     async def _scheduler(self) -> None:
         from podfit.scheduler import Scheduler, SchedulerConfig
 
-        client = local_client(self.server, SCHEDULER, "scheduler")
+        client = self._client(SCHEDULER, "scheduler")
         await Scheduler(client, self.options.scheduling or SchedulerConfig(), self.clock).run()
 
     async def _start_agent(self, name: str) -> None:
@@ -243,7 +247,7 @@ class Up:
             # Fake containers read no files: mounts of theirs would only outlive the process.
             on_disk=self.options.runtime != "fake",
         )
-        client = local_client(self.server, node_user(name), f"agent-{name}")
+        client = self._client(node_user(name), f"agent-{name}")
         agent = Agent(client, make_runtime(self.options.runtime, name, folder, self.clock), config, self.clock)
         await self._serve_node(agent, client)
         await agent.start()
@@ -271,7 +275,7 @@ class Up:
         from podfit.meter.meter import Meter
         from podfit.meter.registration import register
 
-        client = local_client(self.server, METER, "meter")
+        client = self._client(METER, "meter")
         meter = self.meter = Meter(client, clock=self.clock)
         meter.sources.update({node.agent.config.node_name: node.resource_metrics for node in self.node_servers})
         group = metrics.MetricsApi(meter, client)
@@ -289,7 +293,7 @@ class Up:
 
         options = self.options
         autoscaler = self.autoscaler = Autoscaler(
-            lambda name: local_client(self.server, AUTOSCALER, name),
+            lambda name: self._client(AUTOSCALER, name),
             options.data_dir,
             options.host,
             options.vpa_flags,

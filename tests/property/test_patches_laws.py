@@ -132,7 +132,7 @@ def test_decoding_is_stable(pod: Any) -> None:
 @given(pods | json_objects)
 def test_the_quick_and_the_thorough_way_agree(value: Any) -> None:
     try:
-        quick = reader(POD)(value)
+        quick = reader(POD)(value, None)
     except Surprise:
         return
     walker = Walker()

@@ -120,6 +120,7 @@ class Agent:
             self._farewell,
             self.maker,
             self.volumes,
+            self._workers.looking,
             clock,
         )
         self.roster = Roster(config, self.records, self.ledger, self.runtime, self.allocator, self.metrics, clock, kick)

@@ -14,7 +14,7 @@ from podfit.agent.config import AgentConfig
 from podfit.agent.decide import allocate, placement
 from podfit.agent.decide.allocate import Deferred, Granted, Infeasible, Room, Unchanged
 from podfit.agent.decide.conditions import DEFERRED, INFEASIBLE
-from podfit.agent.decide.states import Allocated, desired_of, equal, resized, same
+from podfit.agent.decide.states import Allocated, equal, resized, same
 from podfit.agent.eviction import Evictions
 from podfit.agent.ledger import Ledger
 from podfit.agent.metrics import AgentMetrics
@@ -56,11 +56,13 @@ class Allocator:
 
     # --- what is taken
     def room(self, uid: str) -> Room:
-        used: Amounts = {}
+        used: dict[str, int] = {}
         others = self._holders(uid)
         for other in others:
-            add_into(used, other.used)
-        return Room(self.allocatable, used, len(others), self._config.max_pods)
+            for name, amount in other.used.items():
+                used[name] = used.get(name, 0) + amount.nanos
+        amounts = {name: Quantity(nanos) for name, nanos in used.items()}
+        return Room(self.allocatable, amounts, len(others), self._config.max_pods)
 
     def _holders(self, but: str) -> list[PodRecord]:
         return [one for one in self._records.values() if one.uid != but and one.admitted and self.holds(one)]
@@ -74,6 +76,10 @@ class Allocator:
         allocated = self._ledger.allocated(record.uid)
         if allocated is None:
             return
+        counted = record.counted
+        if counted is not None and counted[0] is record.pod and counted[1] is allocated:
+            return
+        record.counted = (record.pod, allocated)
         before = record.used
         sized = resized(record.pod, allocated)
         record.used = pod_requests(sized, use_status=True)
@@ -100,7 +106,7 @@ class Allocator:
         if record.uid in self._outside:
             return
         if refusal is None:
-            desired = desired_of(record.pod)
+            desired = record.desired
             self._ledger.allocate(record.uid, Allocated(desired.containers, desired.pod))
             record.admitted = True
             self.recount(record)
@@ -129,7 +135,7 @@ class Allocator:
         allocated = self._ledger.allocated(record.uid)
         if allocated is None:
             return
-        if equal(desired_of(record.pod), allocated):
+        if equal(record.desired, allocated):
             self._reverted(record)
         else:
             self._pending.setdefault(record.uid)
@@ -147,7 +153,7 @@ class Allocator:
             allocated = self._ledger.allocated(record.uid)
             if allocated is None or not record.admitted or not self.holds(record):
                 continue
-            if not equal(desired_of(record.pod), allocated):
+            if not equal(record.desired, allocated):
                 self._pending.setdefault(record.uid)
             elif record.resize.pending is not None:
                 self._set_pending(record, "", "")
@@ -230,7 +236,7 @@ class Allocator:
 
     def _attempt(self, record: PodRecord, before: Allocated, room: Room) -> bool:
         """One pod of the queue; True when it got what it wants (in memory: not yet to be acted on)."""
-        desired = desired_of(record.pod)
+        desired = record.desired
         verdict = allocate.decide(record.pod, desired, before, room, record.qos, self._config.policy)
         match verdict:
             case Unchanged():
@@ -263,7 +269,7 @@ class Allocator:
         self._set_pending(record, reason, message)
         if news:
             record.story.tell(reason.lower(), message)
-            sizes = desired_of(record.pod).containers
+            sizes = record.desired.containers
             self._notices.refused(record.pod, f"Resize{reason}", raw, sizes, message)
 
     def _set_pending(self, record: PodRecord, reason: str, message: str) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -29,6 +30,7 @@ import msgspec
 
 from podfit.agent.decide.states import Actuated, Allocated, Resources
 from podfit.kit.atomicfile import sync_folder, write_atomic
+from podfit.kit.pace import Pace
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +66,7 @@ class Ledger:
         self._promised: set[str] = set()
         """Pods whose newest allocation is not on disk yet."""
         self._writing: asyncio.Task[None] | None = None
+        self._pace = Pace()
         self._file = -1
         self.trouble = ""
         """Why the last write failed; "" when it did not."""
@@ -137,7 +140,12 @@ class Ledger:
         data = self._next_data()
         self._changed = {}
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._write, data)
+            if self._pace.in_place():
+                began = time.perf_counter()
+                self._write(data)
+                self._pace.took(time.perf_counter() - began)
+            else:
+                await asyncio.get_running_loop().run_in_executor(None, self._write, data)
             self._promised -= promised
         except OSError:
             self._changed = {**changed, **self._changed}
@@ -168,7 +176,7 @@ class Ledger:
                 yield {"uid": uid, "actuated": _sizes(self._actuated[uid])}
 
     def _write(self, data: bytes) -> None:
-        """Runs in a thread when durable."""
+        """Runs in a thread where the disk is slow."""
         try:
             if data.startswith(_HEADER):
                 write_atomic(self.path, data, durable=self._durable)

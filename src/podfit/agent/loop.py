@@ -60,13 +60,14 @@ class PodLoop:
         farewell: Callable[[PodRecord], Awaitable[None]],
         maker: ContainerMaker,
         volumes: Volumes,
+        looking: Callable[[str], None],
         clock: Clock,
     ) -> None:
         self._config, self._runtime, self._ledger, self._allocator = config, runtime, ledger, allocator
         self._actuator, self._starter, self._stopper, self._closing = actuator, starter, stopper, closing
         self._reporter, self._notices, self._metrics, self._waits = reporter, notices, metrics, waits
         self._crashes, self._probes, self._farewell, self._maker = crashes, probes, farewell, maker
-        self._volumes, self._clock = volumes, clock
+        self._volumes, self._looking, self._clock = volumes, looking, clock
 
     async def run(self, record: PodRecord) -> Result:
         if record.rejected is not None:
@@ -78,6 +79,7 @@ class PodLoop:
             return DONE
         if not self._ledger.is_durable(record.uid):
             await self._ledger.flush()
+        self._looking(record.uid)
         snapshot = await observe(record, self._ledger, self._runtime)
         if self._config.on_disk and snapshot.state is not None:
             messages.collect(record, snapshot.state, self._maker)

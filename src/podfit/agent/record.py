@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from podfit.agent.decide.conditions import ResizeConditions
-from podfit.agent.decide.states import Object
+from podfit.agent.decide.states import Allocated, Desired, Object, desired_of
 from podfit.agent.runtimes.base import PodState
 from podfit.agent.story import Story
 from podfit.api.resources import Amounts, qos_class
@@ -114,6 +114,9 @@ class PodRecord:
     started_at: float | None = None
     """The same in monotonic time, which does not jump."""
     qos: str = ""
+    counted: tuple[Object, Allocated] | None = None
+    """The state of pod and promise that `used` was taken from."""
+    _read: tuple[Object, Desired] | None = None
 
     def __post_init__(self) -> None:
         self.qos = (self.pod.get("status") or {}).get("qosClass") or qos_class(self.pod)
@@ -125,6 +128,13 @@ class PodRecord:
     @property
     def namespace(self) -> str:
         return str(self.pod["metadata"].get("namespace") or "default")
+
+    @property
+    def desired(self) -> Desired:
+        """What the spec asks for, read once for each state of the pod."""
+        if self._read is None or self._read[0] is not self.pod:
+            self._read = (self.pod, desired_of(self.pod))
+        return self._read[1]
 
     @property
     def generation(self) -> int:

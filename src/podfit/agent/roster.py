@@ -11,7 +11,7 @@ from podfit.agent.allocator import Allocator
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide import conditions
 from podfit.agent.decide.allocate import MIRROR
-from podfit.agent.decide.states import Object, desired_of, equal
+from podfit.agent.decide.states import Object, equal
 from podfit.agent.ledger import Ledger
 from podfit.agent.metrics import AgentMetrics
 from podfit.agent.record import Ending, PodRecord
@@ -123,9 +123,9 @@ class Roster:
             # Our own echo says nothing new, but the cache's copy saves keeping another.
             record.pod = after
             return
-        desired_before = desired_of(record.pod)
+        desired_before = record.desired
         record.pod = after
-        desired = desired_of(after)
+        desired = record.desired
         if record.terminal:
             if record.admitted and not record.removed and not equal(desired, desired_before):
                 self._allocator.desire_changed(record)

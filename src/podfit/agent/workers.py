@@ -52,6 +52,10 @@ class Workers:
         self._cancel(uid)
         self._timers[uid] = (due, self._tasks.start(self._later(uid, seconds), f"later-{uid}"))
 
+    def looking(self, uid: str) -> None:
+        """The pass over this pod is about to look: whatever it was kicked for until now, it will see."""
+        self._dirty.discard(uid)
+
     async def idle(self) -> None:
         """Waits until no pod is being worked on; timers do not count."""
         await self._idle.wait()

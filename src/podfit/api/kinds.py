@@ -6,7 +6,7 @@ Storage keys are `/registry/<group or "core">/<plural>/[<namespace>/]<name>`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 ALL = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -36,15 +36,20 @@ class Kind:
     """(group, plural) of the kind whose objects this one shows, for kinds served in several groups or versions."""
     custom: bool = False
     singular: str = ""
+    api_version: str = field(init=False, repr=False, compare=False)
+    storage_prefix: str = field(init=False, repr=False, compare=False)
+    """Below which its objects are kept in the store."""
+
+    def __post_init__(self) -> None:
+        # Asked for several times in every request.
+        group, plural = self.stored_as or (self.group, self.plural)
+        object.__setattr__(self, "api_version", f"{self.group}/{self.version}" if self.group else self.version)
+        object.__setattr__(self, "storage_prefix", f"/registry/{group or 'core'}/{plural}/")
 
     def __hash__(self) -> int:
         # Kinds are looked up on every request; hashing all fields and subresources each time would cost more than
         # the lookup.
         return hash((self.group, self.version, self.plural))
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def base_path(self) -> str:
@@ -53,11 +58,6 @@ class Kind:
     @property
     def list_kind(self) -> str:
         return self.kind + "List"
-
-    @property
-    def storage_prefix(self) -> str:
-        group, plural = self.stored_as or (self.group, self.plural)
-        return f"/registry/{group or 'core'}/{plural}/"
 
     def key(self, namespace: str, name: str) -> str:
         return f"{self.storage_prefix}{namespace}/{name}" if self.namespaced else f"{self.storage_prefix}{name}"

@@ -98,13 +98,16 @@ class Client:
         return await self.raw("DELETE", kind.path(namespace, name), query, options)  # type: ignore[no-any-return]
 
     async def watch(self, kind: Kind, namespace: str = "", **query: str) -> AsyncGenerator[tuple[str, Object], None]:
-        """(type, object) pairs until the server ends the watch; an ERROR event is raised as ApiError."""
+        """(type, object) pairs until the server ends the watch; an ERROR event is raised as ApiError.
+
+        The objects may be shared with other watches of this process: read only.
+        """
         async with self.transport.stream("GET", kind.path(namespace), {"watch": "true", **query}) as stream:
             if stream.status != 200:
                 raise await _refusal(stream)
             async with aclosing(_lines(stream)) as lines:
                 async for line in lines:
-                    event = _decode(line)
+                    event = stream.decode(line)
                     if event["type"] == "ERROR":
                         raise ApiError.from_status(event["object"], 500)
                     yield event["type"], event["object"]

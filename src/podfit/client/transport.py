@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
 import aiohttp
+import msgspec
 
 Query = Mapping[str, str | list[str]]
 
@@ -31,6 +33,8 @@ class Stream:
 
     status: int
     chunks: AsyncIterator[bytes]
+    decode: Callable[[bytes], Any] = msgspec.json.decode
+    """Turns a line into JSON. What it returns may be shared with others: read only."""
 
 
 class Unreachable(Exception):
@@ -142,6 +146,25 @@ class LocalReply:
     stream: AsyncIterator[bytes] | None = None
 
 
+class SharedLines:
+    """Decodes a line once for all who read it: every part of a process watches the same changes.
+
+    The objects are shared, so nobody may change what a watch brought.
+    """
+
+    def __init__(self, kept: int = 128) -> None:
+        self._kept = kept
+        self._known: OrderedDict[bytes, Any] = OrderedDict()
+
+    def decode(self, line: bytes) -> Any:
+        found = self._known.get(line)
+        if found is None:
+            found = self._known[line] = msgspec.json.decode(line)
+            if len(self._known) > self._kept:
+                self._known.popitem(last=False)
+        return found
+
+
 LocalCall = Callable[[str, str, dict[str, list[str]], dict[str, str], bytes], Awaitable[LocalReply]]
 """(method, path, query, lower-case headers, body) → reply; the composer binds it to a server and a user."""
 
@@ -149,8 +172,10 @@ LocalCall = Callable[[str, str, dict[str, list[str]], dict[str, str], bytes], Aw
 class LocalTransport:
     """Calls a server in the same process: no sockets, no TLS, the same answers."""
 
-    def __init__(self, call: LocalCall, user_agent: str = "podfit") -> None:
+    def __init__(self, call: LocalCall, user_agent: str = "podfit", lines: SharedLines | None = None) -> None:
+        """Transports with the same `lines` share the objects their watches bring."""
         self._call = call
+        self._decode = lines.decode if lines is not None else msgspec.json.decode
         self._headers = {"user-agent": user_agent, "accept": "application/json"}
 
     async def _ask(
@@ -181,7 +206,7 @@ class LocalTransport:
         reply = await self._ask(method, path, query, b"", headers)
         source = reply.stream if reply.stream is not None else _once(reply.body)
         try:
-            yield Stream(reply.status, source)
+            yield Stream(reply.status, source, self._decode)
         finally:
             closing = getattr(source, "aclose", None)
             if closing is not None:

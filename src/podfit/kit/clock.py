@@ -10,6 +10,7 @@ import heapq
 import itertools
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -80,7 +81,13 @@ class FakeClock:
 
 def rfc3339(seconds: float) -> str:
     """The form of metav1.Time: whole seconds, UTC."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _whole_second(int(seconds))
+
+
+@lru_cache(maxsize=256)
+def _whole_second(seconds: int) -> str:
+    # A busy server stamps the same second hundreds of times.
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_micro(seconds: float) -> str:

@@ -110,6 +110,9 @@ class Store(Protocol):
     def scan(self, prefix: str, after: str = "", limit: int = 0) -> list[Record]:
         """Records below `prefix` in key order, those behind the key `after`, at most `limit` (0: all)."""
 
+    def touched(self, folder: str) -> int:
+        """A number that grows when a key right below the folder (a prefix that ends in "/") changes."""
+
     def count(self, prefix: str, after: str = "") -> int: ...
 
     def scan_at(self, revision: int, prefix: str, after: str = "", limit: int = 0) -> list[Record]:

@@ -1,8 +1,9 @@
-"""The store of a single machine: a view in memory and one SQLite file, written by one thread in groups.
+"""The store of a single machine: a view in memory and one SQLite file, written in groups.
 
-Writes that arrive while a transaction is on its way to the disk wait and go together in the next one. Each group is
-decided on the event loop against the view and the writes before it in the group, so there is one truth and no lock;
-the thread only carries rows to the disk. Nobody is told anything, Mismatch included, before the disk has confirmed.
+Writes that are ready in the same turn of the loop, or arrive while a transaction is on its way to the disk, go
+together. Each group is decided on the event loop against the view and the writes before it in the group, so there is
+one truth and no lock. A quick disk is written right there, a slow one by a thread, which only carries rows. Nobody is
+told anything, Mismatch included, before the disk has confirmed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from podfit.kit.clock import Clock, RealClock
+from podfit.kit.pace import Pace
 from podfit.store.backend import Change, Mismatch, Record, Unavailable
 from podfit.store.expiry import Expiry
 from podfit.store.sqlite_file import Row, SqliteFile
@@ -55,7 +57,12 @@ class Group:
 
 class SqliteStore(View):
     def __init__(
-        self, path: str | Path, history: int = 10_000, history_bytes: int = 64 << 20, clock: Clock | None = None
+        self,
+        path: str | Path,
+        history: int = 10_000,
+        history_bytes: int = 64 << 20,
+        clock: Clock | None = None,
+        pace: Pace | None = None,
     ) -> None:
         super().__init__(history, history_bytes)
         self._file = SqliteFile(Path(path))
@@ -68,6 +75,8 @@ class SqliteStore(View):
         self._thread: threading.Thread | None = None
         self._idle = asyncio.Event()
         self._scheduled = self._in_flight = False
+        self._pace = pace or Pace()
+        self._courtesy: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -135,7 +144,14 @@ class SqliteStore(View):
 
     def _start_group(self) -> None:
         self._scheduled, self._in_flight = False, True
-        self._jobs.put(self._next_group())
+        group = self._next_group()
+        if not group.compactions and self._pace.in_place():
+            began = time.perf_counter()
+            error = self._commit(group)
+            self._pace.took(time.perf_counter() - began)
+            self._settle(group, error)
+            return
+        self._jobs.put(group)
         self._courtesy = self._loop.call_later(PATIENCE_S, self._give_way)
 
     def _give_way(self) -> None:
@@ -175,23 +191,28 @@ class SqliteStore(View):
     def _carry(self) -> None:
         """The writer thread."""
         while (group := self._jobs.get()) is not None:
-            error: Exception | None = None
-            try:
-                if group.rows or group.garbage:
-                    self._file.append(group.rows, group.garbage, group.compacted)
-                if group.compactions:
-                    self._file.compact(group.compacted)
-            except Exception as failure:
-                error = failure
+            error = self._commit(group)
             try:
                 self._loop.call_soon_threadsafe(self._settle, group, error)
             except RuntimeError:
                 break  # the loop is gone, and with it everyone who waited
         self._file.close()
 
+    def _commit(self, group: Group) -> Exception | None:
+        try:
+            if group.rows or group.garbage:
+                self._file.append(group.rows, group.garbage, group.compacted)
+            if group.compactions:
+                self._file.compact(group.compacted)
+        except Exception as failure:
+            return failure
+        return None
+
     def _settle(self, group: Group, error: Exception | None) -> None:
         self._in_flight = False
-        self._courtesy.cancel()
+        if self._courtesy is not None:
+            self._courtesy.cancel()
+            self._courtesy = None
         if error is not None:
             self._refuse(group, error)
         else:

@@ -2,7 +2,7 @@
 
 The newest row of a key is its record; older rows and deletions are history and go when history goes. Appending is the
 cheapest write a B-tree knows, no index is needed because the view in memory knows where everything is, and watchers
-survive a restart of the server. Called from the writer thread only; knows nothing of asyncio.
+survive a restart of the server. One call at a time, from any thread; knows nothing of asyncio.
 
 A statement gives up the interpreter lock, and on a busy loop getting it back costs up to a switch interval: a group of
 writes therefore goes out in one statement with many rows where it can, not in many statements.

@@ -20,6 +20,7 @@ from podfit.store.fanout import Fanout, Feed
 
 # History is cut in steps of this many changes: a cut per change would cost a list shift (and a disk write) each time.
 STEP = 64
+_FOLDERS = 65536
 
 
 def revision_of(change: Change) -> int:
@@ -55,6 +56,9 @@ class View:
         self._log: list[Change] = []
         self._log_bytes = 0
         self._revision = self._compacted = 1
+        self._touched: dict[str, int] = {}
+        self._since = 0
+        """Changes before this are not in `_touched`."""
         self._fanout = Fanout()
         self._waiters: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._order = itertools.count()
@@ -76,6 +80,9 @@ class View:
     def count(self, prefix: str, after: str = "") -> int:
         low, high = self._bounds(prefix, after)
         return high - low
+
+    def touched(self, folder: str) -> int:
+        return self._touched.get(folder, self._since)
 
     def scan_at(self, revision: int, prefix: str, after: str = "", limit: int = 0) -> list[Record]:
         self._check_kept(revision)
@@ -117,12 +124,18 @@ class View:
             if change.previous is None:
                 self._keys.add(change.key)
             self._records[change.key] = change.record
+        self._touch(change)
         self._log.append(change)
         if change.previous is not None:
             self._log_bytes += len(change.previous.value)
         self._trim()
         self._fanout.send(change)
         self.advance(change.revision)
+
+    def _touch(self, change: Change) -> None:
+        if len(self._touched) >= _FOLDERS:
+            self._touched, self._since = {}, self._revision
+        self._touched[change.key[: change.key.rfind("/") + 1]] = change.revision
 
     def advance(self, revision: int) -> None:
         """The view holds everything up to `revision`, even if the last of it was not below its keys."""
@@ -139,7 +152,8 @@ class View:
         self._keys = SortedList(self._records)
         self._log, self._log_bytes = [], 0
         self._compacted = compacted
-        self._revision = revision
+        self._revision = self._since = revision
+        self._touched = {}
         self.advance(revision)
 
     def forget(self, revision: int) -> None:

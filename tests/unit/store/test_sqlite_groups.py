@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
+from podfit.kit.pace import Pace
 from podfit.store.backend import Mismatch, Record, Unavailable
 from podfit.store.sqlite import SqliteStore
 from podfit.store.sqlite_file import Row, SqliteFile
+
+
+class SlowDisk(Pace):
+    """Every group goes to the thread."""
+
+    def in_place(self) -> bool:
+        return False
 
 
 class Gate:
@@ -22,10 +30,12 @@ class Gate:
         self.open = threading.Event()
         self.open.set()
         self.error: Exception | None = None
+        self.before: Callable[[], object] = lambda: None
         append = SqliteFile.append
 
         def gated(file: SqliteFile, rows: list[Row], garbage: list[int], compacted: int) -> None:
             self.open.wait(10)
+            self.before()
             if self.error is not None:
                 raise self.error
             self.groups.append(len(rows))
@@ -41,7 +51,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 @pytest.fixture
 async def store(tmp_path: Path, gate: Gate) -> AsyncIterator[SqliteStore]:
-    made = SqliteStore(tmp_path / "s.db")
+    made = SqliteStore(tmp_path / "s.db", pace=SlowDisk())
     await made.open()
     yield made
     gate.open.set()
@@ -104,7 +114,7 @@ async def test_a_write_cancelled_while_it_waits_is_not_made(store: SqliteStore, 
 
 
 async def test_closing_waits_for_writes_under_way(tmp_path: Path, gate: Gate) -> None:
-    store = SqliteStore(tmp_path / "other.db")
+    store = SqliteStore(tmp_path / "other.db", pace=SlowDisk())
     await store.open()
     gate.open.clear()
     writes = [asyncio.ensure_future(store.put(f"k{number}", b"")) for number in range(5)]
@@ -124,9 +134,20 @@ async def test_a_key_that_is_no_text_fails_alone(store: SqliteStore) -> None:
     assert isinstance(outcomes[0], UnicodeEncodeError) and isinstance(outcomes[1], Record)
 
 
+async def test_a_quick_disk_is_written_without_the_thread(tmp_path: Path, gate: Gate) -> None:
+    store = SqliteStore(tmp_path / "quick.db", pace=Pace(limit_s=60))
+    await store.open()
+    writers: list[str] = []
+    gate.before = lambda: writers.append(threading.current_thread().name)
+    await asyncio.gather(*(store.put(f"k{number}", b"") for number in range(20)))
+    await store.close()
+    assert gate.groups == [20] and writers == [threading.main_thread().name]
+
+
+@pytest.mark.parametrize("pace", [Pace(limit_s=60), SlowDisk()], ids=["in place", "thread"])
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 200, 1100])
-async def test_groups_of_any_size_are_kept_whole(tmp_path: Path, count: int) -> None:
-    store = SqliteStore(tmp_path / "sized.db")
+async def test_groups_of_any_size_are_kept_whole(tmp_path: Path, count: int, pace: Pace) -> None:
+    store = SqliteStore(tmp_path / "sized.db", pace=pace)
     await store.open()
     await asyncio.gather(*(store.put(f"k{number}", str(number).encode()) for number in range(count)))
     records = store.scan("")

@@ -30,16 +30,25 @@ def patch_object(
         patch = strategic.read_patch(raw)
         problems = [] if field_validation == "Ignore" else strategic.strict_problems(raw)
         value = strategic.merged(live, patch, struct)
-        return _typed(value, struct, field_validation, UNSTRUCTURED, problems, patch)
+        return _typed(live, value, struct, field_validation, UNSTRUCTURED, problems, patch)
     kind: Any = json_patch if content_type == JSON_PATCH else merge_patch
     value = kind.apply(live, raw)
     problems = [] if field_validation == "Ignore" else kind.strict_problems(raw)
-    return _typed(value, struct, field_validation, JSON, problems, None)
+    return _typed(live, value, struct, field_validation, JSON, problems, None)
 
 
-def _typed(value: Any, struct: Struct, mode: str, dialect: str, problems: list[str], patch: Object | None) -> Decoded:
+def _typed(
+    live: Object,
+    value: Any,
+    struct: Struct,
+    mode: str,
+    dialect: str,
+    problems: list[str],
+    patch: Object | None,
+) -> Decoded:
+    words = "Ignore" if mode == "Ignore" else "Warn"
     try:
-        made = convert(value, struct, field_validation="Ignore" if mode == "Ignore" else "Warn", dialect=dialect)
+        made = convert(value, struct, field_validation=words, dialect=dialect, base=live)
     except DecodeError as error:
         raise _invalid_patch(value, patch, str(error)) from None
     complaints = problems + made.warnings

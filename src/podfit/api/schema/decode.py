@@ -74,21 +74,30 @@ def _cannot(meta: TypeMeta, kind: Kind | Struct, why: str) -> ApiError:
     return bad_request(f"{said} cannot be handled as a {kind.kind}: {why}")
 
 
-def convert(value: Object, struct: Struct, *, field_validation: str = "Warn", dialect: str = JSON) -> Decoded:
+def convert(
+    value: Object, struct: Struct, *, field_validation: str = "Warn", dialect: str = JSON, base: Object | None = None
+) -> Decoded:
     """Reads an already parsed object, e.g. after a patch. `dialect` chooses the words of errors: JSON for JSON and
-    merge patches, UNSTRUCTURED for strategic merge patches and server-side apply."""
-    return _read(value, struct, field_validation, None, [], dialect)
+    merge patches, UNSTRUCTURED for strategic merge patches and server-side apply. `base` is the object before the
+    patch, as it was read: what the value still has of it is taken as it is."""
+    return _read(value, struct, field_validation, None, [], dialect, base)
 
 
 def _read(
-    value: Any, struct: Struct, mode: str, raw: bytes | None, duplicates: list[str], dialect: str = JSON
+    value: Any,
+    struct: Struct,
+    mode: str,
+    raw: bytes | None,
+    duplicates: list[str],
+    dialect: str = JSON,
+    base: Object | None = None,
 ) -> Decoded:
     custom = struct.cache.get("custom")
     if custom is not None:
         return _custom(value, custom, mode, raw, duplicates)
     if not duplicates and (mode == "Ignore" or raw is None or not may_hold_duplicates(raw, value)):
         try:
-            return Decoded(reader(struct)(value))
+            return Decoded(reader(struct)(value, base))
         except Surprise:
             pass
     walker = Walker(dialect)

@@ -2,18 +2,23 @@
 
 A struct becomes one closure over a table of its fields. It keeps no paths and words no errors: whatever is not plain
 (an unknown field, a wrong type, a bad quantity) raises `Surprise`, and `walk` then reads the object again, slowly.
-The input is never changed and never shared with the output, except below free-form values.
+The input is never changed, and shared with the output only below free-form values and where it is part of a `base`:
+an object that was read before. What a patch left alone need not be read again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 from podfit.api.schema.scalars import NEVER_EMPTY, READERS, ZERO, Unreadable, WrongType
 from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
 
-Reader = Callable[[Any], Any]
+Reader = Callable[[Any, Any], Any]
+"""(value, base) → the value as typed; parts of the value that are the very parts of the base are taken as they are."""
+_NEVER: Any = object()
+_NOTHING: dict[str, Any] = {}
 
 
 class Surprise(Exception):
@@ -61,7 +66,7 @@ def dropped_when_empty(row: Field) -> bool:
     return not (isinstance(row.type, Scalar) and row.type.form in NEVER_EMPTY)
 
 
-Rows = tuple[dict[str, bool], dict[str, tuple[Reader, bool]], list[Field]]
+Rows = tuple[dict[str, bool], dict[str, tuple[Reader, bool]], list[tuple[str, Field]]]
 
 
 def _rows(struct: Struct) -> Rows:
@@ -74,13 +79,13 @@ def _rows(struct: Struct) -> Rows:
             plain[name] = drop
         else:
             others[name] = (_reader_of(row.type), drop)
-    return plain, others, [row for row in struct if printed_when_unset(row)]
+    return plain, others, [(row.name, row) for row in struct if printed_when_unset(row)]
 
 
 def _struct_reader(struct: Struct) -> Reader:
     rows: Rows | None = None
 
-    def read(value: Any) -> dict[str, Any]:
+    def read(value: Any, base: Any) -> dict[str, Any]:
         nonlocal rows
         if rows is None:
             # Only now: types refer to themselves (JSONSchemaProps), so compiling them at once would not end.
@@ -88,8 +93,13 @@ def _struct_reader(struct: Struct) -> Reader:
         if value.__class__ is not dict:
             raise _SURPRISE
         plain, others, always = rows
+        known = base if base.__class__ is dict else _NOTHING
         out: dict[str, Any] = {}
         for key, item in value.items():
+            before = known.get(key, _NEVER)
+            if item is before:
+                out[key] = item
+                continue
             drop = plain.get(key)
             if drop is not None:
                 if item.__class__ is not str:
@@ -102,12 +112,12 @@ def _struct_reader(struct: Struct) -> Reader:
                     raise _SURPRISE
                 if item is None:
                     continue
-                item, drop = other[0](item), other[1]
+                item, drop = other[0](item, before), other[1]
             if item or not drop:
                 out[key] = item
-        for row in always:
-            if row.name not in out:
-                out[row.name] = unset(row)
+        for name, row in always:
+            if name not in out:
+                out[name] = unset(row)
         return out
 
     return read
@@ -133,7 +143,7 @@ def _scalar_reader(form: str) -> Reader:
     full = READERS[form]
     exact = form in ("Quantity", "Resource")
 
-    def read(value: Any) -> Any:
+    def read(value: Any, base: Any) -> Any:
         if exact and value.__class__ is float:
             raise _SURPRISE  # how the fraction was written matters, and only the thorough way knows
         try:
@@ -144,29 +154,32 @@ def _scalar_reader(form: str) -> Reader:
     return read
 
 
-def _string(value: Any) -> str:
+def _string(value: Any, base: Any) -> str:
     if value.__class__ is str:
         return value
     raise _SURPRISE
 
 
-def _bool(value: Any) -> bool:
+def _bool(value: Any, base: Any) -> bool:
     if value.__class__ is bool:
         return value
     raise _SURPRISE
 
 
-def _same(value: Any) -> Any:
+def _same(value: Any, base: Any) -> Any:
     return value
 
 
 def _list_reader(kind: ListOf) -> Reader:
     item_reader = _reader_of(kind.item)
 
-    def read(value: Any) -> list[Any]:
+    def read(value: Any, base: Any) -> list[Any]:
         if value.__class__ is not list or None in value:
             raise _SURPRISE
-        return [item_reader(item) for item in value]
+        if base.__class__ is not list:
+            return [item_reader(item, _NEVER) for item in value]
+        pairs = zip_longest(value, base[: len(value)], fillvalue=_NEVER)
+        return [item if item is before else item_reader(item, before) for item, before in pairs]
 
     return read
 
@@ -175,7 +188,7 @@ def _map_reader(kind: MapOf) -> Reader:
     item_reader = _reader_of(kind.value)
     if item_reader is _string:
 
-        def read_strings(value: Any) -> dict[str, Any]:
+        def read_strings(value: Any, base: Any) -> dict[str, Any]:
             if value.__class__ is not dict:
                 raise _SURPRISE
             for item in value.values():
@@ -185,14 +198,15 @@ def _map_reader(kind: MapOf) -> Reader:
 
         return read_strings
 
-    def read(value: Any) -> dict[str, Any]:
+    def read(value: Any, base: Any) -> dict[str, Any]:
         if value.__class__ is not dict:
             raise _SURPRISE
+        known = base if base.__class__ is dict else _NOTHING
         out = {}
         for key, item in value.items():
             if item is None:
                 raise _SURPRISE
-            out[key] = item_reader(item)
+            out[key] = item_reader(item, known.get(key, _NEVER))
         return out
 
     return read

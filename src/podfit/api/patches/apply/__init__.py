@@ -7,7 +7,6 @@ Both put the owners into `metadata.managedFields` of the object they return or w
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -21,38 +20,45 @@ from podfit.api.status import ApiError, Object, bad_request
 
 __all__ = ["ResetFields", "apply_patch", "manager_name", "read_applied", "track_update"]
 
-_NEVER_OWNED = (
-    *((name,) for name in ("apiVersion", "kind")),
-    *(
-        ("metadata", name)
-        for name in (
-            "name",
-            "namespace",
-            "creationTimestamp",
-            "selfLink",
-            "uid",
-            "clusterName",
-            "generation",
-            "managedFields",
-            "resourceVersion",
-        )
-    ),
+_NEVER_OWNED = fieldset.patterns(
+    (
+        *((name,) for name in ("apiVersion", "kind")),
+        *(
+            ("metadata", name)
+            for name in (
+                "name",
+                "namespace",
+                "creationTimestamp",
+                "selfLink",
+                "uid",
+                "clusterName",
+                "generation",
+                "managedFields",
+                "resourceVersion",
+            )
+        ),
+    )
 )
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-@dataclass(frozen=True, slots=True)
 class ResetFields:
-    """Fields that an endpoint does not write, hence nobody owns through it. `*` stands for any list item or key."""
+    """Fields that an endpoint does not write, hence nobody owns through it. `*` stands for any list item or key.
 
-    paths: tuple[tuple[str, ...], ...] = ()
-    keep_only: bool = False
-    """The paths are the only ones that it does write."""
+    With `keep_only` the paths are the only ones that it does write.
+    """
+
+    __slots__ = ("_keep_only", "_places")
+
+    def __init__(self, paths: tuple[tuple[str, ...], ...] = (), keep_only: bool = False) -> None:
+        self._places, self._keep_only = fieldset.patterns(paths), keep_only
 
     def filtered(self, fields: FieldSet) -> FieldSet:
-        if self.keep_only:
-            return fieldset.only(fields, self.paths)
-        return fieldset.without(fields, self.paths) if self.paths else fields
+        if not fields:
+            return fields
+        if self._keep_only:
+            return fieldset.only(fields, self._places)
+        return fieldset.without(fields, self._places) if self._places else fields
 
 
 _NO_RESET = ResetFields()
@@ -87,7 +93,10 @@ def track_update(
 
 def _fresh(struct: Struct) -> Object:
     """What a created object is compared with: the fields that are there anyway are nobody's."""
-    return {"metadata": {}} if "custom" in struct.cache else zero_of(struct)
+    fresh = struct.cache.get("fresh")
+    if fresh is None:
+        fresh = struct.cache["fresh"] = {"metadata": {}} if "custom" in struct.cache else zero_of(struct)
+    return fresh  # type: ignore[no-any-return]
 
 
 def _owners_for_update(live: Object | None, sent: Any, subresource: str) -> Owners:
@@ -118,6 +127,8 @@ def _compared(old: Object, new: Object, struct: Struct, reset: ResetFields | Non
 
 def owned(fields: FieldSet) -> FieldSet:
     """The set without fields that have no owner: identity and bookkeeping."""
+    if not fields:
+        return fields
     out = fieldset.without(fields, _NEVER_OWNED)
     metadata = out.get("f:metadata")
     if metadata is None:

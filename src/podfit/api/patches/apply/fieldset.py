@@ -8,7 +8,7 @@ The root is no member: the empty set is `{}`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 FieldSet = dict[str, Any]
@@ -73,7 +73,7 @@ def _union(left: FieldSet, right: FieldSet) -> FieldSet:
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
     """Members of the left that are not members of the right (what lies below those stays)."""
-    if not right:
+    if left.keys().isdisjoint(right):
         return left
     out = {}
     for element, node in left.items():
@@ -85,7 +85,7 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def _difference(left: FieldSet, right: FieldSet) -> FieldSet | None:
-    below = difference({e: n for e, n in left.items() if e != SELF}, right)
+    below = difference({e: n for e, n in left.items() if e != SELF} if SELF in left else left, right)
     return _node(is_member(left) and not is_member(right), below)
 
 
@@ -110,35 +110,44 @@ def members(fields: FieldSet, above: tuple[str, ...] = ()) -> Iterator[tuple[str
         yield from members(node, path)
 
 
-def without(fields: FieldSet, patterns: tuple[tuple[str, ...], ...]) -> FieldSet:
-    """The set without the places that match a pattern and everything below them; `*` matches any element."""
+Patterns = dict[str, Any]
+"""Places by their elements, as a tree whose leaves are empty; `*` stands for any element and has no siblings."""
+
+
+def patterns(paths: Iterable[tuple[str, ...]]) -> Patterns:
+    tree: Patterns = {}
+    for path in paths:
+        node = tree
+        for name in path:
+            node = node.setdefault("*" if name == "*" else "f:" + name, {})
+    return tree
+
+
+def without(fields: FieldSet, places: Patterns) -> FieldSet:
+    """The set without these places and everything below them."""
     out = {}
+    anything = places.get("*")
     for element, node in fields.items():
-        deeper = tuple(pattern[1:] for pattern in patterns if _matches(pattern[0], element))
-        if () in deeper:
-            continue
-        kept = without(node, deeper) if deeper and node else node
-        if kept or not node:
+        deeper = places.get(element, anything)
+        if deeper is None or (deeper and not node):
+            out[element] = node
+        elif deeper and (kept := without(node, deeper)):
             out[element] = kept
     return out
 
 
-def only(fields: FieldSet, patterns: tuple[tuple[str, ...], ...]) -> FieldSet:
-    """The part of the set at or below the places that match a pattern."""
+def only(fields: FieldSet, places: Patterns) -> FieldSet:
+    """The part of the set at or below these places."""
     out = {}
+    anything = places.get("*")
     for element, node in fields.items():
-        deeper = tuple(pattern[1:] for pattern in patterns if _matches(pattern[0], element))
-        if () in deeper:
-            out[element] = node
-        elif deeper:
-            kept = only(node, deeper)
-            if kept:
-                out[element] = kept
+        deeper = places.get(element, anything)
+        if deeper is None:
+            continue
+        kept = only(node, deeper) if deeper else node
+        if kept or not deeper:
+            out[element] = kept
     return out
-
-
-def _matches(pattern: str, element: str) -> bool:
-    return pattern == "*" or element == "f:" + pattern
 
 
 def path_text(path: tuple[str, ...]) -> str:

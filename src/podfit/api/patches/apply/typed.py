@@ -7,6 +7,7 @@ Values of free form are single leaves. Nothing is changed in place.
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from podfit.api.patches.apply.fieldset import SELF, FieldSet, is_member
@@ -38,15 +39,25 @@ def element_of(item: Any, kind: ListOf) -> str:
     """How a list item is called in a field set."""
     if kind.relation == SET:
         return "v:" + json.dumps(item, separators=(",", ":"), ensure_ascii=False)
-    keys = {}
+    keys: list[Any] = []
     for key in kind.keys:
         value = item.get(key) if isinstance(item, dict) else None
         if value is None and isinstance(kind.item, Struct):
             row = kind.item.fields.get(key)
             value = row.default if row is not None else None
         if value is not None:
-            keys[key] = value
-    return "k:" + json.dumps(keys, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+            keys += (key, value)
+    try:
+        return _named(*keys)
+    except TypeError:  # a key that is no scalar, from a schema that allows it
+        return _named.__wrapped__(*keys)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _named(*keys: Any) -> str:
+    """Keys and values in turn. The same few names come with every write."""
+    named = dict(zip(keys[::2], keys[1::2], strict=True))
+    return "k:" + json.dumps(named, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
 def whole(value: Any, kind: Type) -> FieldSet:

@@ -63,8 +63,10 @@ class _WebhookPlugin(Plugin):
 
     def _concerned(self, attrs: Attributes) -> list[tuple[str, Object]]:
         """(identity, hook) of the hooks whose rules and selectors match, by name of their configuration."""
-        found = []
+        found: list[tuple[str, Object]] = []
         configurations = self._cluster.list(self.configurations)
+        if not configurations:
+            return found
         for configuration in sorted(configurations, key=lambda each: str(meta_of(each).get("name"))):
             for index, hook in enumerate(configuration.get("webhooks") or ()):
                 if rules_match(hook, attrs) and selectors_match(hook, attrs, self._cluster):

@@ -1,0 +1,19 @@
+"""Which calls are made in place."""
+
+from __future__ import annotations
+
+from podfit.kit.pace import Pace
+
+
+def test_quick_calls_stay_in_place() -> None:
+    pace = Pace(limit_s=0.002)
+    for _ in range(100):
+        assert pace.in_place()
+        pace.took(0.001)
+
+
+def test_a_slow_call_sends_the_next_ones_elsewhere_and_is_then_tried_again() -> None:
+    pace = Pace(limit_s=0.002, rest=3)
+    assert pace.in_place()
+    pace.took(0.010)
+    assert [pace.in_place() for _ in range(5)] == [False, False, False, True, True]
