@@ -1,7 +1,7 @@
 """What only a node can answer: logs, exec, attach, port-forward, and its own HTTP paths.
 
 Plain requests are passed on and their answers streamed back; WebSockets are connected end to end and relayed message
-by message. The paths on the node are the kubelet's.
+by message, other upgrades (SPDY) byte by byte. The paths on the node are the kubelet's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import aiohttp
 
 from podfit.api.kinds import NODE
 from podfit.api.status import REASON_OF_CODE, ApiError, Object, bad_request
+from podfit.apiserver import upgrade
 from podfit.apiserver.calls import Call
 from podfit.apiserver.relay import relay
 from podfit.apiserver.request import Response
@@ -112,8 +113,11 @@ class NodeProxy:
     async def _forward(self, call: Call, url: str) -> Response:
         request = call.request
         query = urlencode([(key, value) for key, values in request.query.items() for value in values])
+        target = f"{url}?{query}" if query else url
+        if request.upgrade is not None and upgrade.wanted(request):
+            return await self._relay(call, target)
         headers = {k: v for k, v in request.headers.items() if k not in _HOP_BY_HOP and k not in _PRIVATE}
-        return await self._pass_on(call, f"{url}?{query}" if query else url, request.method, headers, request.body)
+        return await self._pass_on(call, target, request.method, headers, request.body)
 
     async def _pass_on(self, call: Call, url: str, method: str, headers: dict[str, str], body: bytes) -> Response:
         try:
@@ -131,8 +135,10 @@ class NodeProxy:
 
     async def _connect(self, call: Call, url: str) -> Response:
         http = call.request.upgrade
-        if http is None or "websocket" not in call.request.headers.get("upgrade", "").lower():
+        if http is None or not upgrade.wanted(call.request):
             raise bad_request("Upgrade request required")
+        if "websocket" not in call.request.headers.get("upgrade", "").lower():
+            return await self._relay(call, url)
         offered = [word.strip() for word in call.request.headers.get("sec-websocket-protocol", "").split(",")]
         try:
             there = await self._client().ws_connect(
@@ -141,6 +147,12 @@ class NodeProxy:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _unreachable(call, error) from None
         return await relay(http, there)
+
+    async def _relay(self, call: Call, url: str) -> Response:
+        try:
+            return await upgrade.pass_on(call.request, url, self._context)
+        except upgrade.NoAnswer as error:
+            raise _unreachable(call, error) from None
 
 
 async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
