@@ -33,6 +33,7 @@ from podfit.agent.notices import Notices
 from podfit.agent.pressure import PressureWatch, machine_readings
 from podfit.agent.record import PodRecord
 from podfit.agent.report import Reporter
+from podfit.agent.restarts import Restarts
 from podfit.agent.roster import Roster
 from podfit.agent.runtimes.base import Event, Runtime, RuntimeFailure
 from podfit.agent.workers import Workers
@@ -86,7 +87,7 @@ class Agent:
         followed.changed = self._object_changed
         self.environment = Environment(objects, config.node_name, self.node.address)
         self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger)
-        hooks = Hooks(self.runtime, clock)
+        hooks, restarts = Hooks(self.runtime, clock), Restarts(self.ledger)
         self.allocator = Allocator(config, self.ledger, self.notices, self.metrics, clock, self.records, kick, tasks)
         self._waits = MemoryWaits(self.runtime, tasks, kick)
         stopper = Stopper(self.runtime, self.notices, hooks, clock, tasks, kick)
@@ -108,8 +109,9 @@ class Agent:
             self.ledger,
             self.allocator,
             Actuator(self.runtime, self.ledger),
-            Starter(self.runtime, self.ledger, self.notices, self.maker, hooks, clock, tasks, kick),
+            Starter(self.runtime, self.ledger, self.notices, self.maker, hooks, restarts, clock, tasks, kick),
             stopper,
+            restarts,
             closing,
             reporter,
             self.notices,

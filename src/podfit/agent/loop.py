@@ -33,6 +33,7 @@ from podfit.agent.notices import WARNING, Notices
 from podfit.agent.observe import Snapshot, observe
 from podfit.agent.record import PodRecord
 from podfit.agent.report import Reporter
+from podfit.agent.restarts import Restarts
 from podfit.agent.runtimes.base import NotFound, Runtime
 from podfit.kit.clock import Clock
 from podfit.reconcile.result import DONE, Again, Result
@@ -50,6 +51,7 @@ class PodLoop:
         actuator: Actuator,
         starter: Starter,
         stopper: Stopper,
+        restarts: Restarts,
         closing: Closing,
         reporter: Reporter,
         notices: Notices,
@@ -66,7 +68,7 @@ class PodLoop:
         self._actuator, self._starter, self._stopper, self._closing = actuator, starter, stopper, closing
         self._reporter, self._notices, self._metrics, self._waits = reporter, notices, metrics, waits
         self._crashes, self._probes, self._farewell, self._maker = crashes, probes, farewell, maker
-        self._volumes, self._clock = volumes, clock
+        self._restarts, self._volumes, self._clock = restarts, volumes, clock
 
     async def run(self, record: PodRecord) -> Result:
         if record.rejected is not None:
@@ -142,8 +144,7 @@ class PodLoop:
             pod_now,
             record.doubtful,
         )
-        for name in plan.restart:
-            self._restart(record, snapshot, name)
+        await self._restart(record, snapshot, plan.restart)
         if not plan:
             record.doubtful = False
         if not plan.steps or any(record.job(f"stop:{name}") for name in record.restarting):
@@ -159,9 +160,12 @@ class PodLoop:
         record.doubtful = False
         return []
 
-    def _restart(self, record: PodRecord, snapshot: Snapshot, name: str) -> None:
-        record.restarting.add(name)
-        self._stopper.stop(record, snapshot, name, record.grace_s, f"Container {name} resize requires restart")
+    async def _restart(self, record: PodRecord, snapshot: Snapshot, planned: tuple[str, ...]) -> None:
+        names = self._restarts.due(record, snapshot, planned)
+        if names:
+            await self._restarts.begin(record, snapshot, names)
+        for name in names:
+            self._stopper.stop(record, snapshot, name, record.grace_s, f"Container {name} resize requires restart")
 
     def _failed(self, record: PodRecord, snapshot: Snapshot, failure: ActuationFailed) -> float:
         """The promise stays; it is tried again when usage has fallen, or after a while."""

@@ -75,6 +75,7 @@ class Roster:
             record.admitted = self._ledger.allocated(uid) is not None
         else:
             record.resize = conditions.from_status(status)
+            record.restarting = dict(self._ledger.restarting(uid))
             self._count_conditions(record)
             self._allocator.admit(record)
             if adopted:

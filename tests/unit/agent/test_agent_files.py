@@ -31,6 +31,31 @@ async def test_a_ledger_comes_back_as_it_was(tmp_path: Path) -> None:
     assert again.actuated("u") == ledger.actuated("u")
 
 
+async def test_a_restart_is_kept_until_it_is_done(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.actuate("u", "c", SIZE)
+    ledger.restart("u", {"c": "id1"})
+    await ledger.flush()
+    again = Ledger(tmp_path / "ledger")
+    again.load()
+    assert again.restarting("u") == {"c": "id1"}
+    assert again.actuated("u") == ledger.actuated("u")
+    again.restart("u", {})
+    await again.flush()
+    last = Ledger(tmp_path / "ledger")
+    last.load()
+    assert last.restarting("u") == {}
+
+
+async def test_a_restart_is_written_so_that_earlier_agents_can_read_it(tmp_path: Path) -> None:
+    """They take any line that is not a promise and not an end for what was actuated."""
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.restart("u", {"c": "id1"})
+    await ledger.flush()
+    entry = json.loads(ledger.path.read_text().splitlines()[-1])["entry"]
+    assert entry == {"uid": "u", "actuated": {"containers": {}, "pod": None}, "restarting": {"c": "id1"}}
+
+
 async def test_a_ledger_can_be_read_by_people(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger")
     ledger.allocate("u", Allocated({"c": SIZE}))

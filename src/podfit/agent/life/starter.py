@@ -14,6 +14,7 @@ from podfit.agent.life.hooks import Hooks
 from podfit.agent.notices import NORMAL, WARNING, Notices
 from podfit.agent.observe import Snapshot
 from podfit.agent.record import PodRecord
+from podfit.agent.restarts import Restarts
 from podfit.agent.runtimes.base import CREATED, CannotRun, ImageMissing, Runtime, RuntimeFailure
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock
@@ -36,12 +37,13 @@ class Starter:
         notices: Notices,
         maker: ContainerMaker,
         hooks: Hooks,
+        restarts: Restarts,
         clock: Clock,
         tasks: Tasks,
         kick: Callable[[str], None],
     ) -> None:
         self._runtime, self._ledger, self._notices, self._maker = runtime, ledger, notices, maker
-        self._hooks, self._clock, self._tasks, self._kick = hooks, clock, tasks, kick
+        self._hooks, self._restarts, self._clock, self._tasks, self._kick = hooks, restarts, clock, tasks, kick
         self._trouble = Backoff(1.0, 300.0)
         self._pulls = Backoff(10.0, 300.0)
 
@@ -104,7 +106,7 @@ class Starter:
         self._trouble.forget(key)
         record.images.pop(container["image"], None)
         record.waiting.pop(name, None)
-        record.restarting.discard(name)
+        self._restarts.done(record, name)
         if (container.get("lifecycle") or {}).get("postStart"):
             return None
         return 0.0
