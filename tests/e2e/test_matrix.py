@@ -86,7 +86,8 @@ def test_a_deployment_is_placed_resized_in_place_and_fills_the_node(cluster: Run
         sizes = [(pod["status"].get("containerStatuses") or [{}])[0].get("resources", {}) for pod in pods]
         return len(pods) == 3 and all(size.get("requests", {}).get("cpu") == "600m" for size in sizes)
 
-    eventually(resized, "all pods have the new size")
+    cluster.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    assert resized(), "the roll-out ends when all pods have the new size"
     assert {pod["metadata"]["uid"] for pod in cluster.json("get", "pods")["items"]} == before
     conditions = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
     wanted = ["Running", "n1", "Burstable", 0, {"requests": {"cpu": "600m", "memory": "16Mi"}}, conditions]

@@ -9,7 +9,7 @@ from podfit.api.kinds import POD, Kind, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.client.transport import Unreachable
-from podfit.controllers.workloads.inplace import InPlace, wants_in_place
+from podfit.controllers.workloads.inplace import InPlace, batch_of, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import (
     available_in,
@@ -82,7 +82,8 @@ class ReplicaSetController:
             except ApiError as error:
                 failure = error
             if failure is None and wants_in_place(owner):
-                result = await self._in_place.advance(owner, owner["spec"]["template"], active)
+                active.sort(key=lambda pod: str(pod["metadata"]["name"]))
+                result = await self._in_place.advance(owner, owner["spec"]["template"], active, batch_of(owner))
         pods = await self._owned.of(owner, self.selector(owner))
         wait_s = await self._report(owner, pods, failure)
         if failure is not None:
