@@ -80,6 +80,7 @@ class Kind:
 
 _GPU = ("get", "patch", "update")
 _REVIEW = ("create",)
+_PROXIED = ("create", "delete", "get", "patch", "update")
 
 
 def _status(kind: str) -> Subresource:
@@ -95,7 +96,7 @@ _POD_SUBRESOURCES = (
     Subresource("exec", "PodExecOptions", ("create", "get")),
     Subresource("log", "Pod", ("get",)),
     Subresource("portforward", "PodPortForwardOptions", ("create", "get")),
-    Subresource("proxy", "PodProxyOptions", ("create", "delete", "get", "patch", "update")),
+    Subresource("proxy", "PodProxyOptions", _PROXIED),
     Subresource("resize", "Pod", _GPU),
     _status("Pod"),
 )
@@ -146,7 +147,7 @@ BUILT_IN: tuple[Kind, ...] = (
         False,
         "no",
         subs=(
-            Subresource("proxy", "NodeProxyOptions", ("create", "delete", "get", "patch", "update")),
+            Subresource("proxy", "NodeProxyOptions", _PROXIED),
             _status("Node"),
         ),
     ),
@@ -164,7 +165,14 @@ BUILT_IN: tuple[Kind, ...] = (
     ),
     _core("ResourceQuota", "resourcequotas", True, "quota", subs=(_status("ResourceQuota"),)),
     _core("Secret", "secrets", True),
-    _core("Service", "services", True, "svc", categories=("all",), subs=(_status("Service"),)),
+    _core(
+        "Service",
+        "services",
+        True,
+        "svc",
+        categories=("all",),
+        subs=(Subresource("proxy", "ServiceProxyOptions", _PROXIED), _status("Service")),
+    ),
     _core(
         "ServiceAccount",
         "serviceaccounts",

@@ -19,7 +19,7 @@ from podfit.apiserver.admission.base import Attributes
 from podfit.apiserver.admission.chain import build
 from podfit.apiserver.admission.rbac_escalation import RbacEscalation
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
-from podfit.apiserver.aggregation import Aggregation, endpoint_of, local_services
+from podfit.apiserver.aggregation import Aggregation, local_services
 from podfit.apiserver.auth.authenticate import Authenticator, TokenAuthenticator
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.apiserver.auth.node import NodeAuthorizer, NodeGraph
@@ -30,6 +30,7 @@ from podfit.apiserver.auth.reviews import Reviews
 from podfit.apiserver.auth.tokens import ServiceAccountTokens
 from podfit.apiserver.config import Config
 from podfit.apiserver.custom import CustomResources
+from podfit.apiserver.endpoints import endpoint_of
 from podfit.apiserver.events import Hub
 from podfit.apiserver.http import HttpFront
 from podfit.apiserver.nodes import NodeProxy
@@ -75,7 +76,7 @@ class ApiServer:
         self.core.writer.before_create["", "services"] = self.addresses.allot
         self.aggregation = Aggregation(self.objects, self.core.discovery, self.pki)
         self.core.foreign = self.aggregation.handler
-        self.nodes = NodeProxy(_node_context(self.pki))
+        self.nodes = NodeProxy(_node_context(self.pki), self.authorization)
         self.custom = self._handlers()
         context = self.pki.server_tls() if config.tls else None
         self.front = HttpFront(self.core.handle, self.authenticator, context)
@@ -101,7 +102,7 @@ class ApiServer:
         return sources
 
     def _resolve(self, namespace: str, name: str, port: int) -> tuple[str, int] | None:
-        return endpoint_of(self.objects, namespace, name, port)
+        return endpoint_of(self.objects, namespace, name, str(port))
 
     def _forget(self) -> None:
         self.authorization.forget()
@@ -176,7 +177,9 @@ class ApiServer:
 
 
 def _defaulted(attrs: Attributes, obj: Object) -> Object:
-    shapes.default(attrs.kind, obj)
+    if obj.get("kind") == attrs.kind.kind:
+        # Not what a subresource speaks instead: Eviction, Binding, PodExecOptions.
+        shapes.default(attrs.kind, obj)
     return obj
 
 

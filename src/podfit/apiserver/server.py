@@ -113,7 +113,7 @@ class Core:
             if foreign is not None:
                 return await foreign(request)
             raise self._nothing_there(route.group)
-        if request.method == "HEAD":
+        if request.method == "HEAD" and route.subresource != "proxy":
             raise method_not_allowed()
         return await self._verb(kind, route)(Call(request, route, kind, self.parts))
 

@@ -70,7 +70,9 @@ def _object_matches(selector: Object | None, attrs: Attributes) -> bool:
     if not selector:
         return True
     return any(
-        obj is not None and selects(selector, meta_of(obj).get("labels") or {}) for obj in (attrs.object, attrs.old)
+        # What has no metadata (the options of a CONNECT) has no labels to be selected by, not even by their absence.
+        obj is not None and "metadata" in obj and selects(selector, meta_of(obj).get("labels") or {})
+        for obj in (attrs.object, attrs.old)
     )
 
 
