@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 
 from podfit.api.kinds import LEASE, kind_named
 from podfit.api.status import ApiError, Object
@@ -33,21 +33,20 @@ from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.decide.gate import gate_patch, must_wait
 from podfit.vpa.admission.decide.review import Verdict, World, answer
 from podfit.vpa.admission.lookup import Ask, Freshest, HttpAsk, Index, Owners
+from podfit.vpa.admission.measures import Measures
 from podfit.vpa.admission.registration import register
 from podfit.vpa.model.matching import controlling_vpa, target_of
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.serve.http import Health, HttpServer
-from podfit.vpa.serve.measures import StepTimer
+from podfit.vpa.serve.requests import measured
 
 log = logging.getLogger(__name__)
 
 LEASE_NAME, LEASE_EVERY_S = "vpa-admission-controller", 10.0
 UPKEEP_S = 60.0
 MAX_BODY = 8 << 20
-P = "vpa_admission_controller"
-_LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
 
 
 class AdmissionWebhook:
@@ -60,6 +59,8 @@ class AdmissionWebhook:
         ask: Ask | None = None,
     ) -> None:
         """`ask` reaches a recommender in this process; otherwise the configured URL is asked, if there is one."""
+        self.registry = registry or CollectorRegistry()
+        client = measured(client, self.registry)
         self.client, self.config = client, config or AdmissionConfig()
         self.clock: Clock = clock or RealClock()
         # New pods are admitted in all namespaces: an ignored one has no autoscalers that count.
@@ -73,16 +74,7 @@ class AdmissionWebhook:
         self.owners = Owners(client, self.sight, self.targets)
         self._http_ask = HttpAsk(self.config.recommender_url) if ask is None and self.config.recommender_url else None
         self.freshest = Freshest(ask or self._http_ask, self.config.recommender_timeout, self.clock)
-        self.registry = registry or CollectorRegistry()
-        self.steps = StepTimer(self.registry, P, self.clock)
-        self.pods = Counter(f"{P}_admission_pods", "Number of Pods processed.", ("applied",), registry=self.registry)
-        self.latency = Histogram(
-            f"{P}_admission_latency_seconds",
-            "Time spent handling admission requests.",
-            ("status", "resource"),
-            buckets=_LATENCIES,
-            registry=self.registry,
-        )
+        self.measures = Measures(self.registry, self.clock)
         self.http = HttpServer(self.config.address, self.registry, Health(self.clock, float("inf")))
         self.port = 0
         self.registered = asyncio.Event()
@@ -212,17 +204,21 @@ class AdmissionWebhook:
         if request.headers.get("Content-Type", "").partition(";")[0] != "application/json":
             return web.Response()
         started = self.clock.monotonic()
-        with self.steps.step("total"):
-            with self.steps.step("read_request"):
+        with self.measures.steps.step("total"):
+            with self.measures.steps.step("read_request"):
                 body = await request.read()
-            with self.steps.step("admit"):
+            with self.measures.steps.step("admit"):
                 resource, verdict = await self.admit(body)
-            with self.steps.step("build_response"):
+            with self.measures.steps.step("build_response"):
                 text = response_of(verdict)
-        self.latency.labels(verdict.outcome, resource).observe(self.clock.monotonic() - started)
+            with self.measures.steps.step("write_response"):
+                response = web.Response(body=text, content_type="application/json")
+                await response.prepare(request)
+                await response.write_eof()
+        self.measures.latency.labels(verdict.outcome, resource).observe(self.clock.monotonic() - started)
         if resource == "Pod":
-            self.pods.labels(str(verdict.outcome == "applied").lower()).inc()
-        return web.Response(body=text, content_type="application/json")
+            self.measures.pods.labels(str(verdict.outcome == "applied").lower()).inc()
+        return response
 
     async def admit(self, body: bytes) -> tuple[str, Verdict]:
         """The kind of object, and the verdict on it."""

@@ -41,6 +41,7 @@ from podfit.vpa.recommender.past import Past
 from podfit.vpa.recommender.plugins import WORKLOAD, Sizes, plugin_for, sizes_by_plugin
 from podfit.vpa.recommender.writes import Checkpoints, write_statuses
 from podfit.vpa.serve.http import Health, HttpServer
+from podfit.vpa.serve.requests import measured
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,8 @@ class Recommender:
         clock: Clock | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
+        self.registry = registry or CollectorRegistry()
+        client = measured(client, self.registry)
         self.client, self.config = client, config or RecommenderConfig()
         self.history: History = history or NoHistory()
         self.clock: Clock = clock or RealClock()
@@ -72,8 +75,9 @@ class Recommender:
         self.targets = Targets(self.sight, self.scales)
         self.feed = Feed(self.sight, self.targets, self.cluster, self.config)
         self.events = EventRecorder(client, "vpa-recommender", clock=self.clock)
-        self.registry = registry or CollectorRegistry()
         self.measures = Measures(self.registry, self.clock)
+        if isinstance(self.history, PrometheusHistory):
+            self.history.api.measured = self.measures.prometheus_asked
         self.registry.register(Recommendations(self._sizes))
         self.health = Health(self.clock, self.config.recommender_interval)
         self.http = HttpServer(self.config.address, self.registry, self.health)
@@ -196,6 +200,7 @@ class Recommender:
             self._usage_gone = f"The resource metrics API does not answer: {error}"
         self.measures.usage_answers.labels(str(bool(self._usage_gone)).lower(), "default-metrics-client").inc()
         found = usage.scraped(items, self.cluster, now)
+        self.measures.quality.scraped(found, self.cluster.fleet)
         self.measures.samples.inc(usage.ingest(found, self.cluster.fleet))
         ooms = [oom for oom in self._drained() if self._count_oom(oom)]
         if not self.history.keeps_samples:
@@ -215,7 +220,9 @@ class Recommender:
         pod = self.cluster.pod((oom.namespace, oom.pod))
         outcome = "counted"
         try:
-            self.cluster.record_oom((oom.namespace, oom.pod), oom.container, oom.instant, oom.memory)
+            needed = self.cluster.record_oom((oom.namespace, oom.pod), oom.container, oom.instant, oom.memory)
+            state = self.cluster.aggregate_of((oom.namespace, oom.pod), oom.container)
+            self.measures.quality.ran_out(state, needed)
         except OomRefused as error:
             outcome = "refused"
             log.info("%s", error)
@@ -303,6 +310,7 @@ class Recommender:
             if self._usage_gone and before:
                 self.events.record(dict(vpa.object), "Warning", "MetricsUnavailable", self._usage_gone)
         self.measures.objects(self.cluster)
+        self.measures.quality.recommended(self.cluster, dict(self._sizes()))
 
     async def _maintain_checkpoints(self) -> None:
         now = self.clock.now()

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from podfit.kit.clock import Clock
+from podfit.vpa.serve.measures import exposition
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class HttpServer:
             self._runner = None
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=exposition(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _health_check(self, request: web.Request) -> web.Response:
         return web.Response(text="OK") if self._health.ok else web.Response(status=500, text="no activity")

@@ -27,6 +27,7 @@ from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import PAGE, Sight
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.serve.http import Health, HttpServer
+from podfit.vpa.serve.requests import measured
 from podfit.vpa.updater.act import Hands
 from podfit.vpa.updater.brakes import Brakes, Bucket
 from podfit.vpa.updater.config import UpdaterConfig
@@ -54,6 +55,8 @@ class Updater:
         clock: Clock | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
+        self.registry = registry or CollectorRegistry()
+        client = measured(client, self.registry)
         self.client, self.config = client, config or UpdaterConfig()
         self.clock: Clock = clock or RealClock()
         self.sight = Sight(
@@ -75,7 +78,6 @@ class Updater:
         self.events = EventRecorder(client, "vpa-updater", clock=self.clock)
         self.hands = Hands(client, self.events)
         self.undo = Undo(client, self.config, self.clock, self._give_back)
-        self.registry = registry or CollectorRegistry()
         self.measures = Measures(self.registry, self.clock)
         self.health = Health(self.clock, self.config.updater_interval)
         self.http = HttpServer(self.config.address, self.registry, self.health)
