@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 import pytest
 
 from podfit.agent.furnish.objects import CONFIG_MAP
-from podfit.agent.runtimes.base import RuntimeFailure
+from podfit.agent.runtimes.base import Limits, RuntimeFailure
+from podfit.agent.runtimes.fake import FakeRuntime
 from podfit.api.kinds import LEASE, NODE, POD
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
@@ -411,18 +411,37 @@ async def test_volumes_made_of_objects_are_mounted_and_follow_them(cluster: Clus
     assert not paths["/settings"].exists()
 
 
-async def test_static_pods_run_from_a_folder_and_show_a_mirror(cluster: Cluster, tmp_path: Path) -> None:
-    folder = tmp_path / "manifests"
-    folder.mkdir()
-    manifest = pod("web")
-    del manifest["spec"]["nodeName"]
-    (folder / "web.yaml").write_text(json.dumps(manifest))
-    node = await cluster.node("node1", static_dir=folder, capacity={"cpu": "2", "memory": "4Gi"})
-    await node.pass_time(5)
-    mirror = await cluster.pod("web-node1")
-    assert "kubernetes.io/config.mirror" in mirror["metadata"]["annotations"]
-    assert mirror["status"]["phase"] == "Running"
-    (folder / "web.yaml").unlink()
-    await node.pass_time(12)
+async def test_a_pod_deleted_while_the_agent_takes_over_is_not_kept(
+    cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(cluster, node, pod())
+    await node.stop()
+    look = FakeRuntime.container_limits
+
+    async def deleted_meanwhile(runtime: FakeRuntime, container_id: str) -> Limits:
+        monkeypatch.undo()
+        await cluster.client.delete(POD, "default", "p", {"gracePeriodSeconds": 0})
+        while list(node.agent._cache):
+            await asyncio.sleep(0)
+        return await look(runtime, container_id)
+
+    monkeypatch.setattr(FakeRuntime, "container_limits", deleted_meanwhile)
+    await node.restart()
+    await node.pass_time(8)
     assert not node.machine.pods
-    assert await cluster.client.find(POD, "default", "web-node1") is None
+    assert not node.agent.records
+
+
+async def test_a_pod_without_a_promise_is_let_alone_until_it_is_deleted(
+    cluster: Cluster, node: TestNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = await create(cluster, node, pod())
+    uid = seen["metadata"]["uid"]
+    node.agent.ledger.forget(uid)
+    node.agent.kick(uid)
+    await node.quiet()
+    assert "a pass failed" not in caplog.text
+    await cluster.client.delete(POD, "default", "p")
+    await node.pass_time(8)
+    assert uid not in node.machine.pods
+    assert await cluster.client.find(POD, "default", "p") is None

@@ -165,6 +165,7 @@ class Agent:
             await self._static.scan()
         await self._take_over()
         self._cache.subscribe(self.roster.changed)
+        self.roster.miss({pod["metadata"]["uid"] for pod in self._cache})
         self._tasks.start(self._listen(), "runtime")
         await self._clean_up()
         self.allocator.find_pending()

@@ -153,7 +153,8 @@ class Ledger:
             await asyncio.get_running_loop().run_in_executor(None, self._write, data)
             self._promised -= promised
         except OSError:
-            self._changed = {**changed, **self._changed}
+            # In the order of the last change: a promise given anew must not be followed by the end of the old one.
+            self._changed = {key: None for key in changed if key not in self._changed} | self._changed
             raise
         finally:
             self._writing = None

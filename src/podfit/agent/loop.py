@@ -73,13 +73,15 @@ class PodLoop:
     async def run(self, record: PodRecord) -> Result:
         if record.rejected is not None:
             return await self._closing.reject(record)
-        if record.removed or (not record.admitted and record.ending is not None):
-            await self._farewell(record)
-            return DONE
-        if not record.admitted or (record.finished and record.ending is None and not record.untold):
-            return DONE
         if not self._ledger.is_durable(record.uid):
             await self._ledger.flush()
+        # The ledger is asked, not the record: what follows looks at the pod by its promise, without a pause in between.
+        promised = self._ledger.allocated(record.uid) is not None
+        if record.removed or (not promised and record.ending is not None):
+            await self._farewell(record)
+            return DONE
+        if not promised or (record.finished and record.ending is None and not record.untold):
+            return DONE
         snapshot = await observe(record, self._ledger, self._runtime)
         if self._config.on_disk and snapshot.state is not None:
             messages.collect(record, snapshot.state, self._maker)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from podfit.agent.adopt import adopt
 from podfit.agent.allocator import Allocator
@@ -43,6 +43,8 @@ class Roster:
         self._allocator, self._metrics, self._clock, self._kick = allocator, metrics, clock, kick
         self.mirrors: Callable[[Object | None, Object | None], None] = lambda before, after: None
         """Told of mirror pods; set by the static pods."""
+        self.left: Callable[[str], None] = lambda uid: None
+        """Told of pods that are forgotten; set by the static pods."""
         self._past: OrderedDict[str, Object] = OrderedDict()
         """Pods that were deleted lately, and when (as a resourceVersion)."""
 
@@ -88,6 +90,12 @@ class Roster:
             self._metrics.pending_changed("", record.resize.pending.reason)
         if record.resize.in_progress is not None:
             self._metrics.in_progress.inc()
+
+    def miss(self, known: Collection[str]) -> None:
+        """Pods deleted while those that ran were taken over: nobody was there to hear of it."""
+        for record in list(self._records.values()):
+            if not record.static and record.uid not in known:
+                self._gone(record.uid)
 
     # --- the watch
     def changed(self, before: Object | None, after: Object | None) -> None:
@@ -193,6 +201,7 @@ class Roster:
         if record is not None:
             for task in [*record.jobs.values(), *([record.memory_wait] if record.memory_wait else [])]:
                 task.cancel()
+            self.left(uid)
 
 
 def _terminal(pod: Object) -> bool:
