@@ -50,8 +50,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Running]
     parts = [Part("apiserver", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", ready=True)]
     config = str(running.kubeconfig)
     try:
-        parts.append(Part("controllers", "--kubeconfig", config))
-        parts.append(Part("scheduler", "--kubeconfig", config))
+        parts.append(Part("controllers", "--kubeconfig", str(tmp_path / "controllers.kubeconfig")))
+        parts.append(Part("scheduler", "--kubeconfig", str(tmp_path / "scheduler.kubeconfig")))
         parts.append(Part("agent", "--kubeconfig", config, "--data-dir", str(tmp_path / "agent"), *node, ready=True))
         yield running
     finally:
