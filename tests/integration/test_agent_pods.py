@@ -211,6 +211,14 @@ async def test_a_failing_liveness_probe_restarts_the_container(cluster: Cluster,
     assert (await cluster.pod("p"))["status"]["containerStatuses"][0]["restartCount"] >= 1
 
 
+async def test_a_probe_may_have_a_grace_period_of_its_own(cluster: Cluster, node: TestNode) -> None:
+    node.machine.journal = []
+    probe = {"exec": {"command": ["false"]}, "failureThreshold": 1, "terminationGracePeriodSeconds": 3}
+    await create(cluster, node, pod("p", container(livenessProbe=probe), terminationGracePeriodSeconds=30))
+    await node.pass_time(5)
+    assert [grace for what, _, grace in node.machine.journal if what == "stop_container"] == [3.0]
+
+
 async def test_readiness_follows_its_probe(cluster: Cluster, node: TestNode) -> None:
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 1}
     seen = await create(cluster, node, pod("p", container(readinessProbe=probe)))

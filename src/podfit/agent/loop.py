@@ -223,7 +223,7 @@ class PodLoop:
         record.probes.follow(snapshot.running)
         for name in record.probes.unhealthy(snapshot.running):
             message = f"Container {name} failed {record.probes.failed_kind(name)} probe, will be restarted"
-            self._stopper.stop(record, snapshot, name, record.grace_s, message)
+            self._stopper.stop(record, snapshot, name, record.probes.grace_s(name), message)
 
     async def _refresh(self, record: PodRecord, snapshot: Snapshot) -> list[float]:
         """Mounted ConfigMaps, Secrets, tokens and what the pod is told of itself follow what they are made of."""

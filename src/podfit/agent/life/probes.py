@@ -1,4 +1,4 @@
-"""Liveness, readiness and startup probes: exec, HTTP, TCP and gRPC ports, with Kubernetes' thresholds and delays.
+"""Liveness, readiness and startup probes: Kubernetes' thresholds and delays around what `checkup` asks.
 
 A task per probe of a running container and none for pods without probes.
 """
@@ -8,14 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from podfit.agent.decide.states import Object, all_containers
-from podfit.agent.life.hooks import run_command
-from podfit.agent.life.web import http_get, port_number
+from podfit.agent.life.checkup import check
 from podfit.agent.notices import WARNING, Notices
 from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import ContainerState, Runtime, RuntimeFailure
+from podfit.agent.runtimes.base import ContainerState, Runtime
 from podfit.kit.clock import Clock
 from podfit.kit.tasks import Tasks
 
@@ -79,6 +77,12 @@ class Probes:
         container_id = self._following.get(name, "")
         return _WORDS.get(self._failed(name, container_id), "Liveness").lower()
 
+    def grace_s(self, name: str) -> float:
+        """How long the container gets that failed its probe: the probe's own answer, or the pod's."""
+        kind = self._failed(name, self._following.get(name, ""))
+        own = self._containers[name].get(kind, {}).get("terminationGracePeriodSeconds")
+        return float(own) if own is not None else self._record.grace_s
+
     # --- following containers
     def follow(self, running: Mapping[str, ContainerState]) -> None:
         for name in [name for name in self._following if name not in running]:
@@ -112,11 +116,15 @@ class Probes:
         period = float(probe.get("periodSeconds") or 10)
         while True:
             if kind == "startupProbe" or self.started(name, state.id):
-                error = await self._ask(container, probe, state.id)
+                error = await check(self._runtime, container, probe, state.id, self._ip())
                 self._note(container, kind, result, error)
                 if kind == "startupProbe" and result.good:
                     return
             await self._clock.sleep(period)
+
+    def _ip(self) -> str:
+        state = self._record.state
+        return state.ips[0] if state is not None and state.ips else "127.0.0.1"
 
     def _note(self, container: Object, kind: str, result: _Result, error: str | None) -> None:
         """Counts one answer; tells the pod's worker when the verdict changed."""
@@ -134,29 +142,3 @@ class Probes:
         if result.failures == int(probe.get("failureThreshold") or 3):
             result.good = False
             self._kick(self._record.uid)
-
-    async def _ask(self, container: Object, probe: Mapping[str, Any], container_id: str) -> str | None:
-        """None when it is well, else what is wrong."""
-        timeout = float(probe.get("timeoutSeconds") or 1)
-        try:
-            if probe.get("exec"):
-                work = run_command(self._runtime, container_id, probe["exec"].get("command") or [])
-                code, output = await asyncio.wait_for(work, timeout)
-                return None if code == 0 else output
-            return await asyncio.wait_for(self._connect(container, probe, timeout), timeout + 0.5)
-        except TimeoutError:
-            return f"command timed out after {timeout:g}s" if probe.get("exec") else "context deadline exceeded"
-        except (RuntimeFailure, OSError, ValueError) as error:
-            return str(error)
-
-    async def _connect(self, container: Object, probe: Mapping[str, Any], timeout: float) -> str | None:
-        ask = probe.get("httpGet") or probe.get("tcpSocket") or probe.get("grpc") or {}
-        state = self._record.state
-        host = ask.get("host") or (state.ips[0] if state is not None and state.ips else "127.0.0.1")
-        port = port_number(ask.get("port"), container)
-        if probe.get("httpGet"):
-            status = await http_get(ask, host, port, timeout)
-            return None if 200 <= status < 400 else f"HTTP probe failed with statuscode: {status}"
-        _, writer = await asyncio.open_connection(host, port)
-        writer.close()
-        return None
