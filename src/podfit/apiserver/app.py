@@ -18,6 +18,7 @@ from podfit.apiserver.addresses import ServiceAddresses
 from podfit.apiserver.admission.base import Attributes
 from podfit.apiserver.admission.chain import build
 from podfit.apiserver.admission.rbac_escalation import RbacEscalation
+from podfit.apiserver.admission.webhooks.call import Caller
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
 from podfit.apiserver.aggregation import Aggregation, local_services
 from podfit.apiserver.auth.authenticate import Authenticator, TokenAuthenticator
@@ -77,6 +78,7 @@ class ApiServer:
         self.aggregation = Aggregation(self.objects, self.core.discovery, self.pki)
         self.core.foreign = self.aggregation.handler
         self.nodes = NodeProxy(_node_context(self.pki), self.authorization)
+        self.converters = Caller(self._resolve)
         self.custom = self._handlers()
         context = self.pki.server_tls() if config.tls else None
         self.front = HttpFront(self.core.handle, self.authenticator, context)
@@ -93,7 +95,7 @@ class ApiServer:
         handlers.add("", "serviceaccounts", "token", tokens.request)
         handlers.add_anywhere("scale", scales.handle)
         self.nodes.add_to(handlers)
-        return CustomResources(self.objects, self.core.tables, self.core.discovery, scales)
+        return CustomResources(self.objects, self.core.tables, self.core.discovery, scales, self.converters)
 
     def _token_sources(self) -> list[TokenAuthenticator]:
         sources: list[TokenAuthenticator] = [self.tokens, BootstrapTokens(self.objects, self.config.clock)]
@@ -144,6 +146,7 @@ class ApiServer:
         await self.front.stop()
         await self.nodes.stop()
         await self.webhooks.close()
+        await self.converters.close()
         await self.config.store.close()
 
     async def _bootstrap(self) -> None:

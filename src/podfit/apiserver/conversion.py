@@ -1,7 +1,7 @@
 """Kinds that are served in more than one shape: Events (core and events.k8s.io) and autoscalers (v1 and v2).
 
-Events are stored as core/v1, HorizontalPodAutoscalers as autoscaling/v2. Versions of custom resources differ in
-apiVersion only; that is the splicer's work.
+Events are stored as core/v1, HorizontalPodAutoscalers as autoscaling/v2. Versions of custom resources are the work of
+`versions`, and their apiVersion that of the splicer.
 """
 
 from __future__ import annotations

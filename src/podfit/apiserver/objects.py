@@ -13,6 +13,7 @@ from podfit.api.kinds import Kind, Registry
 from podfit.api.status import MODIFIED, ApiError, Object, conflict, not_found
 from podfit.apiserver import conversion, wire
 from podfit.apiserver.events import Hub
+from podfit.apiserver.versions import Versions
 from podfit.apiserver.views import Views
 from podfit.kit.clock import Clock
 from podfit.store.backend import Mismatch, Record, Store
@@ -28,6 +29,7 @@ class Objects:
         hub.decode = self.decoded
         self._splicers: dict[Kind, wire.Splicer] = {}
         self._views: dict[tuple[str, str, str], Views] = {}
+        self.versions = Versions()
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -79,15 +81,22 @@ class Objects:
         obj = wire.object_of(record)
         return conversion.to_served(kind, obj)
 
+    async def shown(self, kind: Kind, records: Sequence[Record]) -> Sequence[Record]:
+        """Records in the version the client speaks, where that takes more than another apiVersion."""
+        return await self.versions.served(kind, records) if kind.custom else records
+
     # --- writing --------------------------------------------------------------------------------------------------
 
     async def put(self, kind: Kind, key: str, obj: Object, expect: int) -> Record:
         """Stores; the object's resourceVersion becomes the new one. Raises Mismatch."""
-        value = wire.stored_value(conversion.to_stored(kind, obj))
+        stored = await self.versions.stored(kind, obj) if kind.custom else conversion.to_stored(kind, obj)
+        value = wire.stored_value(stored)
         ttl_s = EVENT_TTL_S if kind.plural == "events" else 0
         record = await self.store.put(key, value, expect, ttl_s)
         obj["metadata"]["resourceVersion"] = str(record.modified)
-        if not kind.custom and not conversion.needed(kind):
+        if kind.custom:
+            return (await self.shown(kind, (record,)))[0]
+        if not conversion.needed(kind):
             self.remember(record, obj)
         return record
 

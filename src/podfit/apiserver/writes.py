@@ -160,6 +160,8 @@ class Writer:
 
     async def _update_once(self, write: Write, key: str, record: Record, change: Change) -> Written:
         kind, strategy = write.kind, strategy_for(write.kind)
+        if kind.custom:
+            record = (await self.objects.shown(kind, (record,)))[0]
         old = self._old(kind, record)
         made = change(self.objects.served(kind, record), record)
         new = made if isinstance(made, dict) else await made

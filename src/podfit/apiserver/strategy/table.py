@@ -8,6 +8,7 @@ from podfit.api.kinds import Kind
 from podfit.apiserver.strategy.base import Strategy
 from podfit.apiserver.strategy.kinds import (
     access,
+    definitions,
     extensions,
     jobs,
     limits,
@@ -58,7 +59,7 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("autoscaling", "HorizontalPodAutoscaler"): policy.AutoscalerStrategy,
     (_HOOKS, "MutatingWebhookConfiguration"): extensions.WebhookConfigurationStrategy,
     (_HOOKS, "ValidatingWebhookConfiguration"): extensions.WebhookConfigurationStrategy,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): extensions.CustomResourceDefinitionStrategy,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.CustomResourceDefinitionStrategy,
     ("events.k8s.io", "Event"): notes.EventStrategy,
     ("certificates.k8s.io", "CertificateSigningRequest"): extensions.CertificateSigningRequestStrategy,
     ("apiregistration.k8s.io", "APIService"): extensions.APIServiceStrategy,

@@ -41,6 +41,7 @@ class ScaleHandlers:
         verb = call.route.verb
         if verb == "get":
             record = call.objects.required(call.kind, call.namespace, call.route.name)
+            record = (await call.objects.shown(call.kind, (record,)))[0]
             return call.answer_value(self._scale(call.kind, call.objects.served(call.kind, record)))
         return await (self._put(call) if verb == "update" else self._patch(call))
 

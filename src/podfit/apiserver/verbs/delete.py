@@ -37,12 +37,13 @@ async def remove(call: Call, kind: Kind, namespace: str, name: str, options: Obj
     objects = call.objects
     for _ in range(RETRIES):
         record = objects.required(kind, namespace, name)
+        if kind.custom:
+            record = (await objects.shown(kind, (record,)))[0]
         obj = objects.served(kind, record)
+        old = objects.served(kind, record) if kind.custom else objects.decoded(record)
         deletes.check_preconditions(kind, obj, options)
         dry_run = bool(options.get("dryRun"))
-        attrs = Attributes(
-            DELETE, kind, "", namespace, name, None, objects.decoded(record), call.request.user, dry_run, options
-        )
+        attrs = Attributes(DELETE, kind, "", namespace, name, None, old, call.request.user, dry_run, options)
         await call.parts.writer.chain.admit(attrs)
         await call.parts.writer.chain.validate(attrs)
         verdict = deletes.decide(kind, obj, options, objects.clock.now())
@@ -79,6 +80,7 @@ async def delete_collection(call: Call) -> Response:
     records = call.objects.store.scan(prefix_of(call.kind, call.namespace))
     if selection is not None:
         records = selection.filter(records)
+    shown = await call.objects.shown(call.kind, records)
     for record in records:
         meta = wire.object_of(record)["metadata"]
         try:
@@ -86,4 +88,4 @@ async def delete_collection(call: Call) -> Response:
         except Exception as error:
             if getattr(error, "code", 0) != 404:
                 raise
-    return call.reply(accepted, form.list(records, revision))
+    return call.reply(accepted, form.list(shown, revision))
