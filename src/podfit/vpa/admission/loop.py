@@ -40,6 +40,7 @@ from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.serve.http import Health, HttpServer
+from podfit.vpa.serve.profiling import add_profiling
 from podfit.vpa.serve.requests import measured
 
 log = logging.getLogger(__name__)
@@ -60,8 +61,8 @@ class AdmissionWebhook:
     ) -> None:
         """`ask` reaches a recommender in this process; otherwise the configured URL is asked, if there is one."""
         self.registry = registry or CollectorRegistry()
-        client = measured(client, self.registry)
-        self.client, self.config = client, config or AdmissionConfig()
+        self.config = config or AdmissionConfig()
+        client = self.client = measured(client, self.registry, self.config)
         self.clock: Clock = clock or RealClock()
         # New pods are admitted in all namespaces: an ignored one has no autoscalers that count.
         self.sight = Sight(
@@ -76,6 +77,8 @@ class AdmissionWebhook:
         self.freshest = Freshest(ask or self._http_ask, self.config.recommender_timeout, self.clock)
         self.measures = Measures(self.registry, self.clock)
         self.http = HttpServer(self.config.address, self.registry, Health(self.clock, float("inf")))
+        if self.config.profiling:
+            add_profiling(self.http, self.clock)
         self.port = 0
         self.registered = asyncio.Event()
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -13,6 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from podfit.api.kinds import kind_named
+from podfit.api.status import Object
 from podfit.client import Client, EventRecorder
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock, rfc3339
@@ -25,7 +26,7 @@ from podfit.vpa.model.times import from_rfc3339
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets
-from podfit.vpa.recommender import usage
+from podfit.vpa.recommender import external, usage
 from podfit.vpa.recommender.answers import Answers
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.decide.cluster import ClusterState, UnknownTarget, Vpa, VpaId
@@ -41,6 +42,7 @@ from podfit.vpa.recommender.past import Past
 from podfit.vpa.recommender.plugins import WORKLOAD, Sizes, plugin_for, sizes_by_plugin
 from podfit.vpa.recommender.writes import Checkpoints, write_statuses
 from podfit.vpa.serve.http import Health, HttpServer
+from podfit.vpa.serve.profiling import add_profiling
 from podfit.vpa.serve.requests import measured
 
 log = logging.getLogger(__name__)
@@ -62,8 +64,8 @@ class Recommender:
         registry: CollectorRegistry | None = None,
     ) -> None:
         self.registry = registry or CollectorRegistry()
-        client = measured(client, self.registry)
-        self.client, self.config = client, config or RecommenderConfig()
+        self.config = config or RecommenderConfig()
+        client = self.client = measured(client, self.registry, self.config)
         self.history: History = history or NoHistory()
         self.clock: Clock = clock or RealClock()
         self.cluster = ClusterState(self.config.model, Fleet(self.config.model))
@@ -81,6 +83,8 @@ class Recommender:
         self.registry.register(Recommendations(self._sizes))
         self.health = Health(self.clock, self.config.recommender_interval)
         self.http = HttpServer(self.config.address, self.registry, self.health)
+        if self.config.profiling:
+            add_profiling(self.http, self.clock)
         self.ledger = Ledger()
         Answers(self)
         self.checkpoints = Checkpoints(
@@ -191,7 +195,7 @@ class Recommender:
         if healed := usage.heal_clock(self.cluster.fleet, now):
             log.warning("the clock went back: %d containers start anew", healed)
         try:
-            items = await usage.fetch(self.client, self.config.vpa_object_namespace)
+            items = await self._fetch_usage()
             self._usage_gone = ""
         except usage.UsageGone as error:
             items = []
@@ -210,6 +214,11 @@ class Recommender:
             await self.history.flush()
         except HistoryAway as error:
             log.warning("history: %s", error)
+
+    async def _fetch_usage(self) -> list[Object]:
+        if self.config.use_external_metrics:
+            return await external.fetch(self.client, self.cluster, self.config)
+        return await usage.fetch(self.client, self.config.vpa_object_namespace)
 
     def _drained(self) -> list[Oom]:
         found = list(self.feed.ooms)

@@ -5,29 +5,48 @@ It stands between a client and its transport; streams (watches) are counted when
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from podfit.client import Client
 from podfit.client.transport import Query, Reply, Stream, Transport, Unreachable
+from podfit.kit.clock import Clock, RealClock
+from podfit.vpa.serve.bucket import Bucket
 
 _BUCKETS = tuple(0.001 * 2**power for power in range(10))
+CLOCK = RealClock()
+UPSTREAM_PACE = (50.0, 100.0)
+"""Requests a second and at once. It is upstream's default, and stands for no limit here."""
 _HERE = "in-process"
 """The host of a server that is reached without a socket."""
 
 
-def measured(client: Client, registry: CollectorRegistry) -> Client:
-    """The same client, counted."""
-    return Client(MeasuredTransport(client.transport, registry), client.field_manager)
+class Paced(Protocol):
+    """What a component's settings say about its requests."""
+
+    @property
+    def kube_api_qps(self) -> float: ...
+    @property
+    def kube_api_burst(self) -> float: ...
+
+
+def measured(client: Client, registry: CollectorRegistry, config: Paced | None = None, clock: Clock = CLOCK) -> Client:
+    """The same client, counted, and slowed down if the settings ask for it."""
+    pace = None
+    if config is not None and (config.kube_api_qps, config.kube_api_burst) != UPSTREAM_PACE:
+        pace = Bucket(config.kube_api_qps, config.kube_api_burst, clock)
+    return Client(MeasuredTransport(client.transport, registry, pace), client.field_manager)
 
 
 class MeasuredTransport:
-    def __init__(self, transport: Transport, registry: CollectorRegistry) -> None:
-        self._transport = transport
+    def __init__(self, transport: Transport, registry: CollectorRegistry, pace: Bucket | None = None) -> None:
+        self._transport, self._pace = transport, pace
         self._server: str = getattr(transport, "server", "")
         self._host = urlsplit(self._server).netloc or _HERE
         self._count = Counter(
@@ -52,6 +71,8 @@ class MeasuredTransport:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
+        if self._pace is not None:
+            await self._pace.wait(math.inf)
         started = time.perf_counter()
         code = "<error>"
         try:

@@ -26,10 +26,12 @@ from podfit.vpa.model.matching import by_target
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import PAGE, Sight
 from podfit.vpa.observe.targets import Targets
+from podfit.vpa.serve.bucket import Bucket
 from podfit.vpa.serve.http import Health, HttpServer
+from podfit.vpa.serve.profiling import add_profiling
 from podfit.vpa.serve.requests import measured
 from podfit.vpa.updater.act import Hands
-from podfit.vpa.updater.brakes import Brakes, Bucket
+from podfit.vpa.updater.brakes import Brakes
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.decide.one_pass import World, controlled_pods
 from podfit.vpa.updater.decide.restriction import Attempts
@@ -56,8 +58,8 @@ class Updater:
         registry: CollectorRegistry | None = None,
     ) -> None:
         self.registry = registry or CollectorRegistry()
-        client = measured(client, self.registry)
-        self.client, self.config = client, config or UpdaterConfig()
+        self.config = config or UpdaterConfig()
+        client = self.client = measured(client, self.registry, self.config)
         self.clock: Clock = clock or RealClock()
         self.sight = Sight(
             client, self.clock, self.config.vpa_object_namespace, self.config.ignored_vpa_object_namespaces
@@ -81,6 +83,8 @@ class Updater:
         self.measures = Measures(self.registry, self.clock)
         self.health = Health(self.clock, self.config.updater_interval)
         self.http = HttpServer(self.config.address, self.registry, self.health)
+        if self.config.profiling:
+            add_profiling(self.http, self.clock)
         self.http.add("GET", "/why-not/{namespace}/{name}", self._why_not)
         self.story = Story(self.events)
         self.steady = Steady(self.config.scale_down_delay)
