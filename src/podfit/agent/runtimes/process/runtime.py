@@ -38,6 +38,7 @@ from ..base import (
 )
 from .cgroups import Cgroups, Vanished, pod_group
 from .images import Images
+from .keeper.terminal import receive_terminal
 from .launchspec import launch_spec, user_of
 from .link import KeeperFailed, Link
 from .records import Container, ContainerRecord, Pod, PodRecord, Records
@@ -326,9 +327,16 @@ class ProcessRuntime:
             raise CannotRun(f"container {container_id} is not running", "ExecFailed")
         key = uuid.uuid4().hex
         ended = self._execs[key] = asyncio.get_running_loop().create_future()
-        ours, theirs = _terminal() if tty else _pipes(stdin)
+        console, theirs = _console() if tty else (None, ())
+        ours = (-1, -1, -1)
+        if console is None:
+            ours, theirs = _pipes(stdin)
         try:
             await self._link.ask("exec", theirs, id=container_id, key=key, argv=command, tty=tty)
+            if console is not None:
+                # Made inside the container before the program began: it is here by now.
+                terminal = receive_terminal(console)
+                ours = (terminal, terminal, -1)
         except KeeperFailed as error:
             self._execs.pop(key, None)
             for descriptor in {item for item in ours if item >= 0}:
@@ -337,6 +345,8 @@ class ProcessRuntime:
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
+            if console is not None:
+                console.close()
         return ProcessExec(self._link, key, ended, ours[0] if tty else -1, ours)
 
     async def attach(self, container_id: str, stdin: bool = False) -> ExecStream:
@@ -457,10 +467,10 @@ class ProcessRuntime:
         return container
 
 
-def _terminal() -> tuple[tuple[int, int, int], tuple[int, ...]]:
-    """Ours (master as input and output, no separate errors) and theirs."""
-    master, slave = os.openpty()
-    return (master, master, -1), (slave,)
+def _console() -> tuple[socket.socket, tuple[int, ...]]:
+    """Ours and theirs: where the terminal comes through that is made inside the container."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return ours, (theirs.detach(),)
 
 
 def _pipes(stdin: bool) -> tuple[tuple[int, int, int], tuple[int, ...]]:

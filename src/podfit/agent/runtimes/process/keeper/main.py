@@ -2,8 +2,8 @@
 
 It forks containers, pumps their output to log files, waits for them and writes down how they ended; the agent talks to
 it through a socket in the data folder and may come and go. Cgroups are the agent's business: the keeper only lets
-children join them. It leaves by itself when no container runs and no agent is connected. Only light modules are
-imported: each container starts as a fork of this process, and what it holds is what a fork costs.
+children join them. It leaves by itself when no container runs and no agent is connected, or none came. Only light
+modules are imported: each container starts as a fork of this process, and what it holds is what a fork costs.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from .children import ATTACH_BACKLOG, Child, boot_id, read_json, start_ticks, wr
 Message = dict[str, Any]
 SOCKET, LOCK = "keeper.sock", "keeper.lock"
 SO_SNDBUFFORCE = 32
+LONELY_S = 10.0
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait $!; done")
 
 
@@ -85,9 +86,11 @@ class Keeper:
         gc.collect()
         gc.freeze()
         while True:
-            for descriptor, _ in self.epoll.poll():
+            ready = self.epoll.poll(None if self.accepted or self.by_pid else LONELY_S)
+            for descriptor, _ in ready:
                 self.handle(descriptor)
-            if not self.connections and not self.by_pid and not self.execs and self.accepted:
+            # Whoever started us may have died before it came: nobody is waited for for ever.
+            if not self.connections and not self.by_pid and not self.execs and (self.accepted or not ready):
                 return
 
     accepted = False
@@ -179,6 +182,8 @@ class Keeper:
             child.state["failed"] = json.loads(report)["error"]
             answer({"error": child.state["failed"]})
             return
+        if child.take_terminal():
+            self.follow(child)
         write_state(child.folder, child.state)
         # To all: who asked may be gone, and its successor waits for news.
         self.tell({"event": "started", "id": child.id, "pod": child.pod, "state": child.state})
@@ -202,10 +207,9 @@ class Keeper:
         # A number would mean another process once we are inside that namespace: a descriptor does not.
         process = os.pidfd_open(child.pid)
         told, status = os.pipe2(os.O_CLOEXEC)
-        stdio = (descriptors * 3)[:3] if message["tty"] else descriptors
         pid = self.fork_into(pid_namespace, fresh=False)
         if pid == 0:
-            launch.run_in(spec, (stdio[0], stdio[1], stdio[2]), process, status)
+            launch.run_in(spec, tuple(descriptors), process, status)
         for descriptor in (status, pid_namespace, process):
             os.close(descriptor)
         self.execs[pid] = message["key"]
@@ -353,6 +357,9 @@ class Keeper:
     def keep(self, child: Child) -> None:
         self.children[child.id] = child
         self.by_pid[child.pid] = child
+        self.follow(child)
+
+    def follow(self, child: Child) -> None:
         for descriptor in child.readers:
             self.listen(descriptor, partial(self.pump, child, descriptor))
 
