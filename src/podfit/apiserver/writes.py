@@ -41,6 +41,16 @@ Track = Callable[[Object, Object | None], None]
 """Writes down in metadata.managedFields who set what."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lens:
+    """A subresource that shows an object as one of another kind (Scale). Admission sees and changes what it shows."""
+
+    subresource: str
+    show: Callable[[Object], Object]
+    put_back: Callable[[Object, Object], Object]
+    """The object, changed to what is shown."""
+
+
 @dataclass(slots=True)
 class Write:
     """One write request: where it goes, who asks, and what the client is warned of."""
@@ -53,6 +63,7 @@ class Write:
     subresource: str = ""
     warnings: list[str] = field(default_factory=list)
     track: Track | None = None
+    lens: Lens | None = None
     replaces: bool = False
     """A PUT: a uid in the body is a precondition. In a patch it is a change of an immutable field."""
 
@@ -167,7 +178,7 @@ class Writer:
         new = made if isinstance(made, dict) else await made
         attrs = self._attributes(UPDATE, write, new, old)
         await self.chain.admit(attrs)
-        new = attrs.object or new
+        new = self._admitted(write, attrs, new)
         self._match_revision(write, strategy, new, old, record)
         _fill_from(new["metadata"], old["metadata"])
         strategy.prepare_update(new, old, write.subresource)
@@ -175,6 +186,8 @@ class Writer:
             write.track(new, old)
         check(kind, new, strategy.validate_update(new, old, write.subresource) + shapes.errors(kind, new, old))
         write.warnings += strategy.warnings_update(new, old, write.subresource)
+        if write.lens is not None:
+            attrs.object = write.lens.show(new)
         await self.chain.validate(attrs)
         write.warnings += attrs.warnings
         return await self._replace(write, key, record, new, old)
@@ -213,10 +226,13 @@ class Writer:
 
     def _attributes(self, operation: str, write: Write, obj: Object, old: Object | None) -> Attributes:
         name = write.name or (obj.get("metadata") or {}).get("name", "")
+        lens, subresource = write.lens, write.subresource
+        if lens is not None:
+            subresource, obj, old = lens.subresource, lens.show(obj), lens.show(old) if old is not None else None
         return Attributes(
             operation,
             write.kind,
-            write.subresource,
+            subresource,
             write.namespace,
             name,
             obj,
@@ -225,6 +241,12 @@ class Writer:
             write.options.dry_run,
             write.options.to_json(),
         )
+
+    @staticmethod
+    def _admitted(write: Write, attrs: Attributes, new: Object) -> Object:
+        if write.lens is None or attrs.object is None:
+            return attrs.object or new
+        return write.lens.put_back(new, attrs.object)
 
 
 def precondition_failed(kind: Kind, stored: Object, uid: str) -> ApiError:

@@ -5,6 +5,7 @@ An object that is not there is created, through the main endpoint only.
 
 from __future__ import annotations
 
+from podfit.api.kinds import Kind
 from podfit.api.patches.apply import apply_patch, read_applied
 from podfit.api.schema import type_of
 from podfit.api.schema.decode import DecodeError, convert
@@ -26,8 +27,8 @@ from podfit.store.backend import Record
 async def apply(call: Call, accepted: Accepted, form: Form, options: WriteOptions) -> Response:
     struct = type_of(call.kind)
     assert struct is not None
-    applied = _read(call)
-    warned = _strict(call, applied, struct, options)
+    applied = read_configuration(call, call.kind)
+    warned = strict_complaints(call, applied, struct, options)
     write = call.write(options, call.route.subresource)
     applier = _Applier(call, applied, struct, options)
     if call.objects.record(call.kind, call.namespace, call.route.name) is None:
@@ -77,15 +78,15 @@ class _Applier:
         return obj
 
 
-def _read(call: Call) -> Object:
+def read_configuration(call: Call, kind: Kind) -> Object:
     try:
         value, _ = parse_yaml(call.request.body)
     except YamlError as error:
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
-    return read_applied(value, call.kind.api_version, call.kind.kind)
+    return read_applied(value, kind.api_version, kind.kind)
 
 
-def _strict(call: Call, applied: Object, struct: Struct, options: WriteOptions) -> list[str]:
+def strict_complaints(call: Call, applied: Object, struct: Struct, options: WriteOptions) -> list[str]:
     """Warnings about unknown fields; an error when they are not to be."""
     if options.validation == "Ignore":
         return []
