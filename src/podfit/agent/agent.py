@@ -86,7 +86,7 @@ class Agent:
         self.volumes = Volumes(config, objects, self.node.address, clock)
         followed.changed = self._object_changed
         self.environment = Environment(objects, config.node_name, self.node.address)
-        self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger)
+        self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger, self.runtime.image_user)
         hooks, restarts = Hooks(self.runtime, clock), Restarts(self.ledger)
         self.allocator = Allocator(config, self.ledger, self.notices, self.metrics, clock, self.records, kick, tasks)
         self._waits = MemoryWaits(self.runtime, tasks, kick)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,16 @@ class VolumeProblem(ConfigProblem):
 
 
 class ContainerMaker:
-    def __init__(self, config: AgentConfig, environment: Environment, volumes: Volumes, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        environment: Environment,
+        volumes: Volumes,
+        ledger: Ledger,
+        image_user: Callable[[str], Awaitable[str]],
+    ) -> None:
         self._config, self._environment, self._volumes, self._ledger = config, environment, volumes, ledger
+        self._image_user = image_user
         self.node: dict[str, Quantity] = {}
 
     def pod_config(self, record: PodRecord, limits: Limits) -> PodConfig:
@@ -76,6 +85,7 @@ class ContainerMaker:
         allocated = self._ledger.allocated(record.uid)
         pod = resized(record.pod, allocated) if allocated is not None else record.pod
         ips = record.state.ips if record.state is not None else ()
+        await self._check_user(record, container)
         try:
             if self._config.on_disk:
                 await self._volumes.prepare(pod, ips)
@@ -105,6 +115,23 @@ class ContainerMaker:
             stdin_once=bool(container.get("stdinOnce")),
             security=security(pod["spec"], container),
         )
+
+    async def _check_user(self, record: PodRecord, container: Object) -> None:
+        """`runAsNonRoot`: refused when it would be root, or when nobody can know."""
+        merged = {**(record.pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
+        if not merged.get("runAsNonRoot"):
+            return
+        who = f'(pod: "{record.name}_{record.namespace}({record.uid})", container: {container["name"]})'
+        if merged.get("runAsUser") is not None:
+            if int(merged["runAsUser"]) == 0:
+                raise ConfigProblem(f"container's runAsUser breaks non-root policy {who}")
+            return
+        user = (await self._image_user(container["image"])).partition(":")[0] or "0"
+        if user.isdecimal() and int(user) == 0:
+            raise ConfigProblem(f"container has runAsNonRoot and image will run as root {who}")
+        if not user.isdecimal():
+            why = f"image has non-numeric user ({user}), cannot verify user is non-root"
+            raise ConfigProblem(f"container has runAsNonRoot and {why} {who}")
 
     def _log_file(self, record: PodRecord, name: str, attempt: int) -> Path:
         return self.log_folder(record) / name / f"{attempt}.log"
@@ -189,13 +216,12 @@ def security(spec: dict[str, Any], container: Object) -> Security:
     capabilities = own.get("capabilities") or {}
     profile = (merged.get("seccompProfile") or {}).get("type") or ""
     privileged = bool(own.get("privileged"))
-    if merged.get("runAsNonRoot") and merged.get("runAsUser") == 0:
-        raise ConfigProblem("container has runAsNonRoot and image will run as root")
     groups = [*(pod.get("supplementalGroups") or ()), *([pod["fsGroup"]] if pod.get("fsGroup") is not None else [])]
     return Security(
         uid=merged.get("runAsUser"),
         gid=merged.get("runAsGroup"),
         groups=tuple(int(one) for one in groups),
+        strict_groups=pod.get("supplementalGroupsPolicy") == "Strict",
         privileged=privileged,
         add_capabilities=tuple(capabilities.get("add") or ()),
         drop_capabilities=tuple(capabilities.get("drop") or ()),

@@ -319,6 +319,9 @@ class FakeRuntime:
             raise invalid_image(image)
         return f"fake:{image}"
 
+    async def image_user(self, image: str) -> str:
+        return self.state.image_users.get(image, "65532")
+
     async def reopen_log(self, container_id: str) -> None:
         self._container(container_id).config.log_file.touch()
 

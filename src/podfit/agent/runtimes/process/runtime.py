@@ -30,6 +30,7 @@ from ..base import (
     ExecStream,
     ImageMissing,
     Limits,
+    LinuxUser,
     NotFound,
     PodConfig,
     PodState,
@@ -39,7 +40,7 @@ from ..base import (
 from .cgroups import Cgroups, Vanished, pod_group
 from .images import Images
 from .keeper.terminal import receive_terminal
-from .launchspec import launch_spec, user_of
+from .launchspec import launch_spec
 from .link import KeeperFailed, Link
 from .records import Container, ContainerRecord, Pod, PodRecord, Records
 from .streams import ProcessAttach, ProcessExec, TcpStream
@@ -188,7 +189,8 @@ class ProcessRuntime:
         except RuntimeFailure as error:
             self._cgroups.remove(group)
             raise CannotRun(f"failed to create container: {error}", "CreateContainerError") from error
-        record = ContainerRecord(cid, uid, config, image.id, self._clock.now(), group, user_of(config, image))
+        user = LinuxUser(spec["uid"], spec["gid"], tuple(spec["groups"]))
+        record = ContainerRecord(cid, uid, config, image.id, self._clock.now(), group, user)
         self._records.save_container(record, spec)
         self._containers[cid] = pod.containers[cid] = Container(record)
         self._ends[cid] = asyncio.get_running_loop().create_future()
@@ -385,6 +387,9 @@ class ProcessRuntime:
                 f'Container image "{image}" is not present with pull policy of Never', "ErrImageNeverPull"
             )
         return self._images.find(image).id
+
+    async def image_user(self, image: str) -> str:
+        return self._images.find(image).user
 
     async def reopen_log(self, container_id: str) -> None:
         await self._link.ask("reopen", id=container_id)

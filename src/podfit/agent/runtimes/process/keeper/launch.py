@@ -271,11 +271,16 @@ def _limit_power(spec: Spec) -> None:
     if spec["seccomp"] == "RuntimeDefault" and "SYS_ADMIN" not in spec["capabilities"]:
         # Before the user changes: without no_new_privs a filter takes the powers of root.
         seccomp.confine()
-    uid, gid = spec["uid"], spec["gid"]
-    if uid is not None or gid is not None or spec["groups"]:
-        os.setgroups(list(spec["groups"]))
-        os.setgid(gid if gid is not None else 0)
-    if uid is not None:
-        os.setuid(uid)
+    _change_user(spec["uid"] or 0, spec["gid"] or 0, spec["groups"])
     if spec["no_new_privileges"]:
         linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _change_user(uid: int, gid: int, groups: list[int]) -> None:
+    """Asks only for what is not so already: not every root may change its groups."""
+    if {gid, *groups} != {os.getgid(), *os.getgroups()}:
+        os.setgroups(groups)
+    if gid != os.getgid():
+        os.setgid(gid)
+    if uid != os.getuid():
+        os.setuid(uid)
