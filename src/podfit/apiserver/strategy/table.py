@@ -8,6 +8,7 @@ from podfit.api.kinds import Kind
 from podfit.apiserver.strategy.base import Strategy
 from podfit.apiserver.strategy.kinds import (
     access,
+    cronjobs,
     definitions,
     extensions,
     jobs,
@@ -46,7 +47,7 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("apps", "Deployment"): apps.DeploymentStrategy,
     ("apps", "ReplicaSet"): apps.ReplicaSetStrategy,
     ("apps", "StatefulSet"): stateful.StatefulSetStrategy,
-    ("batch", "CronJob"): jobs.CronJobStrategy,
+    ("batch", "CronJob"): cronjobs.CronJobStrategy,
     ("batch", "Job"): jobs.JobStrategy,
     ("policy", "PodDisruptionBudget"): policy.PodDisruptionBudgetStrategy,
     ("scheduling.k8s.io", "PriorityClass"): plain.PriorityClassStrategy,

@@ -9,7 +9,8 @@ from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.checks import Errors, equal
-from podfit.apiserver.strategy.podspec.spec import MIRROR, validate_pod
+from podfit.apiserver.strategy.podspec.annotations import MIRROR
+from podfit.apiserver.strategy.podspec.spec import validate_pod
 
 Object = dict[str, Any]
 
@@ -51,7 +52,7 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
     if (stored.get("os") or {}).get("name") == "windows":
         errors[:] = [forbidden(_WHOLE, "windows pods cannot be resized")]
         return
-    validate_pod(new, errors)
+    validate_pod(new, errors, old)
     old_status = old.get("status") or {}
     if (old_status.get("qosClass") or qos_class(old)) != qos_class(new):
         shown = (new.get("status") or {}).get("qosClass", "")

@@ -1,0 +1,198 @@
+"""Pods: refusals of volumes, annotations and placement, with the words and the field that Kubernetes uses."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import POD
+from podfit.api.status import go_quote, go_value
+from podfit.apiserver.strategy import strategy_for
+
+PODS = strategy_for(POD)
+_MANY = "may not specify more than 1 volume type"
+
+
+def pod(annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": "p", "namespace": "d", "uid": "u", "resourceVersion": "1"}
+    if annotations:
+        metadata["annotations"] = annotations  # type: ignore[assignment]
+    made = {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "x"}], **copy.deepcopy(spec)}}
+    PODS.default(made)
+    PODS.prepare_create(made)
+    return made
+
+
+def errors(annotations: dict[str, str] | None = None, **spec: Any) -> list[str]:
+    return [str(error) for error in PODS.validate_create(pod(annotations, **spec))]
+
+
+def changed(old: dict[str, Any], **spec: Any) -> list[str]:
+    new = copy.deepcopy(old)
+    new["spec"].update(spec)
+    PODS.prepare_update(new, old)
+    return [str(error) for error in PODS.validate_update(new, old)]
+
+
+def volume(**source: Any) -> list[str]:
+    prefix = "spec.volumes[0]."
+    return [text.removeprefix(prefix) for text in errors(serviceAccountName="s", volumes=[{"name": "v", **source}])]
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        ({"emptyDir": {}, "cephfs": {"monitors": ["m"]}}, [f"cephFS: Forbidden: {_MANY}"]),
+        ({"emptyDir": {}, "downwardAPI": {}}, [f"downwarAPI: Forbidden: {_MANY}"]),
+        ({"projected": {"sources": [{"serviceAccountToken": {"path": ""}}]}}, ["projected.path: Required value"]),
+        ({"projected": {"sources": [{}]}}, []),
+        (
+            {"projected": {"sources": [{"secret": {"name": "s"}, "configMap": {"name": "c"}}]}},
+            ["projected.sources[0]: Forbidden: may not specify more than 1 volume type per source"],
+        ),
+        (
+            {"projected": {"sources": [{"downwardAPI": {"items": [{"path": "a"}]}}]}},
+            ["projected.sources[0].downwardAPI: Required value: one of fieldRef and resourceFieldRef is required"],
+        ),
+        (
+            {"iscsi": {"targetPortal": "t", "iqn": "iqn.bad"}},
+            ['iscsi.iqn: Invalid value: "iqn.bad": must be valid format'],
+        ),
+        ({"fc": {}}, ["fc.targetWWNs: Required value: must specify either targetWWNs or wwids, but not both"]),
+        ({"flocker": {}}, ["flocker: Required value: one of datasetName and datasetUUID is required"]),
+        (
+            {"flexVolume": {"driver": "d", "options": {"a.k8s.io/x": "y"}}},
+            ['flexVolume.options[a.k8s.io/x]: Invalid value: "a.k8s.io/x": kubernetes.io and k8s.io namespaces are '
+             "reserved"],
+        ),
+        (
+            {"ephemeral": {"volumeClaimTemplate": {"metadata": {"name": "n"}, "spec": {"accessModes": ["X"]}}}},
+            ["ephemeral.volumeClaimTemplate.metadata.name: Forbidden: cannot be set",
+             'ephemeral.volumeClaimTemplate.spec.accessModes: Unsupported value: "X": supported values: '
+             '"ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"',
+             "ephemeral.volumeClaimTemplate.spec.resources[storage]: Required value"],
+        ),
+        ({"image": {}}, ["image.reference: Required value"]),
+    ],
+)  # fmt: skip
+def test_a_volume_is_refused_in_kubernetes_words(source: dict[str, Any], wanted: list[str]) -> None:
+    assert volume(**source) == wanted
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        (
+            "controller.kubernetes.io/pod-deletion-cost",
+            "x",
+            'metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: "x": must be a 32bit '
+            "integer",
+        ),
+        (
+            "seccomp.security.alpha.kubernetes.io/pod",
+            "x",
+            'metadata.annotations.seccomp.security.alpha.kubernetes.io/pod: Invalid value: "x": must be a valid '
+            "seccomp profile",
+        ),
+        (
+            "container.apparmor.security.beta.kubernetes.io/z",
+            "unconfined",
+            'metadata.annotations[container.apparmor.security.beta.kubernetes.io/z]: Invalid value: "z": container '
+            "not found",
+        ),
+        (
+            "scheduler.alpha.kubernetes.io/tolerations",
+            "[",
+            'metadata.annotations: Invalid value: "scheduler.alpha.kubernetes.io/tolerations": unexpected end of JSON '
+            "input",
+        ),
+    ],
+)
+def test_annotations_with_a_meaning_are_checked(key: str, value: str, wanted: str) -> None:
+    assert errors({key: value}) == [wanted]
+
+
+def test_a_deletion_cost_that_was_wrong_may_stay_wrong() -> None:
+    old = pod({"controller.kubernetes.io/pod-deletion-cost": "x"})
+    assert changed(old, activeDeadlineSeconds=5) == []
+
+
+def test_profiles_given_twice_must_agree() -> None:
+    found = errors(
+        {"seccomp.security.alpha.kubernetes.io/pod": "unconfined"},
+        securityContext={"seccompProfile": {"type": "RuntimeDefault"}},
+    )
+    assert found == [
+        "spec.securityContext.seccompProfile.type: Forbidden: seccomp type in annotation and field must match"
+    ]
+
+
+def _affinity(*values: str) -> dict[str, Any]:
+    requirements = [{"key": value, "operator": "Exists"} for value in values]
+    terms = {"nodeSelectorTerms": [{"matchExpressions": requirements}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def test_a_gated_pod_may_only_be_steered_more_narrowly() -> None:
+    gate = [{"name": "g"}]
+    old = pod(schedulingGates=gate, affinity=_affinity("a"), nodeSelector={"x": "y"})
+    assert changed(old, affinity=_affinity("a", "b")) == []
+    terms = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    path = f"{terms}[0]: Invalid value: "
+    assert changed(old, affinity=_affinity("b")) == [
+        path
+        + '{"MatchExpressions":[{"Key":"b","Operator":"Exists","Values":null}],"MatchFields":null}: only additions '
+        "are allowed (no mutations or deletions)"
+    ]
+    assert changed(old, nodeSelector={}) == [
+        "spec.nodeSelector: Invalid value: {}: only additions to spec.nodeSelector are allowed (no mutations or "
+        "deletions)"
+    ]
+
+
+def test_a_key_may_not_stand_in_both_the_selector_and_the_keys_to_match() -> None:
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "t",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"a": "b"}},
+        "matchLabelKeys": ["a"],
+    }
+    made = pod(topologySpreadConstraints=[constraint])
+    assert [str(each) for each in PODS.validate_create(made)] == []
+    labelled = {"metadata": {"name": "p", "namespace": "d", "labels": {"a": "b"}}, "spec": made["spec"]}
+    PODS.prepare_create(labelled)
+    assert [str(each) for each in PODS.validate_create(labelled)] == [
+        'spec.topologySpreadConstraints[0][0]: Invalid value: "a": exists in both matchLabelKeys and labelSelector'
+    ]
+
+
+def test_windows_refuses_fields_in_kubernetes_order() -> None:
+    found = errors(os={"name": "windows"}, hostPID=True, securityContext={"seLinuxOptions": {}, "runAsUser": 1})
+    assert [text.partition(":")[0] for text in found] == [
+        "spec.securityContext.seLinuxOptions",
+        "spec.hostPID",
+        "spec.securityContext.runAsUser",
+    ]
+
+
+def test_more_rules_than_fit_are_counted() -> None:
+    rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}
+    container = {"name": "c", "image": "x", "restartPolicy": "Never", "restartPolicyRules": [rule] * 21}
+    assert errors(containers=[container]) == [
+        "spec.containers[0].restartPolicyRules: Too many: 21: must have at most 20 items"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("a\x01b", r'"a\x01b"'), ("\x7f\n\t", r'"\x7f\n\t"'), ('"\\', r'"\"\\"'), ("ü", '"ü"'), ("\u200b", r'"\u200b"')],
+)
+def test_strings_are_quoted_as_go_quotes_them(text: str, wanted: str) -> None:
+    assert go_quote(text) == wanted
+
+
+def test_values_shown_as_json_escape_what_html_could_mistake() -> None:
+    assert go_value(["<&>"]) == r'["\u003c\u0026\u003e"]'
