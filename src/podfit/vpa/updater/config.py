@@ -61,6 +61,8 @@ class UpdaterConfig:
     """An out-of-memory kill or throttling so soon after a resize is taken as its consequence."""
     undo_hold: float = 3600.0
     """How long a resource is not lowered again after an undo."""
+    undo_settle: float = 30.0
+    """Usage this soon after a resize still shows the time before it."""
     undo_throttled_above: float = 0.95
     """CPU use, as a part of the limit, that counts as throttling."""
     deferred_timeout: float = 300.0

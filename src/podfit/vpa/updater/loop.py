@@ -76,7 +76,7 @@ class Updater:
         )
         self.scales = Scales(client, self.clock)
         self.targets = Targets(self.sight, self.scales)
-        self.gates = Gates(client, self.sight.follow_pods(UNSCHEDULED), self.targets)
+        self.gates = Gates(client, self.sight.follow_pods(UNSCHEDULED), self.targets, self.brakes)
         self.events = EventRecorder(client, "vpa-updater", clock=self.clock)
         self.hands = Hands(client, self.events)
         self.undo = Undo(client, self.config, self.clock, self._give_back)
@@ -151,7 +151,7 @@ class Updater:
                 evicting = await self._admission_lives()
             with step("EvictPods"):
                 await self._update_all(world, controlled, now, evicting)
-            await self.gates.open(by_target(vpas), now)
+            await self.gates.open(by_target(vpas), now, self.limit_ranges)
             await self.undo.look_for_throttling(lambda key: self.pods.get(*key))
             await self.scales.refresh()
         await self.hands.settle()

@@ -94,6 +94,10 @@ async def _resize(work: Work, action: Resize) -> Wait | None:
     if not await updater.resize_rate.wait(work.deadline):
         updater.budget.back()
         return Wait("InPlaceUpdateRateLimiterWaitFailed", "the rate limit of this pass is used up")
+    if (held := updater.brakes.holding(work.vpa)) is not None:
+        # Somebody pulled a brake while this one waited for its turn.
+        updater.budget.back()
+        return held
     answered, error = await updater.hands.resize(amended)
     if answered is None:
         updater.budget.back()
@@ -121,6 +125,9 @@ async def _evict(work: Work, action: Evict) -> Wait | None:
     if not await updater.eviction_rate.wait(work.deadline):
         updater.budget.back()
         return Wait("EvictionRateLimiterWaitFailed", "the rate limit of this pass is used up")
+    if (frozen := updater.brakes.holding(work.vpa)) is not None:
+        updater.budget.back()
+        return frozen
     error = await updater.hands.evict(action)
     if error is None:
         return None
