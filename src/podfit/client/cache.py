@@ -111,7 +111,7 @@ class Cache:
         if self._revision not in ("", self._listed):
             self._relists.forget()
         else:
-            pass
+            await self._clock.sleep(self._relists.next())
         self._revision = ""
 
     async def _list(self) -> None:
