@@ -248,19 +248,28 @@ class Registry:
     def __init__(self, kinds: tuple[Kind, ...] = BUILT_IN) -> None:
         self._by_resource: dict[tuple[str, str, str], Kind] = {}
         self._by_kind: dict[tuple[str, str], Kind] = {}
+        self._by_storage: dict[str, tuple[Kind, ...]] = {}
         for kind in kinds:
             self.add(kind)
 
     def add(self, kind: Kind) -> None:
         self._by_resource[kind.group, kind.version, kind.plural] = kind
         self._by_kind[kind.api_version, kind.kind] = kind
+        others = [one for one in self._by_storage.get(kind.storage_prefix, ()) if one.api_version != kind.api_version]
+        self._by_storage[kind.storage_prefix] = (*others, kind)
 
     def remove(self, kind: Kind) -> None:
         self._by_resource.pop((kind.group, kind.version, kind.plural), None)
         self._by_kind.pop((kind.api_version, kind.kind), None)
+        left = [one for one in self._by_storage.get(kind.storage_prefix, ()) if one.api_version != kind.api_version]
+        self._by_storage[kind.storage_prefix] = tuple(left)
 
     def resource(self, group: str, version: str, plural: str) -> Kind | None:
         return self._by_resource.get((group, version, plural))
+
+    def alike(self, kind: Kind) -> tuple[Kind, ...]:
+        """The other kinds that show the same stored objects: other versions, other groups."""
+        return tuple(one for one in self._by_storage.get(kind.storage_prefix, ()) if one != kind)
 
     def of(self, api_version: str, kind: str) -> Kind | None:
         return self._by_kind.get((api_version, kind))

@@ -58,7 +58,7 @@ class ApiServer:
         self.authenticator = Authenticator(self._token_sources(), anonymous=config.anonymous)
         self.rbac, self.graph = Rbac(self._forget), NodeGraph()
         self.authorization = Authorization([NodeAuthorizer(self.graph), self.rbac])
-        self.webhooks = Webhooks(self.objects, self._resolve, _defaulted)
+        self.webhooks = Webhooks(self.objects, self._resolve, _defaulted, self.objects, self.authorization)
         chain = build(
             self.objects,
             enable=config.enable_admission,

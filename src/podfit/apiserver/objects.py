@@ -100,6 +100,16 @@ class Objects:
             self.remember(record, obj)
         return record
 
+    def alike(self, kind: Kind) -> Sequence[Kind]:
+        """The other kinds under which the objects of this one are served."""
+        return self.registry.alike(kind)
+
+    async def convert(self, obj: Object, kind: Kind, other: Kind) -> Object:
+        """An object as it looks to clients of another kind that is alike; `obj` itself stays as it is."""
+        if kind.custom:
+            return await self.versions.convert(obj, kind, other)
+        return conversion.to_served(other, conversion.to_stored(kind, dict(obj)))
+
     async def update_status(self, kind: Kind, obj: Object) -> Object:
         """Writes the status of `obj` if it still stands at its resourceVersion; 409 when it does not."""
         meta = obj["metadata"]

@@ -127,6 +127,13 @@ class Versions:
             self._shown.clear()
         self._shown[record.key, wanted] = (record.modified, plan, record)
 
+    async def convert(self, obj: Object, kind: Kind, other: Kind) -> Object:
+        """An object of one version as one of another; `obj` itself stays as it is."""
+        plan = self._plans.get((kind.group, kind.plural))
+        if plan is None or not plan.converts:
+            return {**obj, "apiVersion": other.api_version}
+        return (await plan.convert([obj], other.api_version))[0]
+
     async def stored(self, kind: Kind, obj: Object) -> Object:
         """An object of `kind` as it is to be stored; `obj` itself stays as it is."""
         plan = self._plans.get((kind.group, kind.plural))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.status import duplicate, invalid, not_supported, required
+from podfit.api.cel import problem
+from podfit.api.status import duplicate, invalid, not_supported, required, too_many
 from podfit.apiserver.strategy import meta, names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import equal, label_selector, names_valid
@@ -12,6 +13,9 @@ from podfit.apiserver.strategy.kinds.workloads import set_default
 
 Object = dict[str, Any]
 
+_MOST_CONDITIONS = 64
+VARIABLES = frozenset(("object", "oldObject", "request", "authorizer"))
+"""What a match condition may speak of."""
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
 
 
@@ -81,6 +85,7 @@ class WebhookConfigurationStrategy(Strategy):
             errors.append(invalid(f"{path}.clientConfig.url", scheme, detail))
         for field in ("namespaceSelector", "objectSelector"):
             label_selector(webhook.get(field), f"{path}.{field}", errors)
+        _match_conditions(webhook.get("matchConditions") or [], f"{path}.matchConditions", errors)
 
     def _words(self, webhook: Object, path: str, errors: Errors) -> None:
         checks = [("failurePolicy", ("Fail", "Ignore")), ("matchPolicy", ("Equivalent", "Exact"))]
@@ -99,6 +104,26 @@ class WebhookConfigurationStrategy(Strategy):
         if timeout is not None and not 1 <= timeout <= 30:
             detail = "the timeout value must be between 1 and 30 seconds"
             errors.append(invalid(f"{path}.timeoutSeconds", timeout, detail))
+
+
+def _match_conditions(conditions: list[Object], path: str, errors: Errors) -> None:
+    if len(conditions) > _MOST_CONDITIONS:
+        errors.append(too_many(path, len(conditions), _MOST_CONDITIONS))
+    seen: set[str] = set()
+    for at, condition in enumerate(conditions):
+        where, name = f"{path}[{at}]", condition.get("name") or ""
+        expression = (condition.get("expression") or "").strip()
+        if not expression:
+            errors.append(required(f"{where}.expression"))
+        elif told := problem(expression, VARIABLES):
+            errors.append(invalid(f"{where}.expression", condition["expression"], told))
+        if not name:
+            errors.append(required(f"{where}.name"))
+        else:
+            names_valid(name, f"{where}.name", names.qualified_name(name), errors)
+            if name in seen:
+                errors.append(duplicate(f"{where}.name", name))
+            seen.add(name)
 
 
 class APIServiceStrategy(Strategy):

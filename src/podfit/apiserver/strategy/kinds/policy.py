@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from podfit.api.status import invalid, not_supported, required
@@ -48,6 +49,17 @@ class PodDisruptionBudgetStrategy(Strategy):
         return [invalid(f"status.{field}", status[field], NOT_NEGATIVE) for field in negative]
 
 
+_PERCENT: Object = {"type": "Percent", "value": 100, "periodSeconds": 15}
+_RULES: dict[str, Object] = {
+    "scaleUp": {
+        "stabilizationWindowSeconds": 0,
+        "selectPolicy": "Max",
+        "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, _PERCENT],
+    },
+    "scaleDown": {"selectPolicy": "Max", "policies": [_PERCENT]},
+}
+
+
 class AutoscalerStrategy(Strategy):
     has_generation = False
 
@@ -61,6 +73,11 @@ class AutoscalerStrategy(Strategy):
         if self.kind.version == "v2" and not spec.get("metrics"):
             target = {"type": "Utilization", "averageUtilization": 80}
             spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+        if spec.get("behavior") is not None:
+            # Who says anything of it gets all of it said.
+            for word, rules in _RULES.items():
+                given = spec["behavior"].get(word) or {}
+                spec["behavior"][word] = {**deepcopy(rules), **{key: v for key, v in given.items() if v is not None}}
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
