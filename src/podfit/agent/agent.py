@@ -12,6 +12,7 @@ from podfit.agent.act import Actuator
 from podfit.agent.allocator import Allocator
 from podfit.agent.closing import Closing
 from podfit.agent.config import AgentConfig
+from podfit.agent.eviction import Evictions
 from podfit.agent.furnish.containers import ContainerMaker
 from podfit.agent.furnish.environment import Environment
 from podfit.agent.furnish.followed import Followed
@@ -31,6 +32,7 @@ from podfit.agent.metrics import AgentMetrics
 from podfit.agent.node import NodeKeeper
 from podfit.agent.notices import Notices
 from podfit.agent.pressure import PressureWatch, machine_readings
+from podfit.agent.reclaim import Reclaimer
 from podfit.agent.record import PodRecord
 from podfit.agent.report import Reporter
 from podfit.agent.restarts import Restarts
@@ -126,10 +128,18 @@ class Agent:
         )
         self.roster = Roster(config, self.records, self.ledger, self.runtime, self.allocator, self.metrics, clock, kick)
         self._static = StaticPods(config, self.client, clock, self.roster)
-        self.pressure = PressureWatch(self.node, clock, lambda: machine_readings(config.data_dir, self.ledger))
+        self.pressure = PressureWatch(
+            self.node, clock, lambda: machine_readings(config.data_dir, self.ledger), config.eviction_hard
+        )
+        self.pressure.changed = self._pressed
+        evictions = Evictions(self.records, self.notices, kick)
+        self.pressure.relieve = Reclaimer(self.records, self.ledger, self.runtime, evictions).relieve
         self._rotation = LogRotation(config, self.runtime, clock, self.records)
         self.node.changed = self._use_node
         self._use_node()
+
+    def _pressed(self, pressed: frozenset[str]) -> None:
+        self.allocator.pressed = pressed
 
     def _object_changed(self, uid: str) -> None:
         self.volumes.changed(uid)
