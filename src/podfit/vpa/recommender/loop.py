@@ -49,8 +49,6 @@ log = logging.getLogger(__name__)
 
 HISTORY_PATIENCE_S = 30.0
 """How long the first pass waits for the past; after that it goes on loading beside the loop."""
-CHECKPOINTS_SHARE = 0.02
-"""The part of an interval that writing checkpoints may take."""
 Seen = tuple[Any, ...]
 
 
@@ -325,9 +323,7 @@ class Recommender:
         now = self.clock.now()
         if self.fetching or not self.history.writes_checkpoints:
             return
-        # A pass stays short: what is not written now is the first to be written next time.
-        share = max(1.0, self.config.recommender_interval * CHECKPOINTS_SHARE)
-        await self.checkpoints.write(self.cluster, now, min(self.config.checkpoints_timeout, share))
+        await self.checkpoints.write(self.cluster, now, self.config.checkpoints_timeout)
         if now - self._collected >= self.config.checkpoints_gc_interval:
             self._collected = now
             await self.checkpoints.collect(

@@ -14,12 +14,17 @@ from podfit.client.rest import JSON_PATCH
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock
 from podfit.vpa.model.times import Seconds
-from podfit.vpa.recommender.decide.checkpoints import checkpoints_of, status_patch
+from podfit.vpa.recommender.decide.checkpoints import checkpoints_of_all, status_patch
 from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa, VpaId
 from podfit.vpa.recommender.decide.status import Outcome
 from podfit.vpa.recommender.measures import Measures
 
 log = logging.getLogger(__name__)
+
+AT_ONCE = 250
+"""Autoscalers whose checkpoints are made in one go: few enough to keep answering meanwhile, and to fit into memory."""
+State = tuple[int, float]
+Ready = tuple[Vpa, State, list[Object]]
 
 
 async def write_statuses(
@@ -50,35 +55,41 @@ class Checkpoints:
     def __init__(self, client: Client, cache: Cache, clock: Clock, workers: int, measures: Measures) -> None:
         self._client, self._cache, self._clock = client, cache, clock
         self._workers, self._measures = max(1, workers), measures
-        self._written: dict[VpaId, tuple[Seconds, tuple[int, float]]] = {}
+        self._written: dict[VpaId, tuple[Seconds, State]] = {}
 
     async def write(self, cluster: ClusterState, now: Seconds, timeout_s: float) -> int:
-        """Answers how many autoscalers' checkpoints were written."""
+        """Answers how many autoscalers' checkpoints were written; each worker writes one even when time is up."""
         for id in [id for id in self._written if id not in cluster.vpas]:
             del self._written[id]
         waiting = [vpa for vpa in cluster.vpas.values() if self._written.get(vpa.id, (0, None))[1] != _state(vpa)]
-        waiting.sort(key=lambda vpa: self._written.get(vpa.id, (float("-inf"), None))[0], reverse=True)
+        waiting.sort(key=lambda vpa: self._written.get(vpa.id, (float("-inf"), None))[0])
         deadline = self._clock.monotonic() + timeout_s
+        done = 0
+        for start in range(0, len(waiting), AT_ONCE):
+            part = waiting[start : start + AT_ONCE]
+            states = [_state(vpa) for vpa in part]
+            ready = list(zip(part, states, checkpoints_of_all(cluster, part, now), strict=True))
+            done += await self._write_part(ready, now, deadline)
+            if self._clock.monotonic() >= deadline:
+                break
+        return done
+
+    async def _write_part(self, ready: list[Ready], now: Seconds, deadline: float) -> int:
+        ready.reverse()
         done = 0
 
         async def work() -> None:
             nonlocal done
-            while waiting:
-                vpa = waiting.pop()
-                await self._write(cluster, vpa, now)
+            while ready:
+                vpa, state, checkpoints = ready.pop()
+                if all([await self._put(vpa.id[0], checkpoint) for checkpoint in checkpoints]):
+                    self._written[vpa.id] = (now, state)
                 done += 1
                 if self._clock.monotonic() >= deadline:
                     return
 
-        await asyncio.gather(*(work() for _ in range(min(self._workers, len(waiting)))))
+        await asyncio.gather(*(work() for _ in range(min(self._workers, len(ready)))))
         return done
-
-    async def _write(self, cluster: ClusterState, vpa: Vpa, now: Seconds) -> None:
-        state = _state(vpa)
-        for checkpoint in checkpoints_of(cluster, vpa, now):
-            if not await self._put(vpa.id[0], checkpoint):
-                return
-        self._written[vpa.id] = (now, state)
 
     async def _put(self, namespace: str, checkpoint: Object) -> bool:
         name = checkpoint["metadata"]["name"]
@@ -123,7 +134,7 @@ def _whole(namespace: str, checkpoint: Object) -> Object:
     }
 
 
-def _state(vpa: Vpa) -> tuple[int, float]:
+def _state(vpa: Vpa) -> State:
     """Changes whenever something was learned."""
     states = [*vpa.aggregates.values(), *vpa.initial.values()]
     return sum(state.count for state in states), sum(state.memory.total for state in states)
