@@ -249,12 +249,13 @@ class Writer:
         return write.lens.put_back(new, attrs.object)
 
 
-def precondition_failed(kind: Kind, stored: Object, uid: str) -> ApiError:
-    """409: the object has another uid than the writer thinks."""
+def precondition_failed(kind: Kind, stored: Object, wanted: str, field: str = "UID") -> ApiError:
+    """409: the object has another uid (or resourceVersion) than the writer thinks."""
+    mine = stored["metadata"].get("uid" if field == "UID" else "resourceVersion")
     why = (
         f"StorageError: invalid object, Code: 4, Key: /{_upstream_key(kind, stored)}, ResourceVersion: 0, "
-        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
-        f"UID in object meta: {stored['metadata'].get('uid')}"
+        f"AdditionalErrorMsg: Precondition failed: {field} in precondition: {wanted}, "
+        f"{field} in object meta: {mine}"
     )
     return conflict(kind.plural, stored["metadata"]["name"], why, kind.group)
 

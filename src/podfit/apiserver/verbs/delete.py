@@ -6,6 +6,7 @@ from podfit.api.kinds import Kind
 from podfit.api.status import Object, not_found
 from podfit.apiserver import deletes, wire
 from podfit.apiserver.admission.base import DELETE, Attributes
+from podfit.apiserver.bodies import json_body
 from podfit.apiserver.calls import Call, success
 from podfit.apiserver.options import delete_options, list_options
 from podfit.apiserver.request import Response
@@ -18,7 +19,7 @@ from podfit.store.backend import Mismatch, Record
 async def delete(call: Call) -> Response:
     accepted = call.accepted()
     form = call.form(accepted)
-    options = delete_options(call.request.query, call.request.body)
+    options = delete_options(call.request.query, json_body(call))
     obj, gone = await remove(call, call.kind, call.namespace, call.route.name, options)
     if gone and (call.kind.group, call.kind.plural) not in deletes.RETURNS_OBJECT:
         return call.answer_value(success(0, _details(call.kind, obj)))
@@ -73,7 +74,7 @@ async def _carry_out(
 async def delete_collection(call: Call) -> Response:
     accepted = call.accepted()
     form = call.form(accepted)
-    options = delete_options(call.request.query, call.request.body)
+    options = delete_options(call.request.query, json_body(call))
     wanted = list_options(call.request.query, False)
     selection = chosen(call.objects, call.kind, wanted.label_selector, wanted.field_selector)
     revision = call.objects.store.revision

@@ -196,3 +196,42 @@ def test_strings_are_quoted_as_go_quotes_them(text: str, wanted: str) -> None:
 
 def test_values_shown_as_json_escape_what_html_could_mistake() -> None:
     assert go_value(["<&>"]) == r'["\u003c\u0026\u003e"]'
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"),
+    [
+        (
+            {"containerStatuses": [{"name": "c", "user": {"linux": {"uid": -1, "gid": 0}}}]},
+            ["containerStatuses[0].linux.uid: Invalid value: -1: must be between 0 and 2147483647, inclusive"],
+        ),
+        (
+            {"containerStatuses": [{"name": "c", "allocatedResourcesStatus": [{"name": "a.b/gpu"}]}]},
+            [
+                'containerStatuses[0].allocatedResourcesStatus[0].name: Invalid value: "a.b/gpu": must match one of '
+                "the container's resource requests"
+            ],
+        ),
+        (
+            {"resourceClaimStatuses": [{"name": "x"}]},
+            [
+                'resourceClaimStatuses[0].name: Invalid value: "x": must match the name of an entry in '
+                "`spec.resourceClaims`"
+            ],
+        ),
+        (
+            {"hostIP": "1.1.1.1", "hostIPs": [{"ip": "1.1.1.1"}, {"ip": "1.1.1.1"}]},
+            [
+                'hostIPs[1]: Duplicate value: {"IP":"1.1.1.1"}',
+                'hostIPs: Invalid value: [{"IP":"1.1.1.1"},{"IP":"1.1.1.1"}]: may specify no more than one IP for each '
+                "IP family",
+            ],
+        ),
+    ],
+)
+def test_a_status_is_refused_in_kubernetes_words(status: dict[str, Any], wanted: list[str]) -> None:
+    old = pod()
+    new = {**copy.deepcopy(old), "status": {**old["status"], **status}}
+    PODS.prepare_update(new, old, "status")
+    found = [str(error) for error in PODS.validate_update(new, old, "status")]
+    assert found == [f"status.{text}" for text in wanted]

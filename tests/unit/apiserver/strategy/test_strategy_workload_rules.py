@@ -263,3 +263,59 @@ def test_what_cron_understands_is_a_schedule(schedule: str) -> None:
 )
 def test_a_time_zone_is_one_that_is_known(zone: str, wanted: list[str]) -> None:
     assert cron(timeZone=zone) == [f'spec.timeZone: Invalid value: "{zone}": {text}' for text in wanted]
+
+
+def _true(*kinds: str) -> list[dict[str, str]]:
+    return [{"type": kind, "status": "True"} for kind in kinds]
+
+
+START, END = "2021-01-01T00:00:00Z", "2021-01-01T00:01:00Z"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "wanted"),
+    [
+        ({}, {"active": -1}, [f"status.active: Invalid value: -1: {_NEGATIVE}"]),
+        ({"failed": 2}, {"failed": 1}, ["status.failed: Invalid value: 1: cannot decrease the failed counter"]),
+        ({}, {"ready": 1}, ["status.ready: Invalid value: 1: cannot set more ready pods than active"]),
+        (
+            {},
+            {"startTime": START, "completionTime": END},
+            [
+                f'status.completionTime: Invalid value: "{END}": cannot set completionTime when there is no '
+                "Complete=True condition"
+            ],
+        ),
+        (
+            {},
+            {"startTime": START, "completionTime": END, "conditions": _true("Complete")},
+            [
+                "status.conditions: Invalid value: cannot set Complete=True condition without the "
+                "SuccessCriteriaMet=true condition"
+            ],
+        ),
+        (
+            {"startTime": START, "conditions": _true("FailureTarget")},
+            {"startTime": START},
+            ["status.conditions: Invalid value: cannot disable the terminal FailureTarget=True condition"],
+        ),
+        (
+            {},
+            {"completedIndexes": "0"},
+            [
+                'status.completedIndexes: Invalid value: "0": cannot set non-empty completedIndexes when non-indexed '
+                "completion mode"
+            ],
+        ),
+        (
+            {},
+            {"startTime": START, "completionTime": END, "conditions": _true("SuccessCriteriaMet", "Complete")},
+            [],
+        ),
+    ],
+)
+def test_a_job_ends_only_once_and_says_so(before: dict[str, Any], now: dict[str, Any], wanted: list[str]) -> None:
+    strategy = strategy_for(kind_named("Job"))
+    old = made("Job", {"template": template(restartPolicy="Never")})
+    old["status"] = before
+    assert [str(each) for each in strategy.validate_status({**old, "status": now}, old)] == wanted

@@ -8,6 +8,7 @@ from podfit.api.status import invalid, required
 from podfit.apiserver.strategy import meta, resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, equal, label_selector, selector_matches, selector_usable
+from podfit.apiserver.strategy.kinds import jobstatus
 from podfit.apiserver.strategy.kinds.jobrules import job_spec
 from podfit.apiserver.strategy.kinds.workloads import name_warnings, set_default
 from podfit.apiserver.strategy.names import dns_label
@@ -135,6 +136,9 @@ class JobStrategy(Strategy):
         mine, stored = _steered(new), _steered(old)
         if not equal(mine, stored):
             errors.append(invalid("spec.template.spec", new.get("spec"), IMMUTABLE))
+
+    def validate_status(self, new: Object, old: Object) -> Errors:
+        return jobstatus.validate_status(new, old)
 
     def warnings_create(self, obj: Object) -> list[str]:
         return name_warnings(obj) + template_warnings((obj.get("spec") or {}).get("template") or {}, "spec.template")
