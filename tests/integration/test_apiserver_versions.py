@@ -334,3 +334,36 @@ async def test_groups_of_the_community_need_an_approval(ask: Asker) -> None:
     assert (code, told["details"]["causes"][0]["field"]) == (422, "metadata.annotations[api-approved.kubernetes.io]")
     made["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, for tests"}
     assert (await ask("POST", DEFINITIONS, made))[0] == 201
+
+
+async def test_users_of_a_deprecated_version_are_warned_and_refusals_warn_too(ask: Asker) -> None:
+    made = definition()
+    made["spec"]["versions"][0].update(deprecated=True)
+    made["spec"]["versions"][1].update(deprecated=True, deprecationWarning="use something else")
+    await ask.define(made)
+    for path, told in ((V1, "example.com/v1 Thing is deprecated"), (f"{V2}/no", "use something else")):
+        answer = await ask.server.handle(Request("GET", path, {}, {}, b"", ADMIN))
+        assert ("Warning", f'299 - "{told}"') in answer.headers
+
+
+async def test_objects_are_selected_by_the_fields_their_definition_names(ask: Asker) -> None:
+    made = definition()
+    made["spec"]["versions"][0]["selectableFields"] = [{"jsonPath": ".spec.hostPort"}]
+    await ask.define(made)
+    for name in ("a", "b"):
+        await ask("POST", V1, v1(name, f"{name}:1"))
+    _, listed = await ask("GET", V1, fieldSelector="spec.hostPort=b:1")
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["b"]
+    code, told = await ask("GET", V2, fieldSelector="spec.hostPort=b:1")
+    assert (code, told["message"]) == (400, "field label not supported: spec.hostPort")
+
+
+async def test_groups_of_definitions_have_api_services_while_they_are_served(ask: Asker) -> None:
+    await ask.define(definition())
+    path = "/apis/apiregistration.k8s.io/v1/apiservices/v2.example.com"
+    async with asyncio.timeout(10):
+        while (await ask("GET", path))[0] != 200:
+            await asyncio.sleep(0)
+        await ask("DELETE", f"{DEFINITIONS}/things.example.com")
+        while (await ask("GET", path))[0] != 404:
+            await asyncio.sleep(0)

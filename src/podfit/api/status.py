@@ -44,6 +44,8 @@ class ApiError(Exception):
     headers: dict[str, str] = field(default_factory=dict)
     list_meta: Object = field(default_factory=dict)
     """metadata of the Status: a list that expired half-way hands out a new continue token."""
+    warnings: list[str] = field(default_factory=list)
+    """What the client is warned of beside being refused."""
 
     def __str__(self) -> str:
         return self.message

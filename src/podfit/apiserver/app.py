@@ -33,6 +33,7 @@ from podfit.apiserver.config import Config
 from podfit.apiserver.custom import CustomResources
 from podfit.apiserver.endpoints import endpoint_of
 from podfit.apiserver.events import Hub
+from podfit.apiserver.groups import CustomGroups
 from podfit.apiserver.http import HttpFront
 from podfit.apiserver.nodes import NodeProxy
 from podfit.apiserver.objects import Objects
@@ -80,6 +81,7 @@ class ApiServer:
         self.nodes = NodeProxy(_node_context(self.pki), self.authorization)
         self.converters = Caller(self._resolve)
         self.custom = self._handlers()
+        self.groups = CustomGroups(self.objects, self.core.writer)
         context = self.pki.server_tls() if config.tls else None
         self.front = HttpFront(self.core.handle, self.authenticator, context)
         self.standing = Standing(self.objects, self.rbac, self.graph, self.addresses)
@@ -95,7 +97,8 @@ class ApiServer:
         handlers.add("", "serviceaccounts", "token", tokens.request)
         handlers.add_anywhere("scale", scales.handle)
         self.nodes.add_to(handlers)
-        return CustomResources(self.objects, self.core.tables, self.core.discovery, scales, self.converters)
+        tables, discovery = self.core.tables, self.core.discovery
+        return CustomResources(self.objects, tables, discovery, scales, self.converters, self.core.notices)
 
     def _token_sources(self) -> list[TokenAuthenticator]:
         sources: list[TokenAuthenticator] = [self.tokens, BootstrapTokens(self.objects, self.config.clock)]
@@ -128,6 +131,7 @@ class ApiServer:
         self.standing.load()
         self.hub.listen(self.standing.changed)
         self.hub.listen(self.custom.changed)
+        self.hub.listen(self.groups.changed)
         self.hub.listen(self.aggregation.changed)
         self.hub.start()
         await self.custom.start()
@@ -140,6 +144,7 @@ class ApiServer:
     async def stop(self) -> None:
         self.core.paths.ready = False
         await self.standing.stop()
+        await self.groups.stop()
         await self.custom.stop()
         await self.aggregation.stop()
         await self.hub.stop()
@@ -165,6 +170,7 @@ class ApiServer:
             missing += bootstrap.vpa_definitions()
         await bootstrap.create_missing(writer, registry, missing)
         await self.custom.start()
+        await self.groups.follow()
         await self.aggregation.say_local()
         await self._settled()
         await self.standing.collect_rules()

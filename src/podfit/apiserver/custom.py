@@ -34,10 +34,17 @@ _GPU = ("get", "patch", "update")
 
 class CustomResources:
     def __init__(
-        self, objects: Objects, tables: Tables, discovery: Discovery, scales: ScaleHandlers, caller: Caller
+        self,
+        objects: Objects,
+        tables: Tables,
+        discovery: Discovery,
+        scales: ScaleHandlers,
+        caller: Caller,
+        notices: dict[tuple[str, str, str], str],
     ) -> None:
+        """`caller` asks conversion webhooks; `notices` gets what users of deprecated versions are warned of."""
         self._objects, self._tables, self._discovery, self._scales = objects, tables, discovery, scales
-        self._caller = caller
+        self._caller, self._notices = caller, notices
         self._registry: Registry = objects.registry
         self._served: dict[str, list[Kind]] = {}
         self._ending: dict[str, str] = {}
@@ -82,9 +89,16 @@ class CustomResources:
         self._registry.add(kind)
         schema.register(kind, custom_struct(kind, (version.get("schema") or {}).get("openAPIV3Schema")))
         self._tables.set(kind, custom_layout(version.get("additionalPrinterColumns")))
+        resource = kind.group, kind.version, kind.plural
+        fields = [row.get("jsonPath", "").lstrip(".") for row in version.get("selectableFields") or ()]
+        self._objects.selectable[resource] = frozenset(fields)
+        self._notices.pop(resource, None)
+        if version.get("deprecated"):
+            told = version.get("deprecationWarning") or f"{kind.api_version} {kind.kind} is deprecated"
+            self._notices[resource] = told
         scale = (version.get("subresources") or {}).get("scale")
         if scale is not None:
-            self._scales.custom[kind.group, kind.version, kind.plural] = Where(
+            self._scales.custom[resource] = Where(
                 _path(scale.get("specReplicasPath")),
                 _path(scale.get("statusReplicasPath")),
                 _path(scale.get("labelSelectorPath")),

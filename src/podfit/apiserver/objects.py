@@ -30,6 +30,8 @@ class Objects:
         self._splicers: dict[Kind, wire.Splicer] = {}
         self._views: dict[tuple[str, str, str], Views] = {}
         self.versions = Versions()
+        self.selectable: dict[tuple[str, str, str], frozenset[str]] = {}
+        """By (group, version, plural) of custom resources: fields to select by that their definitions name."""
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ class Objects:
         key = (kind.group, kind.version, kind.plural)
         found = self._views.get(key)
         if found is None:
-            found = self._views[key] = Views(kind)
+            found = self._views[key] = Views(kind, self.selectable.get(key, frozenset()))
         return found
 
     def forget(self, kind: Kind) -> None:

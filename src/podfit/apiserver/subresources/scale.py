@@ -15,9 +15,12 @@ from podfit.api.status import Object, invalid, unprocessable
 from podfit.apiserver import managed
 from podfit.apiserver.bodies import check_name, read_body
 from podfit.apiserver.calls import Call
-from podfit.apiserver.options import WriteOptions, write_options
+from podfit.apiserver.forms import MetadataOnly
+from podfit.apiserver.negotiate import TABLE
+from podfit.apiserver.options import WriteOptions, first, write_options
 from podfit.apiserver.request import Response
-from podfit.apiserver.tables.columns import selector_text
+from podfit.apiserver.tables.columns import AGE, NAME, Column, Layout, age, selector_text
+from podfit.apiserver.tables.form import TableForm, Tables
 from podfit.apiserver.verbs.apply import read_configuration, strict_complaints
 from podfit.apiserver.verbs.patch import patch_type
 from podfit.apiserver.writes import Change, Lens, Track
@@ -48,7 +51,7 @@ class ScaleHandlers:
         if verb == "get":
             record = call.objects.required(call.kind, call.namespace, call.route.name)
             record = (await call.objects.shown(call.kind, (record,)))[0]
-            return call.answer_value(self._scale(call.kind, call.objects.served(call.kind, record)))
+            return _answer(call, self._scale(call.kind, call.objects.served(call.kind, record)))
         return await (self._put(call) if verb == "update" else self._patch(call))
 
     async def _put(self, call: Call) -> Response:
@@ -98,7 +101,7 @@ class ScaleHandlers:
         write = call.write(options)
         write.track, write.lens = track, self._lens(call)
         written = await call.parts.writer.update(write, change)
-        return call.answer_value(self._scale(call.kind, written.obj))
+        return _answer(call, self._scale(call.kind, written.obj))
 
     def _lens(self, call: Call) -> Lens:
         def put_back(obj: Object, scale: Object) -> Object:
@@ -162,6 +165,34 @@ class ScaleHandlers:
 
 
 _BUILT_IN = Where()
+_TABLES = Tables()
+_TABLES.set(
+    SCALE,
+    Layout(
+        (
+            NAME,
+            Column("Desired", "integer", "The number of pods that is wanted."),
+            Column("Available", "integer", "The number of pods there are."),
+            AGE,
+        ),
+        lambda scale, now_s: [
+            scale["metadata"]["name"],
+            scale["spec"].get("replicas", 0),
+            scale["status"]["replicas"],
+            age(scale, now_s),
+        ],
+    ),
+)
+
+
+def _answer(call: Call, scale: Object) -> Response:
+    accepted = call.accepted()
+    if accepted.shape == TABLE:
+        include, now_s = first(call.request.query, "includeObject"), call.objects.clock.now()
+        return call.answer(accepted, TableForm(_TABLES, SCALE, accepted.version, include, now_s), scale)
+    if accepted.shape:
+        return call.answer(accepted, MetadataOnly(accepted.version), scale)
+    return call.answer_value(scale)
 
 
 def _struct() -> Struct:
