@@ -302,6 +302,7 @@ class Up:
             options.vpa_flags,
             self.clock,
         )
+        self.server.webhooks.serve_here(autoscaler.hook_at)
         self.tasks.start(autoscaler.run(), "autoscaler")
 
     async def stop(self) -> None:

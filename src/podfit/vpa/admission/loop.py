@@ -250,6 +250,9 @@ class AdmissionWebhook:
             except Exception:
                 log.exception("looking up a pod's autoscaler")
         verdict = answer(body, world)
+        if kind == "VPA" and not _has_spec(request):
+            # A default cannot be put into a spec that is not there; the server's own check says that it is missing.
+            verdict = replace(verdict, patch=None)
         if kind == "Pod" and must_wait(pod, vpa):
             verdict = replace(verdict, patch=[*(verdict.patch or []), *gate_patch(pod)], outcome="applied")
         return kind, verdict
@@ -274,6 +277,11 @@ def _request_of(body: bytes) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         return {}
     return request if isinstance(request, dict) else {}
+
+
+def _has_spec(request: Mapping[str, Any]) -> bool:
+    given = request.get("object")
+    return isinstance(given, dict) and isinstance(given.get("spec"), dict)
 
 
 def response_of(verdict: Verdict) -> bytes:

@@ -16,7 +16,7 @@ from podfit.api.kinds import Kind, kind_named
 from podfit.api.patches import json_patch
 from podfit.api.status import ApiError, Object, bad_request, internal_error
 from podfit.apiserver.admission.base import Attributes, Cluster, Plugin, meta_of
-from podfit.apiserver.admission.webhooks.call import DEFAULT_TIMEOUT_S, Caller, CallFailed, ResolveService
+from podfit.apiserver.admission.webhooks.call import DEFAULT_TIMEOUT_S, Caller, CallFailed, Hook, ResolveService
 from podfit.apiserver.admission.webhooks.conditions import ConditionFailed, conditions_match
 from podfit.apiserver.admission.webhooks.match import rules_match, selectors_match
 from podfit.apiserver.admission.webhooks.review import (
@@ -62,6 +62,10 @@ class Webhooks:
         shared = cluster, self._caller, equivalents, authorization
         self.mutating = MutatingAdmissionWebhook(*shared, defaulter)
         self.validating = ValidatingAdmissionWebhook(*shared)
+
+    def serve_here(self, find: Callable[[str], Hook | None]) -> None:
+        """`find` names the hook of this process that is served at a URL, if one is."""
+        self._caller.hook_here = find
 
     async def close(self) -> None:
         await self._caller.close()
@@ -172,7 +176,8 @@ class MutatingAdmissionWebhook(_WebhookPlugin):
                     attrs.reinvoke = True
             if hook.get("reinvocationPolicy") == "IfNeeded":
                 memory["asked"].add(identity)
-        memory["left"] = deepcopy(attrs.object)
+        if attrs.reinvoke:
+            memory["left"] = deepcopy(attrs.object)
 
     async def _apply(self, hook: Object, attrs: Attributes, shown: Shown, patch: bytes) -> bool:
         if shown.object is None:

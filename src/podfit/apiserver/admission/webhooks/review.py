@@ -9,6 +9,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from podfit.api.kinds import Kind
 from podfit.api.status import REASON_OF_CODE, ApiError, Object
 from podfit.apiserver.admission.base import CREATE, DELETE, UPDATE, Attributes
@@ -86,7 +88,7 @@ def _resource_of(kind: Kind) -> Object:
 
 def review_of(request: Object) -> bytes:
     review = {"kind": "AdmissionReview", "apiVersion": API_VERSION, "request": request}
-    return json.dumps(review, separators=(",", ":"), ensure_ascii=False).encode()
+    return msgspec.json.encode(review)
 
 
 def read_answer(body: bytes, uid: str, *, may_patch: bool) -> Answer:
