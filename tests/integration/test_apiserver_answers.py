@@ -125,3 +125,39 @@ async def test_a_docker_secret_must_be_json(server: ApiServer) -> None:
         'Secret "s" is invalid: data[.dockercfg]: Invalid value: "<secret contents redacted>": invalid character \'x\' '
         "looking for beginning of value"
     )
+
+
+_DECODING = "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ("[]", 400, f"{_DECODING} array into Go value of type map[string]interface {{}}"),
+        ("x", 400, f"{_DECODING} string into Go value of type map[string]interface {{}}"),
+        ("apiVersion: 1\nkind: ConfigMap\n", 400, "invalid object type: /, Kind=ConfigMap"),
+        (
+            "apiVersion: v1\nkind: ConfigMap\ndata:\n  a: b\n  a: c\n",
+            400,
+            'error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 5: key "a" '
+            "already set in map",
+        ),
+        (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\nzz: 1\n",
+            500,
+            "failed to create typed patch object (/c; /v1, Kind=ConfigMap): .zz: field not declared in schema",
+        ),
+        (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: x\n",
+            500,
+            "failed to create typed patch object (/; /v1, Kind=ConfigMap): .metadata: expected map, got "
+            '&value.valueUnstructured{Value:"x"}',
+        ),
+    ],
+)
+async def test_a_configuration_that_cannot_be_applied_says_why(
+    server: ApiServer, body: str, code: int, message: str
+) -> None:
+    query = {"fieldManager": ["m"], "fieldValidation": ["Strict"]}
+    answer = await send(server, "PATCH", f"{SPACE}/configmaps/c", body, APPLY, query)
+    assert (answer.status, json.loads(answer.body)["message"]) == (code, message)

@@ -21,7 +21,7 @@ from podfit.apiserver.options import WriteOptions, first, write_options
 from podfit.apiserver.request import Response
 from podfit.apiserver.tables.columns import AGE, NAME, Column, Layout, age, selector_text
 from podfit.apiserver.tables.form import TableForm, Tables
-from podfit.apiserver.verbs.apply import read_configuration, strict_complaints
+from podfit.apiserver.verbs.apply import read_configuration
 from podfit.apiserver.verbs.patch import patch_type
 from podfit.apiserver.writes import Change, Lens, Track
 from podfit.kit.clock import rfc3339
@@ -81,8 +81,7 @@ class ScaleHandlers:
         return await self._write(call, options, change, self._tracking(call, options))
 
     async def _apply(self, call: Call, options: WriteOptions) -> Response:
-        applied = read_configuration(call, SCALE)
-        call.warnings += strict_complaints(call, applied, _struct(), options)
+        applied = read_configuration(call, SCALE, options)
         manager, path = managed.manager_of(call, options), self.where(call.kind).replicas
 
         def change(stored: Object, record: Record) -> Object:
