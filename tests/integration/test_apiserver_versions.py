@@ -367,3 +367,12 @@ async def test_groups_of_definitions_have_api_services_while_they_are_served(ask
         await ask("DELETE", f"{DEFINITIONS}/things.example.com")
         while (await ask("GET", path))[0] != 404:
             await asyncio.sleep(0)
+
+
+async def test_a_default_its_own_schema_refuses_is_refused(ask: Asker) -> None:
+    made = definition()
+    made["spec"]["versions"][0]["schema"] = schema(size={"type": "integer", "default": "big"})
+    code, told = await ask("POST", DEFINITIONS, made)
+    path = "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[size].default"
+    assert (code, told["details"]["causes"][0]["field"]) == (422, path)
+    assert "must be of type integer" in told["message"]

@@ -16,6 +16,7 @@ import aiohttp
 from podfit.api.kinds import NODE
 from podfit.api.status import REASON_OF_CODE, ApiError, Object, bad_request, go_quote
 from podfit.apiserver import connect, upgrade
+from podfit.apiserver.auth.authenticate import without_bearer
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.apiserver.calls import Call, warning_headers
 from podfit.apiserver.endpoints import endpoint_of
@@ -170,7 +171,8 @@ class NodeProxy:
             raise bad_request("Upgrade request required")
         if "websocket" not in call.request.headers.get("upgrade", "").lower():
             return await self._relay(call, url)
-        offered = [word.strip() for word in call.request.headers.get("sec-websocket-protocol", "").split(",")]
+        spoken = without_bearer(call.request.headers.get("sec-websocket-protocol", ""))
+        offered = [word.strip() for word in spoken.split(",")]
         try:
             there = await self._client().ws_connect(
                 url, protocols=[word for word in offered if word], ssl=self._context or False, max_msg_size=0

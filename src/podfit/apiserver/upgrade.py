@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from multidict import CIMultiDict
 
+from podfit.apiserver.auth.authenticate import without_bearer
 from podfit.apiserver.relay import Upgraded
 from podfit.apiserver.request import Request, Response
 from podfit.kit.takeover import take_over
@@ -66,7 +67,9 @@ def _head(http: web.BaseRequest, url: str) -> bytes:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     lines = [f"{http.method} {target} HTTP/1.1", f"Host: {parts.netloc}"]
     for name, value in http.headers.items():
-        if name.lower() not in _OURS and not name.lower().startswith(("impersonate-", "x-remote-")):
+        if name.lower() == "sec-websocket-protocol":
+            value = without_bearer(value)
+        if value and name.lower() not in _OURS and not name.lower().startswith(("impersonate-", "x-remote-")):
             lines.append(f"{name}: {value}")
     if http.body_exists or http.method != "GET":
         lines.append(f"Content-Length: {http.content_length or 0}")

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from podfit.api.schema.rules import rule_problems
 from podfit.api.schema.structure import ROOT, structural_problems
+from podfit.api.schema.validation import default_problems
 from podfit.api.status import field_forbidden, go_quote, invalid, not_supported, required
 from podfit.apiserver.strategy import meta, names
 from podfit.apiserver.strategy.base import Errors, Strategy
@@ -143,13 +144,16 @@ def _structural(definition: Object) -> Errors:
     versions = (definition.get("spec") or {}).get("versions") or []
     schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
     if schemas and schemas[0] is not None and all(equal(schema, schemas[0]) for schema in schemas):
-        return structural_problems(schemas[0]) or rule_problems(schemas[0], ROOT)
+        return _schema_problems(schemas[0], ROOT)
     errors: Errors = []
     for at, schema in enumerate(schemas):
         if schema is not None:
-            path = f"spec.versions[{at}].schema.openAPIV3Schema"
-            errors += structural_problems(schema, path) or rule_problems(schema, path)
+            errors += _schema_problems(schema, f"spec.versions[{at}].schema.openAPIV3Schema")
     return errors
+
+
+def _schema_problems(schema: Object, path: str) -> Errors:
+    return structural_problems(schema, path) or [*default_problems(schema, path), *rule_problems(schema, path)]
 
 
 def _version(version: Object) -> Object:
