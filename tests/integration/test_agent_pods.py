@@ -211,6 +211,22 @@ async def test_a_failing_liveness_probe_restarts_the_container(cluster: Cluster,
     assert (await cluster.pod("p"))["status"]["containerStatuses"][0]["restartCount"] >= 1
 
 
+async def test_a_container_that_failed_its_probe_is_not_asked_again(cluster: Cluster, node: TestNode) -> None:
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
+    await create(cluster, node, pod("p", container(livenessProbe=probe), terminationGracePeriodSeconds=20))
+    await node.pass_time(15)
+    told = [one for one in await cluster.events() if one["reason"] == "Unhealthy"]
+    assert [one["count"] for one in told] == [1]
+
+
+async def test_events_name_the_container_they_are_about(cluster: Cluster, node: TestNode) -> None:
+    spec = {"initContainers": [container("i", "true")]}
+    await create(cluster, node, pod("p", container("c"), container("d"), **spec))
+    await node.pass_time(1)
+    told = [one["involvedObject"].get("fieldPath") for one in await cluster.events() if one["reason"] == "Started"]
+    assert sorted(told) == ["spec.containers{c}", "spec.containers{d}", "spec.initContainers{i}"]
+
+
 async def test_a_probe_may_have_a_grace_period_of_its_own(cluster: Cluster, node: TestNode) -> None:
     node.machine.journal = []
     probe = {"exec": {"command": ["false"]}, "failureThreshold": 1, "terminationGracePeriodSeconds": 3}

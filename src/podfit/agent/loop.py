@@ -19,8 +19,7 @@ from podfit.agent.decide import status as statuses
 from podfit.agent.decide.lifecycle import Next
 from podfit.agent.decide.states import resized
 from podfit.agent.furnish.containers import ContainerMaker
-from podfit.agent.furnish.objects import MissingObject
-from podfit.agent.furnish.volumes import Volumes
+from podfit.agent.furnish.volumes import BadVolume, Volumes
 from podfit.agent.ledger import Ledger
 from podfit.agent.life import messages
 from podfit.agent.life.crashes import Crashes
@@ -233,8 +232,8 @@ class PodLoop:
         if self._volumes.due_s(pod, ips) == 0.0:
             try:
                 await self._volumes.prepare(pod, ips)
-            except (MissingObject, OSError, LookupError, TypeError, ValueError) as problem:
-                self._notices.say(record.pod, WARNING, "FailedMount", f"MountVolume.SetUp failed: {problem}")
+            except BadVolume as problem:
+                self._notices.say(record.pod, WARNING, "FailedMount", str(problem))
         due = self._volumes.due_s(pod, ips)
         return [due] if due is not None else []
 

@@ -26,7 +26,7 @@ _REMEMBERED = 4096
 _QUEUED = 8192
 
 Key = tuple[str, ...]
-"""What makes two Events the same one: the object, type, reason and message."""
+"""What makes two Events the same one: the object and its field, type, reason and message."""
 
 
 @dataclass(slots=True)
@@ -69,12 +69,12 @@ class EventRecorder:
         self.dropped = 0
         """Events that nobody will see, because too many were waiting."""
 
-    def record(self, about: Object, type: str, reason: str, message: str) -> None:
-        """`about` is the object the Event is on; type Normal or Warning. Returns at once."""
+    def record(self, about: Object, type: str, reason: str, message: str, part: str = "") -> None:
+        """`about` is the object the Event is on, `part` a field of it; type Normal or Warning. Returns at once."""
         meta, message, now = about["metadata"], message[:1024], self._clock.now()
         place = (about.get("kind", ""), meta.get("namespace", ""), meta["name"], meta.get("uid", ""))
         lane = self._lanes[hash(place) % LANES]
-        key = (*place, type, reason, message)
+        key = (*place, part, type, reason, message)
         waiting = lane.waiting.get(key)
         if waiting is not None:
             waiting.count += 1
@@ -83,7 +83,7 @@ class EventRecorder:
         if self._unsent >= self._room:
             self._drop(reason, meta["name"])
             return
-        lane.waiting[key] = _Waiting(_reference(about), type, reason, message, now, now)
+        lane.waiting[key] = _Waiting(_reference(about, part), type, reason, message, now, now)
         self._unsent += 1
         self._idle.clear()
         lane.filled.set()
@@ -170,7 +170,7 @@ class EventRecorder:
         }
 
 
-def _reference(about: Object) -> Object:
+def _reference(about: Object, part: str) -> Object:
     meta = about["metadata"]
     reference = {
         "kind": about.get("kind", ""),
@@ -179,5 +179,6 @@ def _reference(about: Object) -> Object:
         "uid": meta.get("uid", ""),
         "apiVersion": about.get("apiVersion", ""),
         "resourceVersion": meta.get("resourceVersion", ""),
+        "fieldPath": part,
     }
     return {key: value for key, value in reference.items() if value}

@@ -42,7 +42,7 @@ class Stopper:
             return
         container = next(one for one in all_containers(record.pod["spec"]) if one["name"] == name)
         state = snapshot.running[name]
-        self._notices.say(record.pod, NORMAL, "Killing", message)
+        self._notices.say(record.pod, NORMAL, "Killing", message, name)
         record.story.tell("stopping", message, grace_s=grace_s)
         record.jobs[job] = self._tasks.start(self._stop(record, container, state.id, grace_s), job)
 
@@ -53,7 +53,7 @@ class Stopper:
         if hook and grace_s > 0:
             error = await self._hooks.run(record, container, hook, container_id, timeout_s=grace_s)
             if error:
-                self._notices.say(record.pod, WARNING, "FailedPreStopHook", f"PreStopHook failed: {error}")
+                self._notices.say(record.pod, WARNING, "FailedPreStopHook", f"PreStopHook failed: {error}", name)
         left = max(grace_s - (self._clock.monotonic() - began), LEAST_GRACE_S)
         try:
             await self._runtime.stop_container(container_id, left)

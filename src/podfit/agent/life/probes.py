@@ -120,6 +120,9 @@ class Probes:
                 self._note(container, kind, result, error)
                 if kind == "startupProbe" and result.good:
                     return
+                if kind != "readinessProbe" and self._failed(name, state.id) == kind:
+                    # It will be restarted: nothing is left to find out about this one.
+                    return
             await self._clock.sleep(period)
 
     def _ip(self) -> str:
@@ -138,7 +141,8 @@ class Probes:
                 self._kick(self._record.uid)
             return
         result.successes, result.failures = 0, result.failures + 1
-        self._notices.say(self._record.pod, WARNING, "Unhealthy", f"{_WORDS[kind]} probe failed: {error}")
+        message = f"{_WORDS[kind]} probe failed: {error}"
+        self._notices.say(self._record.pod, WARNING, "Unhealthy", message, container["name"])
         if result.failures == int(probe.get("failureThreshold") or 3):
             result.good = False
             self._kick(self._record.uid)

@@ -107,7 +107,14 @@ def execute(spec: Spec) -> None:
         os.chdir(directory)
     _limit_power(spec)
     environment = {str(k): str(v) for k, v in spec["environment"].items()}
-    os.execvpe(spec["argv"][0], spec["argv"], environment)
+    program = spec["argv"][0]
+    try:
+        os.execvpe(program, spec["argv"], environment)
+    except FileNotFoundError:
+        why = f"stat {program}: no such file or directory" if "/" in program else "executable file not found in $PATH"
+        raise RuntimeError(f'exec: "{program}": {why}') from None
+    except OSError as error:
+        raise RuntimeError(f'exec: "{program}": {os.strerror(error.errno or 0).lower()}') from None
 
 
 def _attach_stdio(stdio: tuple[int, ...], tty: bool) -> None:
