@@ -235,3 +235,25 @@ def test_a_status_is_refused_in_kubernetes_words(status: dict[str, Any], wanted:
     PODS.prepare_update(new, old, "status")
     found = [str(error) for error in PODS.validate_update(new, old, "status")]
     assert found == [f"status.{text}" for text in wanted]
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        (
+            {"shareProcessNamespace": True, "hostPID": True},
+            "spec.securityContext.shareProcessNamespace: Invalid value: true: ShareProcessNamespace and HostPID cannot "
+            "both be enabled",
+        ),
+        (
+            {"dnsConfig": {"searches": ["_a.b", "A"]}},
+            'spec.dnsConfig.searches[1]: Invalid value: "A": a lowercase RFC 1123 subdomain must consist of lower case '
+            "alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. "
+            "'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+            r"(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')",
+        ),
+        ({"hostnameOverride": "a" * 65}, "spec.hostnameOverride: Too long: may not be more than 64 bytes"),
+    ],
+)
+def test_a_spec_is_refused_in_kubernetes_words(spec: dict[str, Any], wanted: str) -> None:
+    assert errors(**spec) == [wanted]

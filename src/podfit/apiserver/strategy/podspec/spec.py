@@ -6,7 +6,7 @@ from typing import Any
 
 from podfit.api.quantity import ZERO, Quantity
 from podfit.api.resources import is_pod_level_resource, pod_requests
-from podfit.api.status import duplicate, field_forbidden, invalid, required
+from podfit.api.status import duplicate, field_forbidden, invalid, required, too_long
 from podfit.apiserver.strategy import names, resourcelists
 from podfit.apiserver.strategy.checks import Errors, chosen, ip, labels, names_valid
 from podfit.apiserver.strategy.meta import validate_annotations
@@ -27,6 +27,7 @@ Object = dict[str, Any]
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _NO_CLAIMS: frozenset[str] = frozenset()
+_LONGEST_HOSTNAME = 64
 
 
 def validate_pod(pod: Object, errors: Errors, old: Object | None = None) -> None:
@@ -87,8 +88,8 @@ def validate_spec(spec: Object, path: str, errors: Errors, *, pod_name: str = ""
     if spec.get("hostNetwork"):
         _host_network(regular, f"{path}.containers", is_pod, errors)
     _policies(spec, path, errors)
-    if spec.get("securityContext"):
-        pod_security(spec["securityContext"], spec, f"{path}.securityContext", errors)
+    if spec.get("securityContext") or spec.get("shareProcessNamespace"):
+        pod_security(spec.get("securityContext") or {}, spec, f"{path}.securityContext", errors)
     _placement(spec, path, errors)
     host_process(spec, path, errors)
     if spec.get("hostUsers") is False:
@@ -231,7 +232,7 @@ def _dns(config: Object | None, policy: str, path: str, errors: Errors) -> None:
     for at, search in enumerate(searches):
         if search != ".":
             domain = search.removesuffix(".")
-            names_valid(domain, f"{path}.searches[{at}]", names.dns_subdomain(domain.replace("_", "a")), errors)
+            names_valid(domain, f"{path}.searches[{at}]", names.dns_subdomain_with_underscore(domain), errors)
     for at, option in enumerate((config or {}).get("options") or ()):
         if not option.get("name"):
             errors.append(required(f"{path}.options[{at}]", "must not be empty"))
@@ -254,6 +255,11 @@ def _names(spec: Object, path: str, errors: Errors) -> None:
     for field in ("hostname", "subdomain"):
         if spec.get(field):
             names_valid(spec[field], f"{path}.{field}", names.dns_label(spec[field]), errors)
+    override = spec.get("hostnameOverride")
+    if override is not None:
+        names_valid(override, f"{path}.hostnameOverride", names.dns_subdomain(override), errors)
+        if len(override) > _LONGEST_HOSTNAME:
+            errors.append(too_long(f"{path}.hostnameOverride", _LONGEST_HOSTNAME))
     if spec.get("tolerations"):
         placement.tolerations(spec["tolerations"], f"{path}.tolerations", errors)
     for at, alias in enumerate(spec.get("hostAliases") or ()):
