@@ -257,3 +257,16 @@ def test_a_status_is_refused_in_kubernetes_words(status: dict[str, Any], wanted:
 )
 def test_a_spec_is_refused_in_kubernetes_words(spec: dict[str, Any], wanted: str) -> None:
     assert errors(**spec) == [wanted]
+
+
+def test_a_resize_may_bring_the_first_list_of_other_resources() -> None:
+    old = pod()
+    new = copy.deepcopy(old)
+    new["spec"]["containers"][0]["resources"] = {"requests": {"ephemeral-storage": "1Gi"}}
+    PODS.prepare_update(new, old, "resize")
+    assert PODS.validate_update(new, old, "resize") == []
+    again = copy.deepcopy(new)
+    again["spec"]["containers"][0]["resources"] = {"requests": {"ephemeral-storage": "2Gi"}}
+    PODS.prepare_update(again, new, "resize")
+    found = [str(error) for error in PODS.validate_update(again, new, "resize")]
+    assert found == ["spec: Forbidden: only cpu and memory resources are mutable"]
