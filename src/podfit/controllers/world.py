@@ -93,7 +93,7 @@ class World:
     clock: Clock
     cluster_ca: bytes = b""
     """PEM of the CA that signed the API server's certificate; published as kube-root-ca.crt."""
-    sign_request: Callable[[bytes, Sequence[str]], bytes] | None = None
+    sign_request: Callable[[bytes, Sequence[str], int | None], bytes] | None = None
     """Signs a PEM certificate request for the given usages; None where this process does not hold the CA's key."""
 
     def cache(self, kind: Kind) -> Cache:

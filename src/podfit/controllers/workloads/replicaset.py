@@ -10,7 +10,7 @@ from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.client.transport import Unreachable
 from podfit.controllers.workloads.inplace import InPlace, batch_of, wants_in_place
-from podfit.controllers.workloads.ownership import Owned, pod_of
+from podfit.controllers.workloads.ownership import Owned, is_namespace_going, pod_of
 from podfit.controllers.workloads.podstate import (
     available_in,
     controller_of,
@@ -117,7 +117,7 @@ class ReplicaSetController:
                     owner, "Normal", "SuccessfulCreate", f"Created pod: {result['metadata']['name']}"
                 )
             for result in results:
-                if isinstance(result, ApiError) and _namespace_going(result):
+                if isinstance(result, ApiError) and is_namespace_going(result):
                     return
                 if isinstance(result, (ApiError, Unreachable)):
                     raise result
@@ -127,7 +127,7 @@ class ReplicaSetController:
             batch *= 2
 
     def _refused(self, owner: Object, error: ApiError) -> None:
-        if not _namespace_going(error):
+        if not is_namespace_going(error):
             self._world.recorder.record(owner, "Warning", "FailedCreate", f"Error creating: {error}")
 
     async def _delete(self, owner: Object, active: list[Object], count: int) -> None:
@@ -195,8 +195,3 @@ class ReplicationControllerController(ReplicaSetController):
 
     def _more_status(self, pods: list[Object]) -> Object:
         return {}
-
-
-def _namespace_going(error: ApiError) -> bool:
-    causes = (error.details or {}).get("causes") or []
-    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
