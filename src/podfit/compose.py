@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONTROLLERS = User("system:kube-controller-manager", ("system:authenticated",))
-Signer = Callable[[bytes, Sequence[str]], bytes]
+Signer = Callable[[bytes, Sequence[str], int | None], bytes]
 SCHEDULER = User("system:kube-scheduler", ("system:authenticated",))
 
 
@@ -227,7 +227,7 @@ class Up:
         from podfit.controllers.all import run_controllers
 
         world = make_world(local_client(self.server, CONTROLLERS, "controllers"), self.clock, self.server.pki.ca)
-        world.sign_request = lambda pem, usages: self.server.pki.sign_csr(pem, usages=usages)
+        world.sign_request = self.server.pki.answer_csr
         await run_controllers(world)
 
     async def _scheduler(self) -> None:

@@ -108,3 +108,51 @@ async def test_endpoints_are_deprecated(ask: Asker) -> None:
     answer = await ask.raw("GET", "/api/v1/endpoints")
     told = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
     assert answer.headers == [("Warning", f'299 - "{told}"')]
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "message"),
+    [
+        ("tailLines=x", 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
+        ("tailLines=-1", 422, "tailLines: Invalid value: -1: must be greater than or equal to 0"),
+        ("limitBytes=0", 422, "limitBytes: Invalid value: 0: must be greater than 0"),
+        ("sinceSeconds=0", 422, "sinceSeconds: Invalid value: 0: must be greater than 0"),
+        (
+            "sinceSeconds=1&sinceTime=2020-01-01T00:00:00Z",
+            422,
+            ": Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified",
+        ),
+        ("stream=Noise", 422, 'stream: Unsupported value: "Noise": supported values: "All", "Stdout", "Stderr"'),
+    ],
+)
+async def test_log_options_are_checked_before_anything_is_looked_for(
+    ask: Asker, query: str, code: int, message: str
+) -> None:
+    status, told = await ask("GET", f"/api/v1/namespaces/default/pods/p/log?{query}")
+    prefix = 'PodLogOptions "p" is invalid: ' if code == 422 else ""
+    assert (status, told["message"]) == (code, prefix + message)
+
+
+async def test_a_body_for_nobody_is_not_read(ask: Asker) -> None:
+    path = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+    answer = await ask.raw("POST", path, {}, content_type="application/vnd.kubernetes.protobuf")
+    assert (answer.status, answer.body) == (404, b"404 page not found\n")
+
+
+async def test_metrics_of_autoscalers_are_checked(ask: Asker) -> None:
+    metrics = [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "X"}}},
+        {"type": "Pods", "pods": {"metric": {}, "target": {"type": "AverageValue", "averageValue": "0"}}},
+        {"type": "Moon"},
+    ]
+    spec = {"maxReplicas": 2, "scaleTargetRef": {"kind": "Deployment", "name": "d"}, "metrics": metrics}
+    path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+    code, told = await ask("POST", path, {"metadata": {"name": "h"}, "spec": spec})
+    assert code == 422
+    assert [cause["field"] for cause in told["details"]["causes"]] == [
+        "spec.metrics[0].resource.target.type",
+        "spec.metrics[0].resource.target.averageUtilization",
+        "spec.metrics[1].pods.metric.name",
+        "spec.metrics[1].pods.target.averageValue",
+        "spec.metrics[2].type",
+    ]

@@ -20,6 +20,7 @@ from podfit.apiserver.auth.authenticate import without_bearer
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.apiserver.calls import Call, warning_headers
 from podfit.apiserver.endpoints import endpoint_of
+from podfit.apiserver.logoptions import check_log_options
 from podfit.apiserver.options import first
 from podfit.apiserver.relay import relay
 from podfit.apiserver.request import Response
@@ -67,10 +68,10 @@ class NodeProxy:
     # --- handlers -------------------------------------------------------------------------------------------------
 
     async def log(self, call: Call) -> Response:
+        check_log_options(call.route.name, call.request.query)
         pod = _pod(call)
         container = _container(pod, first(call.request.query, "container"))
         query = [(name, call.request.query[name][0]) for name in _LOG_OPTIONS if call.request.query.get(name)]
-        _check_numbers(query)
         base = self._node_url(call, pod)
         meta = pod["metadata"]
         path = f"/containerLogs/{_quoted(meta['namespace'], meta['name'], container)}"
@@ -219,12 +220,6 @@ def _container(pod: Object, wanted: str) -> str:
     more = [row["name"] for row in spec.get("initContainers") or []]
     text = f"a container name must be specified for pod {meta['name']}, choose one of: [{' '.join(own)}]"
     raise bad_request(text + (f" or one of the init containers: [{' '.join(more)}]" if more else ""))
-
-
-def _check_numbers(query: list[tuple[str, str]]) -> None:
-    for name, value in query:
-        if name in ("sinceSeconds", "tailLines", "limitBytes") and not value.lstrip("+-").isdecimal():
-            raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
 
 
 def _quoted(*parts: str) -> str:

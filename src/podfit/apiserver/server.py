@@ -113,8 +113,6 @@ class Core:
             if wanted is not None:
                 request.user = impersonate(self.authorization, request.user, wanted, action)
         self.authorization.check(request.user, action)
-        if request.headers.get("content-type", "").startswith(protobuf.MEDIA_TYPE):
-            read_protobuf(request)
         if route is None or not route.resource:
             return await self.paths.answer(request, route)
         kind = self.registry.resource(route.group, route.version, route.resource)
@@ -123,6 +121,8 @@ class Core:
             if foreign is not None:
                 return await foreign(request)
             raise self._nothing_there(route.group)
+        if request.headers.get("content-type", "").startswith(protobuf.MEDIA_TYPE):
+            read_protobuf(request)
         if request.method == "HEAD" and route.subresource != "proxy":
             raise method_not_allowed()
         call = Call(request, route, kind, self.parts)

@@ -6,7 +6,7 @@ import base64
 import json
 import ssl
 import stat
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
@@ -16,7 +16,7 @@ from podfit.api.status import ApiError
 from podfit.apiserver.auth.authenticate import Authenticator, without_bearer
 from podfit.apiserver.auth.certificates import BadRequestPem, new_key, new_request
 from podfit.apiserver.auth.other_tokens import BootstrapTokens, StaticTokens
-from podfit.apiserver.auth.pki import Pki, SubjectRefused, write_kubeconfig
+from podfit.apiserver.auth.pki import CERT_TTL, Pki, SubjectRefused, write_kubeconfig
 from podfit.apiserver.auth.tokens import ServiceAccountTokens
 from podfit.apiserver.request import User
 from podfit.kit.clock import FakeClock, rfc3339
@@ -165,6 +165,14 @@ def test_browsers_name_their_token_among_the_protocols_of_a_websocket(protocols,
 
 def test_a_token_among_the_protocols_is_not_passed_on():
     assert without_bearer("a, base64url.bearer.authorization.k8s.io.x, b") == "a, b"
+
+
+@pytest.mark.parametrize(("asked_s", "given"), [(3600, timedelta(hours=1)), (None, CERT_TTL), (10**9, CERT_TTL)])
+def test_a_certificate_holds_as_long_as_was_asked_but_no_longer_than_usual(pki, asked_s, given):
+    made = pki.answer_csr(new_request("bob", ["team"], new_key()), ["client auth"], asked_s)
+    certificate = x509.load_pem_x509_certificate(made)
+    lifetime = certificate.not_valid_after_utc - datetime.now(UTC)
+    assert abs(lifetime - given) < timedelta(minutes=10)
 
 
 def test_nobody_is_anonymous_unless_switched_off():
