@@ -161,3 +161,15 @@ async def test_a_configuration_that_cannot_be_applied_says_why(
     query = {"fieldManager": ["m"], "fieldValidation": ["Strict"]}
     answer = await send(server, "PATCH", f"{SPACE}/configmaps/c", body, APPLY, query)
     assert (answer.status, json.loads(answer.body)["message"]) == (code, message)
+
+
+async def test_a_revision_that_is_no_number_is_gos_error(server: ApiServer) -> None:
+    body = {"metadata": {"name": "c", "resourceVersion": "abc"}}
+    answer = await send(server, "PUT", f"{SPACE}/configmaps/c", body)
+    said = 'strconv.ParseUint: parsing "abc": invalid syntax'
+    assert (answer.status, json.loads(answer.body)["message"]) == (500, said)
+
+
+async def test_a_put_that_creates_ignores_the_revision(server: ApiServer) -> None:
+    body = {"metadata": {"name": "l", "resourceVersion": "5"}, "spec": {"limits": []}}
+    assert (await send(server, "PUT", f"{SPACE}/limitranges/l", body)).status == 201
