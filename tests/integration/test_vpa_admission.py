@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import LEASE, POD, kind_named
+from podfit.api.kinds import LEASE, POD, VPA, kind_named
 from podfit.api.status import ApiError
 from podfit.kit.clock import FakeClock
 from podfit.testing.autoscaling import REPLICA_SET, Autoscaled, autoscaled
@@ -156,6 +156,17 @@ async def test_autoscalers_are_checked_with_upstreams_words(cluster: Autoscaled)
             await cluster.vpa("bad", "web", updatePolicy={"updateMode": "Recreate", "minReplicas": -1})
     assert refused.value.code == 422
     assert "minReplicas has to be positive" in refused.value.message
+
+
+async def test_an_autoscaler_without_a_spec_is_refused_for_that(cluster: Autoscaled) -> None:
+    async with admitting(cluster):
+        specs: list[dict[str, Any]] = [{}, {"spec": None}, {"spec": {}}]
+        for spec in specs:
+            body = {"apiVersion": VPA.api_version, "kind": VPA.kind, "metadata": {"name": "v"}, **spec}
+            with pytest.raises(ApiError) as refused:
+                await cluster.admin.create(VPA, body, "default")
+            assert refused.value.code == 422, spec
+            assert "spec" in refused.value.message and "Required value" in refused.value.message, spec
 
 
 async def test_the_entry_is_mended_and_left_alone_when_it_stands(cluster: Autoscaled) -> None:

@@ -47,7 +47,7 @@ def close(mine: Any, theirs: Any) -> bool:
     if isinstance(mine, float):
         return bool(mine == pytest.approx(theirs, rel=1e-9, abs=1e-4))
     if isinstance(mine, int):
-        return abs(mine - theirs) <= 1
+        return bool(abs(mine - theirs) <= 1)
     return bool(mine == theirs)
 
 

@@ -49,6 +49,13 @@ class Server:
         return
 
 
+class Nothing:
+    """A cache without checkpoints."""
+
+    def get(self, namespace: str, name: str) -> None:
+        return None
+
+
 def made(vpas: int, seconds: float = 0.0, workers: int = 2) -> tuple[Checkpoints, ClusterState, Server]:
     clock = FakeClock()
     server = Server(clock, seconds)
@@ -59,7 +66,7 @@ def made(vpas: int, seconds: float = 0.0, workers: int = 2) -> tuple[Checkpoints
         cluster.add_container(("n", f"p{number}"), "main")
         cluster.add_cpu(("n", f"p{number}"), "main", 100, clock.now())
     measures = Measures(CollectorRegistry(), clock)
-    cache: Any = ()
+    cache: Any = Nothing()
     return Checkpoints(Client(server), cache, clock, workers, measures), cluster, server
 
 

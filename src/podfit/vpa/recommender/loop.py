@@ -34,6 +34,7 @@ from podfit.vpa.recommender.decide.container import OomRefused
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.oom import Oom
 from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome
+from podfit.vpa.recommender.explain import settings_note
 from podfit.vpa.recommender.feed import Feed
 from podfit.vpa.recommender.ledger import Ledger
 from podfit.vpa.recommender.measures import Measures, Recommendations
@@ -86,7 +87,12 @@ class Recommender:
         self.ledger = Ledger()
         Answers(self)
         self.checkpoints = Checkpoints(
-            client, self.feed.checkpoints, self.clock, self.config.update_worker_count, self.measures
+            client,
+            self.feed.checkpoints,
+            self.clock,
+            self.config.update_worker_count,
+            self.measures,
+            lambda vpa: settings_note(self.config.model, self.plugin_of(vpa), self.http.url_here),
         )
         self.passes = 0
         self.fetching = ""
@@ -123,10 +129,12 @@ class Recommender:
         await asyncio.wait({loading}, timeout=HISTORY_PATIENCE_S if not self.fetching else 0)
 
     async def stop(self) -> None:
-        await self._tasks.stop()
-        await self.sight.stop()
-        await self.http.stop()
-        await self.history.close()
+        try:
+            await self._tasks.stop()
+            await self.sight.stop()
+            await self.http.stop()
+        finally:
+            await self.history.close()
 
     async def one_pass(self) -> None:
         step = self.measures.steps.step

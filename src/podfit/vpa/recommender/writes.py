@@ -17,6 +17,7 @@ from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.checkpoints import checkpoints_of_all, status_patch
 from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa, VpaId
 from podfit.vpa.recommender.decide.status import Outcome
+from podfit.vpa.recommender.explain import SETTINGS
 from podfit.vpa.recommender.measures import Measures
 
 log = logging.getLogger(__name__)
@@ -52,9 +53,18 @@ async def write_statuses(
 class Checkpoints:
     """Writes one object a container, those longest unwritten first, for as long as a pass allows."""
 
-    def __init__(self, client: Client, cache: Cache, clock: Clock, workers: int, measures: Measures) -> None:
+    def __init__(
+        self,
+        client: Client,
+        cache: Cache,
+        clock: Clock,
+        workers: int,
+        measures: Measures,
+        note_of: Callable[[Vpa], str] = lambda vpa: "",
+    ) -> None:
+        """`note_of` tells the settings behind an autoscaler's numbers, for who explains them."""
         self._client, self._cache, self._clock = client, cache, clock
-        self._workers, self._measures = max(1, workers), measures
+        self._workers, self._measures, self._note_of = max(1, workers), measures, note_of
         self._written: dict[VpaId, tuple[Seconds, State]] = {}
 
     async def write(self, cluster: ClusterState, now: Seconds, timeout_s: float) -> int:
@@ -82,7 +92,8 @@ class Checkpoints:
             nonlocal done
             while ready:
                 vpa, state, checkpoints = ready.pop()
-                if all([await self._put(vpa.id[0], checkpoint) for checkpoint in checkpoints]):
+                note = self._note_of(vpa)
+                if all([await self._put(vpa.id[0], checkpoint, note) for checkpoint in checkpoints]):
                     self._written[vpa.id] = (now, state)
                 done += 1
                 if self._clock.monotonic() >= deadline:
@@ -91,23 +102,31 @@ class Checkpoints:
         await asyncio.gather(*(work() for _ in range(min(self._workers, len(ready)))))
         return done
 
-    async def _put(self, namespace: str, checkpoint: Object) -> bool:
+    async def _put(self, namespace: str, checkpoint: Object, note: str) -> bool:
         name = checkpoint["metadata"]["name"]
+        patch = [*status_patch(checkpoint), *self._note_patch(namespace, name, note)]
         try:
             try:
-                await self._client.patch(
-                    VPA_CHECKPOINT, namespace, name, status_patch(checkpoint), content_type=JSON_PATCH
-                )
+                await self._client.patch(VPA_CHECKPOINT, namespace, name, patch, content_type=JSON_PATCH)
             except ApiError as error:
                 if error.code != 404:
                     raise
-                await self._client.create(VPA_CHECKPOINT, _whole(namespace, checkpoint))
+                await self._client.create(VPA_CHECKPOINT, _whole(namespace, checkpoint, note))
         except (ApiError, Unreachable) as error:
             self._measures.writes.labels("checkpoint", "failed").inc()
             log.warning("checkpoint %s/%s: %s", namespace, name, error)
             return False
         self._measures.writes.labels("checkpoint", "ok").inc()
         return True
+
+    def _note_patch(self, namespace: str, name: str, note: str) -> list[Object]:
+        known = self._cache.get(namespace, name)
+        standing = ((known or {}).get("metadata") or {}).get("annotations") or {}
+        if known is None or standing.get(SETTINGS, "") == note:
+            return []
+        others = {key: value for key, value in standing.items() if key != SETTINGS}
+        wanted = others | ({SETTINGS: note} if note else {})
+        return [{"op": "add", "path": "/metadata/annotations", "value": wanted}]
 
     async def collect(self, exists: Callable[[VpaId], bool], cares: Callable[[str], bool]) -> int:
         """Deletes the checkpoints of autoscalers that are gone; those of other recommenders' stay."""
@@ -125,12 +144,13 @@ class Checkpoints:
         return len(gone)
 
 
-def _whole(namespace: str, checkpoint: Object) -> Object:
+def _whole(namespace: str, checkpoint: Object, note: str) -> Object:
+    meta = {**checkpoint["metadata"], "namespace": namespace, **({"annotations": {SETTINGS: note}} if note else {})}
     return {
         "apiVersion": VPA_CHECKPOINT.api_version,
         "kind": VPA_CHECKPOINT.kind,
         **checkpoint,
-        "metadata": {**checkpoint["metadata"], "namespace": namespace},
+        "metadata": meta,
     }
 
 

@@ -57,6 +57,12 @@ class HttpServer:
         await web.TCPSite(self._runner, host.strip("[]") or None, int(port), reuse_address=True).start()
         self.port = self._runner.addresses[0][1]
 
+    @property
+    def url_here(self) -> str:
+        """Where processes of this machine find it; empty when it listens for others, or not at all."""
+        host = self._address.rpartition(":")[0]
+        return f"http://{host}:{self.port}" if self.port and host.strip("[]") in ("127.0.0.1", "::1") else ""
+
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()

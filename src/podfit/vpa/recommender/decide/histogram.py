@@ -167,3 +167,14 @@ class DecayingHistogram(Histogram):
         if instant > self.reference + MAX_DOUBLINGS * self.half_life:
             self.move_reference(instant)
         return exp2(elapsed(instant, self.reference) / self.half_life)
+
+
+def mean(histogram: Histogram) -> float:
+    """Of values in their buckets' middles."""
+    if histogram.total <= 0:
+        return 0.0
+    scheme = histogram.scheme
+    weighted = sum(
+        weight * (scheme.starts[bucket] + scheme.end(bucket)) / 2 for bucket, weight in enumerate(histogram.weights)
+    )
+    return weighted / histogram.total
