@@ -27,8 +27,9 @@ async def update(call: Call) -> Response:
         obj["metadata"].pop("resourceVersion", None)
         written = await call.parts.writer.create(write, obj)
         return call.answer(accepted, form, written.record or written.obj, 201)
-    stated = bool(revision := (obj.get("metadata") or {}).get("resourceVersion"))
-    if stated and (complaint := unsigned(revision)[1]):
+    revision = (obj.get("metadata") or {}).get("resourceVersion")
+    stated = bool(revision)
+    if revision and (complaint := unsigned(revision)[1]):
         raise ApiError(500, "", complaint)
     sent = [obj]
 
