@@ -57,7 +57,7 @@ class Scheduler:
         config, client, clock = self.config, self.client, self.clock
         self.board = Board(rules=config.rules, seed=config.seed)
         self.queue = PodQueue()
-        self._recorder = EventRecorder(client, config.scheduler_name, clock=clock)
+        self._recorder = EventRecorder(client, config.scheduler_name, clock=clock, correlate=False)
         self._hands = Hands(client, self._recorder, clock, config.scheduler_name, lambda: self.queue.due)
         self._due = asyncio.Event()
         self._observer = Observer(self.board, self.queue, clock, config.scheduler_name, self._due.set)

@@ -25,6 +25,8 @@ DEADLINE = "podfit.dev/resize-deadline"
 BATCH = "podfit.dev/resize-max-unavailable"
 """On a ReplicaSet: how many pods a Deployment lets it resize at a time."""
 DEFAULT_DEADLINE_S = 300.0
+_TOLD = 5
+"""So many Events tell how far the resizes of a workload are."""
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -112,6 +114,8 @@ class InPlace:
 
     def __init__(self, world: World, owned: Owned) -> None:
         self._world, self._owned = world, owned
+        # Its own voice: whoever makes forty pods may have said all it may of their owner.
+        self._recorder = world.recorder.named("inplace-resize-controller")
         self._told: dict[str, tuple[int, int]] = {}
 
     async def advance(self, workload: Object, template: Object, pods: list[Object], batch: int) -> Result:
@@ -141,7 +145,7 @@ class InPlace:
     async def _replace(self, workload: Object, pod: Object, why: str) -> None:
         name = pod["metadata"]["name"]
         await self._owned.delete(pod)
-        self._world.recorder.record(
+        self._recorder.record(
             workload, "Warning", "InPlaceResizeFellBack", f"Pod {name} is replaced, its resize was not possible: {why}"
         )
 
@@ -151,11 +155,14 @@ class InPlace:
         before = self._told.get(uid)
         if before == state:
             return
+        step = max(1, total // _TOLD)
+        if plan.waiting and before is not None and before[1] == total and before[0] // step == plan.done // step:
+            return
         self._told[uid] = state
         if plan.waiting:
             message = f"Resizing pods in place: {plan.done} of {total} done"
-            self._world.recorder.record(workload, "Normal", "InPlaceResizeProgressing", message)
+            self._recorder.record(workload, "Normal", "InPlaceResizeProgressing", message)
         elif before is not None and before[0] < before[1]:
-            self._world.recorder.record(
+            self._recorder.record(
                 workload, "Normal", "InPlaceResizeCompleted", f"All {total} pods were resized in place"
             )
