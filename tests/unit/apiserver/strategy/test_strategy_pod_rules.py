@@ -270,3 +270,54 @@ def test_a_resize_may_bring_the_first_list_of_other_resources() -> None:
     PODS.prepare_update(again, new, "resize")
     found = [str(error) for error in PODS.validate_update(again, new, "resize")]
     assert found == ["spec: Forbidden: only cpu and memory resources are mutable"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        (
+            {"volumes": [{"name": "v", "configMap": {"name": "c", "items": [{"key": "a", "path": "p"}] * 2}}]},
+            ['volume "v" (ConfigMap "c"): overlapping paths: "p" with "p"'],
+        ),
+        (
+            {
+                "volumes": [
+                    {
+                        "name": "v",
+                        "projected": {
+                            "sources": [
+                                {"serviceAccountToken": {"path": "a"}},
+                                {"configMap": {"name": "c", "items": [{"key": "k", "path": "a/b"}]}},
+                                {},
+                            ]
+                        },
+                    }
+                ]
+            },
+            [
+                'volume "v" (Projected ConfigMap "c"): overlapping paths: "a/b" with "a"',
+                'volume "v" (Projected) has no sources provided',
+            ],
+        ),
+        (
+            {"volumes": [{"name": "v", "storageos": {"volumeName": "x"}}]},
+            ["spec.volumes[0].storageOS: deprecated in v1.22, non-functional in v1.25+"],
+        ),
+        (
+            {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}},
+            [
+                "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm."
+                "labelSelector: a null labelSelector results in matching no pod"
+            ],
+        ),
+        (
+            {"containers": [{"name": "c", "image": "x", "ports": [{"containerPort": 80, "hostIP": "1.1.1.1"}]}]},
+            [
+                "spec.containers[0].ports[0]: hostIP set without hostPort: {Name: HostPort:0 ContainerPort:80 "
+                "Protocol:TCP HostIP:1.1.1.1}"
+            ],
+        ),
+    ],
+)
+def test_a_pod_that_is_probably_not_meant_gets_a_warning(spec: dict[str, Any], wanted: list[str]) -> None:
+    assert PODS.warnings_create(pod(**spec)) == wanted

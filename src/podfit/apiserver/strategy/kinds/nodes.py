@@ -28,6 +28,16 @@ class NodeStrategy(Strategy):
         if status.get("capacity") and not status.get("allocatable"):
             status["allocatable"] = dict(status["capacity"])
 
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        obj.setdefault("spec", {}).pop("configSource", None)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        if not (old.get("spec") or {}).get("configSource"):
+            # Nodes configure themselves no more; the field only stays where it was.
+            (new.get("spec") or {}).pop("configSource", None)
+        super().prepare_update(new, old, subresource)
+
     def reset_status(self, obj: Object) -> None:
         """A node may come with its status: the agent registers itself in one request."""
 
@@ -66,6 +76,8 @@ class NodeStrategy(Strategy):
             detail = 'node updates may not change providerID except from "" to valid'
             errors.append(forbidden("spec.providerID", detail))
         _taints(spec.get("taints") or (), errors)
+        if spec.get("externalID", "") != stored.get("externalID", ""):
+            errors.append(forbidden("spec.externalID", "may not be updated"))
         return errors
 
 
