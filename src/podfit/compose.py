@@ -249,6 +249,7 @@ class Up:
             address=self.options.host,
             # Fake containers read no files: mounts of theirs would only outlive the process.
             on_disk=self.options.runtime != "fake",
+            api_server=self.server.url,
         )
         client = local_client(self.server, node_user(name), f"agent-{name}")
         agent = Agent(client, make_runtime(self.options.runtime, name, folder, self.clock), config, self.clock)
@@ -401,6 +402,7 @@ async def agent_alone(access: Access, runtime: str, config: AgentConfig) -> Agen
     from podfit.agent.agent import Agent
 
     clock = RealClock()
+    config = replace(config, api_server=config.api_server or access.server)
     client = Client(access.transport(f"podfit-agent-{config.node_name}"))
     agent = Agent(client, make_runtime(runtime, config.node_name, config.data_dir, clock), config, clock)
     node = await _serve_alone(agent, access, client, runtime != "fake")

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from podfit.agent.agent import Agent
 from podfit.api.kinds import POD
+from podfit.client.rest import Client
+from podfit.client.transport import Unreachable
 from podfit.testing.nodes import Cluster, TestNode
 
 CAPACITY = {"cpu": "2", "memory": "4Gi"}
@@ -126,6 +129,36 @@ async def test_a_manifest_that_returns_while_its_pod_leaves_runs_again(cluster: 
     await node.pass_time(6)
     assert attempts(node) == [("sleep 1d", 0)]
     assert [one.ending for one in node.agent.records.values()] == [None]
+    assert await phase(cluster) == "Running"
+
+
+class Nobody:
+    """No API server answers."""
+
+    async def request(self, *_: Any, **__: Any) -> Any:
+        raise Unreachable("connection refused")
+
+    async def stream(self, *_: Any, **__: Any) -> Any:
+        raise Unreachable("connection refused")
+
+    async def close(self) -> None:
+        return
+
+
+async def test_static_pods_need_no_api_server(cluster: Cluster, folder: Path) -> None:
+    """The API server itself may be one of them."""
+    (folder / "web.yaml").write_text(manifest())
+    node = TestNode(cluster, "node1", {"static_dir": folder, "capacity": CAPACITY})
+    node.agent = Agent(Client(Nobody()), node.runtime, node.config, cluster.clock)  # type: ignore[arg-type]
+    await node.agent.start()
+    await told(node, lambda: attempts(node) == [("sleep 1d", 0)])
+    (folder / "more.yaml").write_text(manifest(name="more"))
+    await told(node, lambda: len(node.machine.pods) == 2)
+    assert not node.agent.synced.is_set()
+    await node.agent.stop()
+    await node.restart()
+    cluster.nodes.append(node)
+    assert attempts(node) == [("sleep 1d", 0), ("sleep 1d", 0)]
     assert await phase(cluster) == "Running"
 
 

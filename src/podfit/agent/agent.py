@@ -17,6 +17,7 @@ from podfit.agent.furnish.containers import ContainerMaker
 from podfit.agent.furnish.environment import Environment
 from podfit.agent.furnish.followed import Followed
 from podfit.agent.furnish.objects import Objects
+from podfit.agent.furnish.services import Services
 from podfit.agent.furnish.volumes import Volumes
 from podfit.agent.ledger import Ledger
 from podfit.agent.life.crashes import Crashes
@@ -88,6 +89,9 @@ class Agent:
         self.volumes = Volumes(config, objects, self.node.address, clock)
         followed.changed = self._object_changed
         self.environment = Environment(objects, config.node_name, self.node.address)
+        self._services = Services(self.client, clock, config.api_server)
+        if config.on_disk:
+            self.environment.services = self._services.variables
         self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger, self.runtime.image_user)
         hooks, restarts = Hooks(self.runtime, clock), Restarts(self.ledger)
         self.allocator = Allocator(config, self.ledger, self.notices, self.metrics, clock, self.records, kick, tasks)
@@ -165,23 +169,26 @@ class Agent:
             self._tasks.start(self.pressure.run(), "pressure")
         if self.config.on_disk:
             self._tasks.start(self._rotation.run(), "logs")
+            self._tasks.start(self._services.run(), "services")
 
     async def _begin(self) -> None:
+        self._tasks.start(self._listen(), "runtime")
+        if self.config.static_dir is not None:
+            # Before anybody else is asked: the API server itself may be one of them.
+            await self._static.adopt(self.runtime)
+            self._tasks.start(self._static.run(), "static")
         if self.config.register:
             await self.node.registered.wait()
         self._use_node()
         await self._cache.ready.wait()
-        if self.config.static_dir is not None:
-            await self._static.scan()
+        if self.config.on_disk:
+            await self._services.known(2.0)
         await self._take_over()
         self._cache.subscribe(self.roster.changed)
         self.roster.miss({pod["metadata"]["uid"] for pod in self._cache})
-        self._tasks.start(self._listen(), "runtime")
         await self._clean_up()
         self.allocator.find_pending()
         self.synced.set()
-        if self.config.static_dir is not None:
-            self._tasks.start(self._static.run(), "static")
 
     async def _take_over(self) -> None:
         """Nobody new is admitted before the pods that run are accounted for, however long that takes."""

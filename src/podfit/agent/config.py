@@ -48,6 +48,8 @@ class AgentConfig:
     cluster_dns: tuple[str, ...] = ()
     cluster_domain: str = "cluster.local"
     provider_id: str = ""
+    api_server: str = ""
+    """Where pods of this node find the API server: a URL, "" for the address of its Service."""
     on_disk: bool = True
     """Keep folders and log files for pods. Off for runtimes in memory, where thousands of nodes share a process."""
     eviction_hard: tuple[Threshold, ...] = DEFAULTS

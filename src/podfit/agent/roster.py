@@ -57,7 +57,7 @@ class Roster:
             if uid in running and not _terminal(pod):
                 await adopt(pod, running[uid], self._ledger, self._runtime)
         await self._ledger.flush()
-        for record in self._records.values():
+        for record in list(self._records.values()):
             if record.uid in running:
                 await adopt(record.pod, running[record.uid], self._ledger, self._runtime)
         known = self._ledger.uids()

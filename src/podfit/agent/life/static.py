@@ -16,6 +16,7 @@ from podfit.agent.config import AgentConfig
 from podfit.agent.decide.allocate import CONFIG_SOURCE, CRITICAL_PRIORITY, MIRROR
 from podfit.agent.record import Ending
 from podfit.agent.roster import Roster
+from podfit.agent.runtimes.base import Runtime
 from podfit.api.kinds import POD
 from podfit.api.status import ApiError, Object
 from podfit.client.rest import Client
@@ -37,6 +38,7 @@ class StaticPods:
         self._uids: dict[Path, str] = {}
         self._leaving: dict[str, str] = {}
         """Pods that are on their way out, uid → namespace/name: the next of that name waits for them."""
+        self._running: set[str] = set()
         self._unmirrored: set[str] = set()
         self._orphans: dict[str, Object] = {}
         """Mirrors whose file is gone."""
@@ -65,19 +67,28 @@ class StaticPods:
         await self._clock.sleep(_AGAIN_S)
         self._poke()
 
+    async def adopt(self, runtime: Runtime) -> None:
+        """The first look: pods that ran on while no agent watched are theirs again."""
+        self._running = {state.config.uid for state in await runtime.pods()}
+        self.look()
+        self._running = set()
+
     async def scan(self) -> None:
-        """Looks at the folder; only files that changed are read."""
+        self.look()
+        for uid, mirror in list(self._orphans.items()):
+            del self._orphans[uid]
+            await self._delete(mirror)
+        for uid in list(self._unmirrored):
+            await self._mirror(uid)
+
+    def look(self) -> None:
+        """At the folder; only files that changed are read."""
         found = self._files()
         for file in set(self._stamps) - found.keys():
             self._drop(file)
         for file, stamp in found.items():
             if self._stamps.get(file) != stamp and self._load(file):
                 self._stamps[file] = stamp
-        for uid, mirror in list(self._orphans.items()):
-            del self._orphans[uid]
-            await self._delete(mirror)
-        for uid in list(self._unmirrored):
-            await self._mirror(uid)
 
     def _files(self) -> dict[Path, tuple[int, int]]:
         """Everything but hidden files and folders, in order, with the stamp that tells a change."""
@@ -108,7 +119,7 @@ class StaticPods:
             return False
         self._uids[file] = uid
         self._unmirrored.add(uid)
-        self._roster.add(pod, static=True)
+        self._roster.add(pod, adopted=uid in self._running, static=True)
         return True
 
     def _drop(self, file: Path) -> None:
