@@ -319,3 +319,17 @@ def test_a_job_ends_only_once_and_says_so(before: dict[str, Any], now: dict[str,
     old = made("Job", {"template": template(restartPolicy="Never")})
     old["status"] = before
     assert [str(each) for each in strategy.validate_status({**old, "status": now}, old)] == wanted
+
+
+def test_a_daemon_set_counts_its_templates() -> None:
+    key, strategy = "deprecated.daemonset.template.generation", strategy_for(kind_named("DaemonSet"))
+    old = made("DaemonSet", {"selector": SELECTOR, "template": template()})
+    assert old["metadata"]["annotations"] == {key: "1"}
+    new = copy.deepcopy(old)
+    new["metadata"]["annotations"] = {}
+    new["spec"]["minReadySeconds"] = 5
+    strategy.prepare_update(new, old)
+    assert new["metadata"]["annotations"] == {key: "1"}
+    new["spec"]["template"]["spec"]["hostNetwork"] = True
+    strategy.prepare_update(new, old)
+    assert new["metadata"]["annotations"] == {key: "2"}

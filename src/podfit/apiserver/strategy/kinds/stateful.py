@@ -28,6 +28,8 @@ from podfit.apiserver.strategy.podspec.volume_defaults import default_claim_spec
 
 Object = dict[str, Any]
 
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
 
 class DaemonSetStrategy(WorkloadStrategy):
     counters = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
@@ -52,6 +54,15 @@ class DaemonSetStrategy(WorkloadStrategy):
             set_default(rolling, "maxUnavailable", 1)
             set_default(rolling, "maxSurge", 0)
         set_default(spec, "revisionHistoryLimit", 10)
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        _count_templates(obj, max(_templates(obj), 1))
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        super().prepare_update(new, old, subresource)
+        mine, stored = ((each.get("spec") or {}).get("template") for each in (new, old))
+        _count_templates(new, _templates(old) + (not equal(mine, stored)))
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
@@ -83,6 +94,17 @@ class DaemonSetStrategy(WorkloadStrategy):
 
     def validate_change(self, new: Object, old: Object) -> Errors:
         return self.selector_fixed(new, old)
+
+
+def _templates(obj: Object) -> int:
+    """Which template this is, counted from one: an old field that lives on as an annotation."""
+    text = ((obj.get("metadata") or {}).get("annotations") or {}).get(_TEMPLATE_GENERATION, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _count_templates(obj: Object, number: int) -> None:
+    metadata = obj.setdefault("metadata", {})
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), _TEMPLATE_GENERATION: str(number)}
 
 
 def _surge_or_not(rolling: Object, path: str, errors: Errors) -> None:
