@@ -469,3 +469,26 @@ async def test_a_pod_without_a_promise_is_let_alone_until_it_is_deleted(
     await node.pass_time(8)
     assert uid not in node.machine.pods
     assert await cluster.client.find(POD, "default", "p") is None
+
+
+async def test_a_container_added_to_look_into_a_pod_runs_once_and_is_shown(cluster: Cluster, node: TestNode) -> None:
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+    await create(cluster, node, pod("p", container(readinessProbe=probe)))
+    look = {"name": "look", "image": "busybox:1", "command": ["sh", "-c", "sleep 3; exit 4"]}
+    added = {"spec": {"ephemeralContainers": [look]}}
+    await cluster.client.patch(POD, "default", "p", added, "ephemeralcontainers", STRATEGIC)
+    await node.pass_time(1)
+    seen = (await cluster.pod("p"))["status"]
+    (shown,) = seen["ephemeralContainerStatuses"]
+    assert "running" in shown["state"] and shown["ready"] is False
+    assert "resources" not in shown and "started" not in shown
+    assert seen["containerStatuses"][0]["ready"] is True
+    await node.pass_time(5)
+    seen = (await cluster.pod("p"))["status"]
+    assert seen["ephemeralContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
+    assert (seen["phase"], seen["containerStatuses"][0]["restartCount"]) == ("Running", 0)
+    await node.pass_time(20, 5)
+    assert len([one for one in node.machine.containers.values() if one.config.name == "look"]) == 1
+    await cluster.client.delete(POD, "default", "p")
+    await node.pass_time(8)
+    assert not node.machine.pods

@@ -257,6 +257,16 @@ def test_an_init_container_may_have_a_policy_of_its_own(own: dict[str, Any], ove
     assert shown == ("Failed" if over else "Pending")
 
 
+def test_a_container_that_looks_into_a_pod_starts_once_and_counts_for_nothing() -> None:
+    spec = {"initContainers": [{"name": "i"}], "containers": [{"name": "c"}], "ephemeralContainers": [{"name": "e"}]}
+    assert steps(spec, ran("i"), Seen("c"), Seen("e")).start == ("e",)
+    assert steps(spec, ran("i", EXITED), ran("c"), ran("e", EXITED, 1)).start == ()
+    job = {**spec, "restartPolicy": "Never"}
+    assert steps(job, ran("i", EXITED), ran("c", EXITED), ran("e")).over
+    seen = {one.name: one for one in (ran("i", EXITED), ran("c", EXITED), ran("e", EXITED, 1))}
+    assert lifecycle.phase({"spec": job}, seen, False) == "Succeeded"
+
+
 def test_a_container_ended_for_a_resize_starts_whatever_the_policy() -> None:
     spec = {"restartPolicy": "OnFailure", "containers": [{"name": "c"}]}
     assert steps(spec, ran("c", EXITED), wanted=("c",), delay=100).start == ("c",)

@@ -42,7 +42,7 @@ class Seen:
 @dataclass(frozen=True, slots=True)
 class Next:
     start: tuple[str, ...] = ()
-    """To be created and started now, in this order."""
+    """To be created and started now, in this order. Those that look into the pod do not wait for its beginning."""
     later: tuple[tuple[str, float], ...] = ()
     """(name, seconds): crashed before, to be started after so long."""
     stop: tuple[str, ...] = ()
@@ -83,7 +83,9 @@ def next_steps(pod: Mapping[str, Any], seen: Mapping[str, Seen], delay: Delay, w
     )
     if over:
         return Next(over=True, initialized=True, stop=_sidecars_running(inits, seen))
-    return Next(tuple(collected.start), tuple(collected.later), (), False, initialized)
+    looking = [seen[one["name"]] for one in spec.get("ephemeralContainers") or ()]
+    fresh = [one.name for one in looking if one.last is None or one.created_only]
+    return Next((*fresh, *collected.start), tuple(collected.later), (), False, initialized)
 
 
 class _Collected:

@@ -115,6 +115,7 @@ class ContainerMaker:
             stdin=bool(container.get("stdin")),
             stdin_once=bool(container.get("stdinOnce")),
             security=security(pod["spec"], container),
+            target=container.get("targetContainerName") or "",
         )
 
     async def _check_user(self, record: PodRecord, container: Object) -> None:

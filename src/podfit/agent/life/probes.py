@@ -56,10 +56,14 @@ class Probes:
         return self._good(name, container_id, "readinessProbe")
 
     def _good(self, name: str, container_id: str, kind: str) -> bool:
-        if not self._containers[name].get(kind):
+        if not self._spec(name).get(kind):
             return True
         result = self._results.get((name, kind))
         return result is not None and result.container_id == container_id and result.good
+
+    def _spec(self, name: str) -> Object:
+        """Empty for a container that came later, to look into the pod: it has no probes."""
+        return self._containers.get(name, {})
 
     def unhealthy(self, running: Mapping[str, ContainerState]) -> list[str]:
         return [name for name, state in running.items() if self._failed(name, state.id)]
@@ -95,7 +99,7 @@ class Probes:
             self._running[name] = [
                 self._tasks.start(self._probe(self._containers[name], kind, state), f"{kind}-{name}")
                 for kind in KINDS
-                if self._containers[name].get(kind)
+                if self._spec(name).get(kind)
             ]
 
     def _leave(self, name: str) -> None:

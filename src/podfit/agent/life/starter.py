@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from podfit.agent.decide import kernel
-from podfit.agent.decide.states import Object, all_containers, effective, resized
+from podfit.agent.decide.states import Object, effective, every_container, resized
 from podfit.agent.furnish.containers import ConfigProblem, ContainerMaker, VolumeProblem
 from podfit.agent.ledger import Ledger
 from podfit.agent.life.hooks import Hooks
@@ -69,7 +69,7 @@ class Starter:
     async def start(self, record: PodRecord, snapshot: Snapshot, names: tuple[str, ...]) -> float:
         """Starts them in order. Returns seconds after which to try again, 0 when nothing is left over."""
         again = 0.0
-        by_name = {container["name"]: container for container in all_containers(record.pod["spec"])}
+        by_name = {container["name"]: container for container in every_container(record.pod["spec"])}
         for name in names:
             if record.job(f"hook:{name}") or record.job(f"stop:{name}"):
                 continue

@@ -141,6 +141,8 @@ class ContainerConfig:
     stdin_once: bool = False
     security: Security = Security()
     annotations: Mapping[str, str] = field(default_factory=dict)
+    target: str = ""
+    """The container of the pod whose processes it sees, and lives no longer than."""
 
 
 CREATED, RUNNING, EXITED = "created", "running", "exited"

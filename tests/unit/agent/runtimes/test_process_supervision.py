@@ -207,6 +207,21 @@ async def test_an_exec_with_a_terminal_that_cannot_start_leaves_nothing_open(mac
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+async def test_a_container_may_look_into_another_and_ends_with_it(machine: Any) -> None:
+    uid = await machine.pod()
+    target = await machine.start(uid, "sh", "-c", "sleep 4321")
+    look = await machine.start(uid, "sh", "-c", "cat /proc/1/cmdline; echo; exec sleep 1234", name="look", target="c1")
+    await machine.said(uid, "4321", "look")
+    await machine.runtime.stop_container(target, 0)
+    assert (await machine.ended(look)).exit_code == 137
+
+
+async def test_a_container_that_looks_at_nobody_does_not_start(machine: Any) -> None:
+    uid = await machine.pod()
+    with pytest.raises(CannotRun, match="target container is not running"):
+        await machine.start(uid, "true", name="look", target="c1")
+
+
 async def test_a_keeper_that_nobody_ever_comes_to_leaves(tmp_path: Path) -> None:
     """As when an agent is ended between starting its keeper and talking to it."""
     (tmp_path / "containers").mkdir()

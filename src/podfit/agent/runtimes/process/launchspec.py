@@ -46,6 +46,7 @@ def launch_spec(
         "hostname": pod.hostname,
         "host_pid": pod.host_pid,
         "host_ipc": pod.host_ipc,
+        "targeted": bool(config.target),
         "share_pid": pod.share_process_namespace and not pod.host_pid,
         "cgroup_joins": cgroups.join_files(group),
         "cgroup_views": cgroups.views(group),

@@ -43,7 +43,7 @@ from .keeper.terminal import receive_terminal
 from .launchspec import launch_spec
 from .link import KeeperFailed, Link
 from .records import Container, ContainerRecord, Pod, PodRecord, Records
-from .streams import ProcessAttach, ProcessExec, TcpStream
+from .streams import ProcessAttach, ProcessExec, TcpStream, console_pair, pipes
 from .support import require_support
 from .watch import OomWatch, memory_below
 
@@ -206,11 +206,18 @@ class ProcessRuntime:
         peers = [item.state["pid"] for item in self._pod(container.record.pod_uid).containers.values() if item.running]
         folder = str(self._records.folder(container_id))
         try:
-            answer = await self._link.ask("start", folder=folder, peers=peers)
+            answer = await self._link.ask("start", folder=folder, peers=peers, target=self._target_pid(container))
         except KeeperFailed as error:
             await self._failed_to_start(container, str(error))
             raise CannotRun(f"failed to start container: {error}", "RunContainerError") from error
         self._started(container_id, answer["state"])
+
+    def _target_pid(self, container: Container) -> int:
+        name = container.record.config.target
+        for other in self._pod(container.record.pod_uid).containers.values():
+            if name and other.record.config.name == name and other.running:
+                return int(other.state["pid"])
+        return 0
 
     async def _failed_to_start(self, container: Container, message: str) -> None:
         self._oom.remove(container.record.id)
@@ -329,10 +336,10 @@ class ProcessRuntime:
             raise CannotRun(f"container {container_id} is not running", "ExecFailed")
         key = uuid.uuid4().hex
         ended = self._execs[key] = asyncio.get_running_loop().create_future()
-        console, theirs = _console() if tty else (None, ())
+        console, theirs = console_pair() if tty else (None, ())
         ours = (-1, -1, -1)
         if console is None:
-            ours, theirs = _pipes(stdin)
+            ours, theirs = pipes(stdin)
         try:
             await self._link.ask("exec", theirs, id=container_id, key=key, argv=command, tty=tty)
             if console is not None:
@@ -470,18 +477,3 @@ class ProcessRuntime:
         if container is None:
             raise NotFound(f"container {container_id} not found")
         return container
-
-
-def _console() -> tuple[socket.socket, tuple[int, ...]]:
-    """Ours and theirs: where the terminal comes through that is made inside the container."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    return ours, (theirs.detach(),)
-
-
-def _pipes(stdin: bool) -> tuple[tuple[int, int, int], tuple[int, ...]]:
-    out, their_out = os.pipe()
-    errors, their_errors = os.pipe()
-    if not stdin:
-        return (-1, out, errors), (os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), their_out, their_errors)
-    their_input, entry = os.pipe()
-    return (entry, out, errors), (their_input, their_out, their_errors)

@@ -159,13 +159,14 @@ class Keeper:
         spec = read_json(message["folder"], "launch.json")
         child = Child(spec)
         namespaces = self.pod_namespaces(spec, message["peers"])
+        target = self.target_namespace(spec, int(message.get("target") or 0))
         stdio = child.open_streams()
         told, status = os.pipe2(os.O_CLOEXEC)
-        pid = self.fork_into(namespaces.get("pid"), fresh=not spec["host_pid"])
+        pid = self.fork_into(target or namespaces.get("pid"), fresh=not spec["host_pid"])
         if pid == 0:
             joined = {name: descriptor for name, descriptor in namespaces.items() if name != "pid"}
             launch.run(spec, stdio, joined, status)
-        for descriptor in {*stdio, status}:
+        for descriptor in {*stdio, status, *([target] if target else [])}:
             os.close(descriptor)
         child.started(pid)
         self.keep(child)
@@ -330,6 +331,14 @@ class Keeper:
                 held["pid"] = self.share_pids(spec["pod_uid"], peers)
         return held
 
+    def target_namespace(self, spec: Message, pid: int) -> int | None:
+        """That of the container which this one shall look into; None where it has its own or the pod's."""
+        if not spec.get("targeted") or spec["share_pid"] or spec["host_pid"]:
+            return None
+        if not pid:
+            raise RuntimeError("the target container is not running")
+        return os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+
     def make_namespaces(self, held: dict[str, int], spec: Message) -> None:
         linux.unshare(linux.CLONE_NEWUTS | (0 if spec["host_ipc"] else linux.CLONE_NEWIPC))
         try:
@@ -388,7 +397,7 @@ class Keeper:
         """`status` as wait gave it; None if the process was a dead keeper's child and nobody can know."""
         if child.id in self.starting:
             self.starting[child.id]()
-        if child.spec["host_pid"] or child.spec["share_pid"]:
+        if child.spec["host_pid"] or child.spec["share_pid"] or child.spec.get("targeted"):
             child.kill_leftovers()
         for descriptor in [
             *child.readers,
