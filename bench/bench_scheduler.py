@@ -16,6 +16,7 @@ from podfit.scheduler.decide.pods import resident
 from podfit.scheduler.decide.snapshot import Snapshot
 
 Object = dict[str, Any]
+OWNER = "o"
 
 
 def node(number: int) -> Object:
@@ -37,6 +38,8 @@ def filled(nodes: int, pods: int) -> Board:
     board = Board(Snapshot(), seed=1)
     for number in range(nodes):
         board.snapshot.put_node(node(number))
+    meta, selector = {"name": OWNER, "namespace": "default"}, {"matchLabels": {"app": OWNER}}
+    board.owners.owning_set(None, {"kind": "ReplicaSet", "metadata": meta, "spec": {"selector": selector}})
     draw = random.Random(1)
     for number in range(pods):
         cpu, memory = f"{draw.choice((100, 250, 500, 1000))}m", f"{draw.choice((128, 256, 512, 1024))}Mi"
@@ -46,8 +49,13 @@ def filled(nodes: int, pods: int) -> Board:
 
 
 def mixes(count: int) -> Iterator[tuple[str, list[Object]]]:
-    """Workloads of `count` pods: alike, of many sizes, selecting a zone, spread, and kept apart."""
+    """Workloads of `count` pods: alike, of one ReplicaSet, of many sizes, selecting a zone, spread, and kept apart."""
     yield "one shape", [pod(f"a-{n}", "a", "100m", "128Mi") for n in range(count)]
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": OWNER, "uid": "u", "controller": True}
+    owned = [pod(f"o-{n}", OWNER, "100m", "128Mi") for n in range(count)]
+    for one in owned:
+        one["metadata"]["ownerReferences"] = [owner]
+    yield "of one set", owned
     yield "50 shapes", [pod(f"b-{n}", f"b{n % 50}", f"{100 + n % 50}m", "128Mi") for n in range(count)]
     zone = {"topology.kubernetes.io/zone": "zone-1"}
     yield "node selector", [pod(f"c-{n}", "c", "100m", "128Mi", nodeSelector=zone) for n in range(count)]

@@ -110,21 +110,28 @@ def scrape(server: Canned, instant: float) -> None:
 
 
 async def recommender_pass(vpas: int) -> list[Row]:
+    """In this process's own time: nothing else is waited for, and other work on the machine does not count."""
     server = crowd(vpas, 5)
     recommender = Recommender(Client(server), RecommenderConfig(address=""))
-    begun = time.perf_counter()
+    begun = time.process_time()
     await recommender.start()
-    started = time.perf_counter() - begun
+    started = time.process_time() - begun
     seconds = []
     for number in range(3):
         scrape(server, time.time() + number * 60)
-        begun = time.perf_counter()
+        begun = time.process_time()
         await recommender.one_pass()
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.process_time() - begun)
+    scrape(server, time.time() + 240)
+    await recommender._load_usage()
+    begun = time.process_time()
+    written = await recommender.checkpoints.write(recommender.cluster, time.time(), 60.0)
+    saved = time.process_time() - begun
     await recommender.stop()
     return [
         Row(f"recommender: start with {vpas:,} autoscalers and {vpas * 5:,} pods", f"{started:.2f} s"),
-        Row("recommender: a pass in which every status is written", f"{max(seconds):.2f} s", "≤ 5 s"),
+        Row("recommender: a pass that writes every status and every checkpoint", f"{max(seconds):.2f} s", "≤ 5 s"),
+        Row(f"recommender: of it, {written:,} checkpoints", f"{saved:.2f} s"),
     ]
 
 
@@ -209,8 +216,12 @@ async def measure(vpas: int) -> list[Row]:
 
 
 def main() -> None:
+    import gc
+
     import uvloop
 
+    # As the commands set it.
+    gc.set_threshold(20_000, 20, 20)
     vpas = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     print_table("The autoscaler's loops", uvloop.run(measure(vpas)))
 

@@ -69,8 +69,11 @@ def metrics() -> set[str]:
 def _registries() -> Iterator[CollectorRegistry]:
     from podfit.agent.metrics import AgentMetrics
     from podfit.apiserver.metrics import Metrics
+    from podfit.client import Client
+    from podfit.client.transport import HttpTransport
     from podfit.kit.clock import FakeClock
     from podfit.scheduler.metrics import SchedulerMetrics
+    from podfit.vpa.serve.requests import measured
 
     yield AgentMetrics().registry
     yield Metrics().registry
@@ -80,6 +83,7 @@ def _registries() -> Iterator[CollectorRegistry]:
         if hasattr(module, "Measures"):
             registry = CollectorRegistry()
             module.Measures(registry, FakeClock())
+            measured(Client(HttpTransport("")), registry)
             if hasattr(module, "Recommendations"):
                 registry.register(module.Recommendations(tuple))
             yield registry

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podfit.apiserver.request import Request, Response, User
+from podfit.apiserver.request import ADMIN, Request, Response, User
 from podfit.client import Client, EventRecorder, LocalTransport
 from podfit.client.transport import LocalReply, SharedLines
 from podfit.kit.clock import Clock, RealClock
@@ -45,11 +45,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CONTROLLERS = User("system:kube-controller-manager", ("system:masters", "system:authenticated"))
-Signer = Callable[[bytes, Sequence[str]], bytes]
-METER = User("system:podfit-meter", ("system:masters", "system:authenticated"))
-AUTOSCALER = User("system:podfit-autoscaler", ("system:masters", "system:authenticated"))
-SCHEDULER = User("system:kube-scheduler", ("system:masters", "system:authenticated"))
+CONTROLLERS = User("system:kube-controller-manager", ("system:authenticated",))
+Signer = Callable[[bytes, Sequence[str], int | None], bytes]
+SCHEDULER = User("system:kube-scheduler", ("system:authenticated",))
 
 
 class BadSetting(ValueError):
@@ -110,6 +108,12 @@ def make_world(client: Client, clock: Clock, cluster_ca: bytes = b"") -> World:
 
     recorder = EventRecorder(client, "podfit-controllers", clock=clock)
     return World(client, Informers(client, clock), recorder, clock, cluster_ca)
+
+
+def account_user(name: str) -> User:
+    """A service account of kube-system, as a part of this process acts by it."""
+    groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
+    return User(f"system:serviceaccount:kube-system:{name}", groups)
 
 
 def node_user(name: str) -> User:
@@ -216,6 +220,9 @@ class Up:
         write_kubeconfig(folder / "admin.kubeconfig", server.url, pki.ca, pair=pki.admin)
         if self.options.kubeconfig is not None:
             write_kubeconfig(self.options.kubeconfig, server.url, pki.ca, pair=pki.admin)
+        for part, who in (("controllers", CONTROLLERS), ("scheduler", SCHEDULER)):
+            pair = pki.component(who.name)
+            write_kubeconfig(folder / f"{part}.kubeconfig", server.url, pki.ca, pair=pair, user=who.name)
         for name in self.options.node_names():
             user = f"system:node:{name}"
             write_kubeconfig(folder / f"node-{name}.kubeconfig", server.url, pki.ca, pair=pki.node(name), user=user)
@@ -224,7 +231,7 @@ class Up:
         from podfit.controllers.all import run_controllers
 
         world = make_world(self._client(CONTROLLERS, "controllers"), self.clock, self.server.pki.ca)
-        world.sign_request = lambda pem, usages: self.server.pki.sign_csr(pem, usages=usages)
+        world.sign_request = self.server.pki.answer_csr
         await run_controllers(world)
 
     async def _scheduler(self) -> None:
@@ -246,6 +253,7 @@ class Up:
             address=self.options.host,
             # Fake containers read no files: mounts of theirs would only outlive the process.
             on_disk=self.options.runtime != "fake",
+            api_server=self.server.url,
         )
         client = self._client(node_user(name), f"agent-{name}")
         agent = Agent(client, make_runtime(self.options.runtime, name, folder, self.clock), config, self.clock)
@@ -275,7 +283,7 @@ class Up:
         from podfit.meter.meter import Meter
         from podfit.meter.registration import register
 
-        client = self._client(METER, "meter")
+        client = self._client(account_user("podfit-meter"), "meter")
         meter = self.meter = Meter(client, clock=self.clock)
         meter.sources.update({node.agent.config.node_name: node.resource_metrics for node in self.node_servers})
         group = metrics.MetricsApi(meter, client)
@@ -285,7 +293,7 @@ class Up:
             return Response(given.status, given.body, given.content_type)
 
         self.server.register_local_group(f"{metrics.GROUP}/{metrics.VERSION}", answer)
-        await register(client)
+        await register(local_client(self.server, ADMIN, "installer"))
         self.tasks.start(meter.run(), "meter")
 
     def _start_autoscaler(self) -> None:
@@ -293,12 +301,13 @@ class Up:
 
         options = self.options
         autoscaler = self.autoscaler = Autoscaler(
-            lambda name: self._client(AUTOSCALER, name),
+            lambda name: self._client(account_user(name), name),
             options.data_dir,
             options.host,
             options.vpa_flags,
             self.clock,
         )
+        self.server.webhooks.serve_here(autoscaler.hook_at)
         self.tasks.start(autoscaler.run(), "autoscaler")
 
     async def stop(self) -> None:
@@ -362,6 +371,7 @@ async def scheduler_alone(access: Access, elect: bool, config: SchedulerConfig) 
 
 
 async def recommender_alone(access: Access, config: RecommenderConfig) -> None:
+    from podfit.vpa.leading import run_elected
     from podfit.vpa.recommender.loop import Recommender
     from podfit.vpa.together import history_for
 
@@ -370,10 +380,11 @@ async def recommender_alone(access: Access, config: RecommenderConfig) -> None:
     async def work() -> None:
         await Recommender(client, config, history_for(config, clock), clock).run()
 
-    await as_leader(client, config.leader_elect_resource_name, work, config.leader_elect, clock)
+    await run_elected(client, config, work, clock)
 
 
 async def updater_alone(access: Access, config: UpdaterConfig) -> None:
+    from podfit.vpa.leading import run_elected
     from podfit.vpa.updater.loop import Updater
 
     clock, client = RealClock(), Client(access.transport("podfit-vpa-updater"))
@@ -381,7 +392,7 @@ async def updater_alone(access: Access, config: UpdaterConfig) -> None:
     async def work() -> None:
         await Updater(client, config, clock).run()
 
-    await as_leader(client, config.leader_elect_resource_name, work, config.leader_elect, clock)
+    await run_elected(client, config, work, clock)
 
 
 async def admission_alone(access: Access, config: AdmissionConfig) -> None:
@@ -395,6 +406,7 @@ async def agent_alone(access: Access, runtime: str, config: AgentConfig) -> Agen
     from podfit.agent.agent import Agent
 
     clock = RealClock()
+    config = replace(config, api_server=config.api_server or access.server)
     client = Client(access.transport(f"podfit-agent-{config.node_name}"))
     agent = Agent(client, make_runtime(runtime, config.node_name, config.data_dir, clock), config, clock)
     node = await _serve_alone(agent, access, client, runtime != "fake")

@@ -134,9 +134,9 @@ class Player:
         notices = self.node.agent.notices
         original = notices.say
 
-        def say(pod: dict[str, Any], type: str, reason: str, message: str) -> None:
+        def say(pod: dict[str, Any], type: str, reason: str, message: str, container: str = "") -> None:
             self.said.append((pod["metadata"]["name"], reason, message))
-            original(pod, type, reason, message)
+            original(pod, type, reason, message, container)
 
         notices.say = say  # type: ignore[method-assign]
 

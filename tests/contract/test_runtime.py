@@ -199,7 +199,7 @@ async def test_the_exit_code_is_the_programs(bench: Bench, command: tuple[str, .
 async def test_a_program_that_is_not_there_cannot_run(bench: Bench) -> None:
     uid = await bench.pod()
     cid = await bench.container(uid, "/nonexistent/program")
-    with pytest.raises(CannotRun, match="No such file"):
+    with pytest.raises(CannotRun, match="no such file"):
         await bench.runtime.start_container(cid)
     state = await bench.state(cid)
     assert (state.state, state.exit_code, state.reason) == (EXITED, 128, "StartError")
@@ -270,7 +270,7 @@ async def test_a_closed_exec_is_over(bench: Bench) -> None:
 
 async def test_exec_of_what_is_not_there_or_where_nothing_runs_is_refused(bench: Bench) -> None:
     _, cid = await bench.run("sleep", "1000")
-    with pytest.raises(CannotRun, match="No such file"):
+    with pytest.raises(CannotRun, match="no such file"):
         await bench.runtime.exec(cid, ["/nonexistent/program"])
     await bench.runtime.stop_container(cid, grace_s=0)
     with pytest.raises(CannotRun, match="not running"):

@@ -50,8 +50,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Running]
     parts = [Part("apiserver", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", ready=True)]
     config = str(running.kubeconfig)
     try:
-        parts.append(Part("controllers", "--kubeconfig", config))
-        parts.append(Part("scheduler", "--kubeconfig", config))
+        parts.append(Part("controllers", "--kubeconfig", str(tmp_path / "controllers.kubeconfig")))
+        parts.append(Part("scheduler", "--kubeconfig", str(tmp_path / "scheduler.kubeconfig")))
         parts.append(Part("agent", "--kubeconfig", config, "--data-dir", str(tmp_path / "agent"), *node, ready=True))
         yield running
     finally:
@@ -86,7 +86,8 @@ def test_a_deployment_is_placed_resized_in_place_and_fills_the_node(cluster: Run
         sizes = [(pod["status"].get("containerStatuses") or [{}])[0].get("resources", {}) for pod in pods]
         return len(pods) == 3 and all(size.get("requests", {}).get("cpu") == "600m" for size in sizes)
 
-    eventually(resized, "all pods have the new size")
+    cluster.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    assert resized(), "the roll-out ends when all pods have the new size"
     assert {pod["metadata"]["uid"] for pod in cluster.json("get", "pods")["items"]} == before
     conditions = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
     wanted = ["Running", "n1", "Burstable", 0, {"requests": {"cpu": "600m", "memory": "16Mi"}}, conditions]

@@ -25,7 +25,7 @@ from podfit.api.status import Object
 from podfit.meter.meter import MeterConfig
 from podfit.testing.expect import all_become, becomes
 
-from .seedpods import Lab, is_ready, is_settled, milli, needs_cgroups, size, sizes, statuses
+from .seedpods import Lab, conditions, is_ready, is_settled, milli, needs_cgroups, size, sizes, statuses
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("vpa")]
 
@@ -55,6 +55,7 @@ FLAGS = {
         "--updater-interval=1s",
         "--in-recommendation-bounds-eviction-lifetime-threshold=1s",
         "--scale-down-delay=2s",
+        "--undo-settle=3s",
     ],
 }
 
@@ -106,8 +107,15 @@ class Scaled(Lab):
             self._write(pod["metadata"]["labels"]["app"], load)
 
     # --- objects
-    async def deploy(self, app: str, resources: Object, load: tuple[float, float]) -> None:
-        """A Deployment of one pod under that load, and its autoscaler."""
+    async def deploy(
+        self,
+        app: str,
+        resources: Object,
+        load: tuple[float, float],
+        vpa: Object | None = None,
+        notes: Object | None = None,
+    ) -> None:
+        """A Deployment of one pod (with these annotations) under that load, and its autoscaler."""
         self._write(app, load)
         container = {
             "name": "c",
@@ -122,10 +130,11 @@ class Scaled(Lab):
             "containers": [container],
             "volumes": [{"name": "load", "hostPath": {"path": str(self._loads / app)}}],
         }
-        notes = {"podfit.dev/fake-cpu": f"constant:{load[0]}", "podfit.dev/fake-memory": f"constant:{load[1]}Mi"}
-        template = {"metadata": {"labels": {"app": app}, "annotations": notes}, "spec": pod}
+        load_notes = {"podfit.dev/fake-cpu": f"constant:{load[0]}", "podfit.dev/fake-memory": f"constant:{load[1]}Mi"}
+        template = {"metadata": {"labels": {"app": app}, "annotations": {**load_notes, **(notes or {})}}, "spec": pod}
         spec = {"replicas": 1, "selector": {"matchLabels": {"app": app}}, "template": template}
-        await self.client.create(VPA, autoscaler(app))
+        if vpa is not None:
+            await self.client.create(VPA, vpa)
         body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": app, "namespace": "default"}}
         await self.client.create(DEPLOYMENT, {**body, "spec": spec})
 
@@ -145,6 +154,14 @@ class Scaled(Lab):
             return bool(found) and true(found)
 
         return target(await becomes(self.client, VPA, "default", app, so, PATIENCE_S))
+
+    async def recommend(self, app: str, cpu: str, memory: str) -> None:
+        """Writes a recommendation by hand, for an autoscaler that no recommender looks after."""
+        amounts = {"cpu": cpu, "memory": memory}
+        entry = {"containerName": "c", **dict.fromkeys(("target", "lowerBound", "upperBound"), amounts)}
+        provided = {"type": "RecommendationProvided", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        status = {"recommendation": {"containerRecommendations": [entry]}, "conditions": [provided]}
+        await self.client.patch(VPA, "default", app, {"status": status}, "status")
 
     async def passes(self, more: int) -> None:
         """Until the updater has looked so many times again."""
@@ -196,6 +213,14 @@ def autoscaler(app: str) -> Object:
             "resourcePolicy": {"containerPolicies": [policy]},
         },
     }
+
+
+def by_hand(app: str) -> Object:
+    """An autoscaler whose recommendations the test writes."""
+    made = autoscaler(app)
+    made["spec"]["recommenders"] = [{"name": "by-hand"}]
+    del made["spec"]["resourcePolicy"]
+    return made
 
 
 def target(vpa: Object | None) -> Object:
@@ -257,7 +282,7 @@ async def app(lab: Scaled) -> AsyncIterator[str]:
 
 @needs_kubectl
 async def test_a_deployment_follows_its_load_up_and_down_in_place(lab: Scaled, app: str) -> None:
-    await lab.deploy(app, SMALL, IDLE)
+    await lab.deploy(app, SMALL, IDLE, autoscaler(app))
     first = await lab.pod_of(app)
 
     lab.load(first, BUSY)
@@ -303,7 +328,7 @@ async def assert_explained(lab: Scaled, app: str, pod: Object) -> None:
 
 
 async def test_a_pod_that_runs_out_of_memory_is_made_larger(lab: Scaled, app: str) -> None:
-    await lab.deploy(app, sizes("50m/48Mi", "400m/48Mi"), (0.01, 90))
+    await lab.deploy(app, sizes("50m/48Mi", "400m/48Mi"), (0.01, 90), autoscaler(app))
 
     def cured(pod: Object) -> bool:
         return is_settled(pod) and size(pod["spec"]["containers"][0]["resources"]["limits"]["memory"]) > 90 * MIB
@@ -317,11 +342,12 @@ async def test_a_pod_that_runs_out_of_memory_is_made_larger(lab: Scaled, app: st
 
 
 async def test_the_panic_button_stops_changes_until_it_is_released(lab: Scaled, app: str) -> None:
-    await lab.deploy(app, SMALL, IDLE)
+    await lab.deploy(app, SMALL, IDLE, autoscaler(app))
     pod = await lab.pod_of(app, is_small)
     panic: dict[str, Any] = {"metadata": {"name": "podfit-panic", "namespace": "kube-system"}}
     await lab.client.create(CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", **panic, "data": {"reason": "test"}})
     try:
+        await within_a_second(lab)
         told = f"involvedObject.kind=VerticalPodAutoscaler,involvedObject.name={app}"
         await all_become(lab.client, EVENT, "default", any_panic, PATIENCE_S, fieldSelector=told)
         frozen = await lab.pod_of(app)
@@ -336,6 +362,53 @@ async def test_the_panic_button_stops_changes_until_it_is_released(lab: Scaled, 
         await lab.client.delete(CONFIG_MAP, "kube-system", "podfit-panic")
     # It was the button and nothing else that held it back.
     assert_untouched(pod, await lab.pod_of(app, is_large))
+
+
+async def within_a_second(lab: Scaled) -> None:
+    """The button is heard by then: from there on nothing is changed, for every change asks first."""
+    assert lab.up.autoscaler is not None
+    async with asyncio.timeout(1.0):
+        while lab.up.autoscaler.updater.brakes.panicking() is None:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_resize_that_ends_in_throttling_is_taken_back(lab: Scaled, app: str) -> None:
+    await lab.deploy(app, sizes("200m/160Mi", "400m/320Mi"), (0.3, 20), by_hand(app))
+    first = await lab.pod_of(app)
+    await lab.recommend(app, "100m", "160Mi")
+    lowered = await lab.pod_of(app, has(lambda cpu: cpu == 100, lambda _: True))
+    undone = await lab.pod_of(app, has(lambda cpu: cpu == 200, lambda _: True))
+    assert_untouched(first, lowered)
+    assert_untouched(first, undone)
+    assert statuses(undone)["c"]["resources"]["limits"]["cpu"] == "400m"
+    await lab.passes(3)
+    after = await lab.pod_of(app)
+    assert after["metadata"]["generation"] == undone["metadata"]["generation"], "it was lowered again"
+
+    def told(events: list[Object]) -> bool:
+        return any(one.get("reason") == "ResizeUndone" and "uses up its CPU limit" in one["message"] for one in events)
+
+    about = f"involvedObject.kind=VerticalPodAutoscaler,involvedObject.name={app}"
+    await all_become(lab.client, EVENT, "default", told, PATIENCE_S, fieldSelector=about)
+
+
+async def test_a_pod_that_requires_an_autoscaler_starts_with_its_recommendation(lab: Scaled, app: str) -> None:
+    await lab.deploy(app, SMALL, IDLE, notes={"podfit.dev/requires-vpa": "true"})
+
+    def held(pod: Object) -> bool:
+        gates = pod["spec"].get("schedulingGates") or []
+        why = conditions(pod).get("PodScheduled", {}).get("reason")
+        return [one["name"] for one in gates] == ["podfit.dev/requires-vpa"] and why == "SchedulingGated"
+
+    waiting = await lab.pod_of(app, held)
+    await lab.client.create(VPA, by_hand(app))
+    await lab.passes(2)
+    assert held(await lab.pod_of(app, lambda _: True)), "an autoscaler without a recommendation is not enough"
+    await lab.recommend(app, "120m", "80Mi")
+    started = await lab.pod_of(app)
+    assert started["metadata"]["uid"] == waiting["metadata"]["uid"]
+    assert statuses(started)["c"]["resources"] == sizes("120m/80Mi", "960m/320Mi")
+    assert_kernel_has(lab, started, lambda memory: memory == 320 * MIB)
 
 
 def any_panic(events: list[Object]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 import pytest
 
 from podfit.agent.furnish.objects import CONFIG_MAP
-from podfit.agent.runtimes.base import RuntimeFailure
+from podfit.agent.runtimes.base import Limits, RuntimeFailure
+from podfit.agent.runtimes.fake import FakeRuntime
 from podfit.api.kinds import LEASE, NODE, POD
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
@@ -209,6 +209,30 @@ async def test_a_failing_liveness_probe_restarts_the_container(cluster: Cluster,
     await create(cluster, node, pod("p", container(livenessProbe=probe), terminationGracePeriodSeconds=0))
     await node.pass_time(8)
     assert (await cluster.pod("p"))["status"]["containerStatuses"][0]["restartCount"] >= 1
+
+
+async def test_a_container_that_failed_its_probe_is_not_asked_again(cluster: Cluster, node: TestNode) -> None:
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
+    await create(cluster, node, pod("p", container(livenessProbe=probe), terminationGracePeriodSeconds=20))
+    await node.pass_time(15)
+    told = [one for one in await cluster.events() if one["reason"] == "Unhealthy"]
+    assert [one["count"] for one in told] == [1]
+
+
+async def test_events_name_the_container_they_are_about(cluster: Cluster, node: TestNode) -> None:
+    spec = {"initContainers": [container("i", "true")]}
+    await create(cluster, node, pod("p", container("c"), container("d"), **spec))
+    await node.pass_time(1)
+    told = [one["involvedObject"].get("fieldPath") for one in await cluster.events() if one["reason"] == "Started"]
+    assert sorted(told) == ["spec.containers{c}", "spec.containers{d}", "spec.initContainers{i}"]
+
+
+async def test_a_probe_may_have_a_grace_period_of_its_own(cluster: Cluster, node: TestNode) -> None:
+    node.machine.journal = []
+    probe = {"exec": {"command": ["false"]}, "failureThreshold": 1, "terminationGracePeriodSeconds": 3}
+    await create(cluster, node, pod("p", container(livenessProbe=probe), terminationGracePeriodSeconds=30))
+    await node.pass_time(5)
+    assert [grace for what, _, grace in node.machine.journal if what == "stop_container"] == [3.0]
 
 
 async def test_readiness_follows_its_probe(cluster: Cluster, node: TestNode) -> None:
@@ -411,18 +435,60 @@ async def test_volumes_made_of_objects_are_mounted_and_follow_them(cluster: Clus
     assert not paths["/settings"].exists()
 
 
-async def test_static_pods_run_from_a_folder_and_show_a_mirror(cluster: Cluster, tmp_path: Path) -> None:
-    folder = tmp_path / "manifests"
-    folder.mkdir()
-    manifest = pod("web")
-    del manifest["spec"]["nodeName"]
-    (folder / "web.yaml").write_text(json.dumps(manifest))
-    node = await cluster.node("node1", static_dir=folder, capacity={"cpu": "2", "memory": "4Gi"})
-    await node.pass_time(5)
-    mirror = await cluster.pod("web-node1")
-    assert "kubernetes.io/config.mirror" in mirror["metadata"]["annotations"]
-    assert mirror["status"]["phase"] == "Running"
-    (folder / "web.yaml").unlink()
-    await node.pass_time(12)
+async def test_a_pod_deleted_while_the_agent_takes_over_is_not_kept(
+    cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(cluster, node, pod())
+    await node.stop()
+    look = FakeRuntime.container_limits
+
+    async def deleted_meanwhile(runtime: FakeRuntime, container_id: str) -> Limits:
+        monkeypatch.undo()
+        await cluster.client.delete(POD, "default", "p", {"gracePeriodSeconds": 0})
+        while list(node.agent._cache):
+            await asyncio.sleep(0)
+        return await look(runtime, container_id)
+
+    monkeypatch.setattr(FakeRuntime, "container_limits", deleted_meanwhile)
+    await node.restart()
+    await node.pass_time(8)
     assert not node.machine.pods
-    assert await cluster.client.find(POD, "default", "web-node1") is None
+    assert not node.agent.records
+
+
+async def test_a_pod_without_a_promise_is_let_alone_until_it_is_deleted(
+    cluster: Cluster, node: TestNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = await create(cluster, node, pod())
+    uid = seen["metadata"]["uid"]
+    node.agent.ledger.forget(uid)
+    node.agent.kick(uid)
+    await node.quiet()
+    assert "a pass failed" not in caplog.text
+    await cluster.client.delete(POD, "default", "p")
+    await node.pass_time(8)
+    assert uid not in node.machine.pods
+    assert await cluster.client.find(POD, "default", "p") is None
+
+
+async def test_a_container_added_to_look_into_a_pod_runs_once_and_is_shown(cluster: Cluster, node: TestNode) -> None:
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+    await create(cluster, node, pod("p", container(readinessProbe=probe)))
+    look = {"name": "look", "image": "busybox:1", "command": ["sh", "-c", "sleep 3; exit 4"]}
+    added = {"spec": {"ephemeralContainers": [look]}}
+    await cluster.client.patch(POD, "default", "p", added, "ephemeralcontainers", STRATEGIC)
+    await node.pass_time(1)
+    seen = (await cluster.pod("p"))["status"]
+    (shown,) = seen["ephemeralContainerStatuses"]
+    assert "running" in shown["state"] and shown["ready"] is False
+    assert "resources" not in shown and "started" not in shown
+    assert seen["containerStatuses"][0]["ready"] is True
+    await node.pass_time(5)
+    seen = (await cluster.pod("p"))["status"]
+    assert seen["ephemeralContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
+    assert (seen["phase"], seen["containerStatuses"][0]["restartCount"]) == ("Running", 0)
+    await node.pass_time(20, 5)
+    assert len([one for one in node.machine.containers.values() if one.config.name == "look"]) == 1
+    await cluster.client.delete(POD, "default", "p")
+    await node.pass_time(8)
+    assert not node.machine.pods

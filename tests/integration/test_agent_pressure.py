@@ -10,7 +10,7 @@ import pytest
 
 from podfit.agent.decide.pressure import Readings
 from podfit.agent.pressure import PressureWatch
-from podfit.api.kinds import NODE
+from podfit.api.kinds import NODE, POD
 from podfit.client.transport import Unreachable
 from podfit.testing.nodes import Cluster, TestNode
 
@@ -101,3 +101,86 @@ async def test_simulated_nodes_do_not_read_the_machine(cluster: Cluster, monkeyp
     monkeypatch.setattr(type(node.runtime), "name", "podfit")
     await node.restart()
     assert asked and (await memory(cluster))["status"] == "True"
+
+
+# --- pods have to leave ---------------------------------------------------------------------------------------------
+
+MI = 1 << 20
+
+
+def hungry(name: str, memory: int, request: str = "", **spec: Any) -> dict[str, Any]:
+    resources = {"requests": {"memory": request}} if request else {}
+    body = {
+        "nodeName": "node1",
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "c", "image": "busybox:1", "command": ["serve"], "resources": resources}],
+        **spec,
+    }
+    meta = {"name": name, "namespace": "default", "annotations": {"podfit.dev/fake-memory": f"constant:{memory}"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": body}
+
+
+def reading(node: TestNode, machine: Machine) -> PressureWatch:
+    looking = watch(node, machine)
+    looking.changed, looking.relieve = node.agent.pressure.changed, node.agent.pressure.relieve
+    return looking
+
+
+async def phases(cluster: Cluster) -> dict[str, str]:
+    listed = (await cluster.client.list(POD, "default"))["items"]
+    return {one["metadata"]["name"]: one["status"]["phase"] for one in listed}
+
+
+async def test_the_pod_furthest_above_its_request_is_ended_first_and_alone(cluster: Cluster) -> None:
+    node, machine = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"}), Machine()
+    for body in (hungry("small", 10 * MI, "64Mi"), hungry("large", 300 * MI, "64Mi"), hungry("other", 200 * MI)):
+        await cluster.client.create(POD, body)
+    await node.quiet()
+    looking = reading(node, machine)
+    machine.now = SHORT
+    await looking.look()
+    await looking.look()
+    await node.pass_time(3)
+    assert await phases(cluster) == {"small": "Running", "large": "Failed", "other": "Running"}
+    status = (await cluster.pod("large"))["status"]
+    message = (
+        "The node was low on resource: memory. Threshold quantity: 100Mi, available: 1Mi. "
+        "Container c was using 300Mi, request is 64Mi, has larger consumption of memory. "
+    )
+    assert (status["reason"], status["message"]) == ("Evicted", message)
+    told = next(one for one in status["conditions"] if one["type"] == "DisruptionTarget")
+    assert (told["status"], told["reason"], told["message"]) == ("True", "TerminationByKubelet", message)
+    events = [(one["type"], one["reason"], one["message"]) for one in await cluster.events()]
+    assert ("Warning", "Evicted", message) in events
+    await looking.look()
+    await node.pass_time(3)
+    assert await phases(cluster) == {"small": "Running", "large": "Failed", "other": "Failed"}
+    machine.now = CALM
+    await looking.look()
+    await node.pass_time(3)
+    assert (await phases(cluster))["small"] == "Running"
+
+
+async def test_critical_pods_are_spared(cluster: Cluster) -> None:
+    node, machine = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"}), Machine()
+    body = hungry("critical", 300 * MI, priorityClassName="system-node-critical")
+    await cluster.namespace("kube-system")
+    await cluster.client.create(POD, {**body, "metadata": {**body["metadata"], "namespace": "kube-system"}})
+    await node.quiet()
+    machine.now = SHORT
+    await reading(node, machine).look()
+    await node.pass_time(3)
+    assert (await cluster.pod("critical", "kube-system"))["status"]["phase"] == "Running"
+
+
+async def test_a_pod_that_asks_for_nothing_is_not_let_onto_a_node_without_memory(cluster: Cluster) -> None:
+    node, machine = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"}), Machine()
+    machine.now = SHORT
+    await reading(node, machine).look()
+    await cluster.client.create(POD, hungry("greedy", MI))
+    await cluster.client.create(POD, hungry("modest", MI, "64Mi"))
+    await node.quiet()
+    status = (await cluster.pod("greedy"))["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
+    assert status["message"] == "Pod was rejected: The node had condition: [MemoryPressure]. "
+    assert (await cluster.pod("modest"))["status"]["phase"] == "Running"

@@ -20,7 +20,7 @@ from podfit.testing.expect import all_become, becomes
 from podfit.testing.nodes import Cluster
 from podfit.testing.whole import pod_spec, workload
 
-CRON, JOB, SET, QUOTA = map(kind_named, ("CronJob", "Job", "ReplicaSet", "ResourceQuota"))
+CRON, JOB, SET, QUOTA, EVENT = map(kind_named, ("CronJob", "Job", "ReplicaSet", "ResourceQuota", "Event"))
 
 
 class Timed:
@@ -104,6 +104,53 @@ async def test_a_suspended_cron_job_starts_nothing(timed: Start) -> None:
         await one.client.create(CRON, cron(suspend=True))
         await one.pass_time(130)
         assert (await one.client.list(JOB, "default"))["items"] == []
+
+
+async def said(one: Timed, reason: str) -> list[str]:
+    events = (await one.client.list(EVENT, "default"))["items"]
+    return [str(event["message"]) for event in events if event["reason"] == reason]
+
+
+async def test_a_cron_job_that_is_woken_starts_at_the_next_minute(timed: Start) -> None:
+    async with timed("cronjob-controller") as one:
+        await one.client.create(CRON, cron(timeZone="Europe/Paris", suspend=True))
+        await one.pass_time(1)
+        await one.client.patch(CRON, "default", "tick", {"spec": {"suspend": False}})
+        await one.pass_time(60)
+        assert len((await one.client.list(JOB, "default"))["items"]) == 1
+
+
+async def test_a_due_time_beyond_the_starting_deadline_is_missed(timed: Start) -> None:
+    async with timed("cronjob-controller") as one:
+        await one.client.create(CRON, cron(suspend=True, startingDeadlineSeconds=10))
+        await one.pass_time(80)
+        # The minute is half over when the job may start again: too late for its beginning.
+        await one.client.patch(CRON, "default", "tick", {"spec": {"suspend": False}})
+        await one.pass_time(1)
+        assert (await one.client.list(JOB, "default"))["items"] == []
+        assert (await said(one, "MissSchedule"))[0].startswith("Missed scheduled time to start a job: ")
+
+
+async def test_a_job_that_vanished_is_missed_and_one_that_appeared_is_noticed(timed: Start) -> None:
+    async with timed("cronjob-controller") as one:
+        made = await one.client.create(CRON, cron())
+        await one.pass_time(60)
+        job = (await one.client.list(JOB, "default"))["items"][0]
+        assert not await said(one, "UnexpectedJob")
+        await one.client.delete(JOB, "default", job["metadata"]["name"], {"propagationPolicy": "Background"})
+        await one.pass_time(1)
+        assert await said(one, "MissingJob") == [f"Active job went missing: {job['metadata']['name']}"]
+        owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "uid": made["metadata"]["uid"]}
+        meta = {"name": "by-hand", "namespace": "default", "ownerReferences": [{**owner, "controller": True}]}
+        body = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": meta,
+            "spec": cron()["spec"]["jobTemplate"]["spec"],
+        }
+        await one.client.create(JOB, body)
+        await one.pass_time(1)
+        assert await said(one, "UnexpectedJob") == ["Saw a job that the controller did not create or forgot: by-hand"]
 
 
 # --- Jobs

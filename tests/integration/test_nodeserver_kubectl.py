@@ -24,12 +24,13 @@ from podfit.testing.whole import Whole
 
 PATIENCE_S = 60.0
 KUBECTL = shutil.which("kubectl")
+SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
 
 
 class Kubectl:
-    def __init__(self, whole: Whole) -> None:
-        self.environment = {**os.environ, "KUBECONFIG": str(whole.up.kubeconfig)}
+    def __init__(self, whole: Whole, **environment: str) -> None:
+        self.environment = {**os.environ, "KUBECONFIG": str(whole.up.kubeconfig), **environment}
 
     async def start(self, *words: str) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
@@ -82,11 +83,26 @@ async def test_logs_exec_and_exit_codes(whole: Whole) -> None:
     assert "error executing command in container" in errors
 
 
-async def test_port_forward(whole: Whole) -> None:
+async def test_exec_and_attach_of_clients_that_speak_spdy(whole: Whole) -> None:
+    await run(whole, ["sh", "-c", "echo hello; sleep 1d"])
+    kubectl = Kubectl(whole, **SPDY)
+    assert await kubectl("exec", "-i", "p", "--", "cat", given=b"through and back" * 10000) == (
+        0,
+        "through and back" * 10000,
+        "",
+    )
+    code, _, errors = await kubectl("exec", "p", "--", "sh", "-c", "exit 3")
+    assert (code, errors) == (3, "command terminated with exit code 3\n")
+    code, _, errors = await kubectl("exec", "p", "-c", "nobody", "--", "true")
+    assert (code, errors) == (1, "Error from server (BadRequest): container nobody is not valid for pod p\n")
+
+
+@pytest.mark.parametrize("environment", [{}, SPDY], ids=["websocket", "spdy"])
+async def test_port_forward(whole: Whole, environment: dict[str, str]) -> None:
     made = await run(whole, ["sleep", "1d"])
     runtime: Any = whole.up.agents[0].runtime
     runtime.state.ports[made["metadata"]["uid"], 80] = lambda data: data.upper()
-    process = await Kubectl(whole).start("port-forward", "pod/p", ":80", "--address", "127.0.0.1")
+    process = await Kubectl(whole, **environment).start("port-forward", "pod/p", ":80", "--address", "127.0.0.1")
     assert process.stdout is not None
     try:
         async with asyncio.timeout(PATIENCE_S):

@@ -158,6 +158,17 @@ async def test_autoscalers_are_checked_with_upstreams_words(cluster: Autoscaled)
     assert "minReplicas has to be positive" in refused.value.message
 
 
+async def test_an_autoscaler_without_a_spec_is_refused_for_that(cluster: Autoscaled) -> None:
+    async with admitting(cluster):
+        specs: list[dict[str, Any]] = [{}, {"spec": None}, {"spec": {}}]
+        for spec in specs:
+            body = {"apiVersion": VPA.api_version, "kind": VPA.kind, "metadata": {"name": "v"}, **spec}
+            with pytest.raises(ApiError) as refused:
+                await cluster.admin.create(VPA, body, "default")
+            assert refused.value.code == 422, spec
+            assert "spec" in refused.value.message and "Required value" in refused.value.message, spec
+
+
 async def test_the_entry_is_mended_and_left_alone_when_it_stands(cluster: Autoscaled) -> None:
     async with admitting(cluster) as webhook:
         before = await cluster.admin.get(MUTATING, "", "vpa-webhook-config")
@@ -218,8 +229,7 @@ async def test_a_pod_that_requires_an_autoscaler_is_held_until_there_is_a_recomm
             await updater.stop()
     freed = await cluster.admin.get(POD, "default", "new")
     assert not freed["spec"].get("schedulingGates")
-    free = await cluster.admin.get(VPA, "default", "web")
-    assert free["status"]["recommendation"]
+    assert freed["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "300Mi"}
 
 
 async def test_odd_requests_are_let_through(cluster: Autoscaled) -> None:

@@ -10,10 +10,12 @@ import aiohttp
 import pytest
 
 from podfit.api.kinds import POD, VPA, VPA_CHECKPOINT
+from podfit.cli.explaining.asking import noted_url
+from podfit.cli.explaining.autoscalers import explain_vpa
 from podfit.kit.clock import FakeClock
 from podfit.testing.autoscaling import Autoscaled, autoscaled
-from podfit.vpa.recommender.config import RecommenderConfig
-from podfit.vpa.recommender.explain import explain_objects
+from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
+from podfit.vpa.recommender.explain import SETTINGS, explain_objects
 from podfit.vpa.recommender.loop import Recommender
 
 
@@ -69,7 +71,8 @@ async def test_a_pod_nobody_cares_for_gets_an_error_in_the_answer(recommender: R
 
 
 async def test_what_is_no_query_is_refused(recommender: Recommender) -> None:
-    for body in ({}, {"spec": {}}, {"spec": {"pod": {}}}, [1]):
+    bodies: list[Any] = [{}, {"spec": {}}, {"spec": {"pod": {}}}, [1]]
+    for body in bodies:
         status, _ = await ask(recommender, "POST", "/recommendationQuery", body)
         assert status == 400
 
@@ -96,6 +99,70 @@ async def test_the_same_story_comes_from_the_objects_alone(cluster: Autoscaled, 
     story = explain_objects(vpa, checkpoints)
     [entry] = vpa["status"]["recommendation"]["containerRecommendations"]
     assert story["containers"]["main"]["resources"]["cpu"]["target"]["value"] == entry["target"]["cpu"]
+
+
+@pytest.mark.parametrize("batch", [False, True])
+async def test_the_story_follows_the_recommenders_settings(cluster: Autoscaled, batch: bool) -> None:
+    await cluster.deployment("web", pods=0)
+    await cluster.pod("web-a", labels={"app": "web"}, restartPolicy="Never" if batch else "Always")
+    cluster.use("web-a", "100m", "500000000")
+    notes = {"vpa-post-processor.kubernetes.io/main_integerCPU": "true"}
+    flags = ["--address=", "--recommendation-margin-fraction=0.5", "--round-memory-bytes=1000000"]
+    flags += ["--container-recommendation-max-allowed-memory=700M", "--cpu-integer-post-processor-enabled"]
+    flags += ["--pod-recommendation-min-cpu-millicores=1", "--memory-aggregation-interval=30s"]
+    more: dict[str, Any] = {"recommenders": [{"name": "batch"}]} if batch else {}
+    await cluster.vpa("web", "web", **more)
+    await cluster.admin.patch(VPA, "default", "web", {"metadata": {"annotations": notes if not batch else {}}})
+    made = Recommender(cluster.client, recommender_config(flags), None, cluster.clock)
+    await made.start()
+    for _ in range(3):
+        await cluster.clock.advance(60)  # type: ignore[attr-defined]
+        await made.one_pass()
+    await made.stop()
+    vpa = await cluster.admin.get(VPA, "default", "web")
+    [entry] = vpa["status"]["recommendation"]["containerRecommendations"]
+    story = explain_objects(vpa, (await cluster.admin.list(VPA_CHECKPOINT, "default"))["items"])
+    told = story["containers"]["main"]["resources"]
+    assert story["settings"]["recommendation-margin-fraction"] == 0.5
+    for resource in ("cpu", "memory"):
+        assert told[resource]["target"]["value"] == entry["target"][resource]
+    first = "mean of what was seen" if batch else "percentile 0.9 of what was seen"
+    assert told["cpu"]["target"]["steps"][0]["what"] == first
+    assert told["memory"]["target"]["steps"][-1]["what"] == "lowered to the cluster's maximum"
+
+
+async def test_a_person_is_told_what_the_running_recommender_says(
+    cluster: Autoscaled, recommender: Recommender
+) -> None:
+    vpa = await cluster.admin.get(VPA, "default", "web")
+    checkpoints = (await cluster.admin.list(VPA_CHECKPOINT, "default"))["items"]
+    assert noted_url(vpa, checkpoints) == f"http://127.0.0.1:{recommender.http.port}"
+    lines, found = await explain_vpa(cluster.admin, vpa)
+    told = found["numbers"]["containers"]["main"]["resources"]["memory"]["target"]
+    # Only the recommender knows it: a checkpoint does not hold the peak of a window that still lasts.
+    assert told["value"] == "300Mi" and told["steps"][0]["value"] == "511134537"
+    assert not any("leave out" in line for line in lines)
+
+
+async def test_addresses_of_other_machines_are_not_followed() -> None:
+    vpa = {"metadata": {"name": "web", "namespace": "default"}}
+    for note in ('{"listens": "http://10.0.0.1:80"}', '{"listens": "file:///etc/passwd"}', "{", "[]", "{}"):
+        meta = {"annotations": {SETTINGS: note}}
+        assert noted_url(vpa, [{"metadata": meta, "spec": {"vpaObjectName": "web"}}]) == ""
+
+
+async def test_settings_that_go_back_to_normal_are_no_longer_noted(cluster: Autoscaled) -> None:
+    [pod] = await cluster.deployment("web", 1)
+    cluster.use(pod, "100m", "500000000")
+    await cluster.vpa("web", "web")
+    for flags, noted in ((["--target-cpu-percentile=0.5"], True), ([], False)):
+        made = Recommender(cluster.client, recommender_config(["--address=", *flags]), None, cluster.clock)
+        await made.start()
+        await cluster.clock.advance(60)  # type: ignore[attr-defined]
+        await made.one_pass()
+        await made.stop()
+        checkpoint = await cluster.admin.get(VPA_CHECKPOINT, "default", "web-main")
+        assert (SETTINGS in (checkpoint["metadata"].get("annotations") or {})) is noted
 
 
 async def test_an_unknown_autoscaler_is_not_explained(recommender: Recommender) -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import socket
-import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from podfit.api.kinds import VPA
 from podfit.kit.clock import FakeClock
 from podfit.testing.autoscaling import Autoscaled, autoscaled
+from podfit.testing.prometheus import Prometheus, backfill, installed
 from podfit.vpa.history.base import Batch, HistoryAway
 from podfit.vpa.history.prometheus import PrometheusHistory
 from podfit.vpa.history.queries import PrometheusConfig
@@ -24,15 +21,7 @@ from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.loop import Recommender
 
 DAYS, STEP, CONTAINERS = 8, 900, 4
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("prometheus") and shutil.which("promtool")), reason="prometheus and promtool are not installed"
-)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+pytestmark = pytest.mark.skipif(not installed(), reason="prometheus and promtool are not installed")
 
 
 def _open_metrics(end: int) -> Iterator[str]:
@@ -65,55 +54,8 @@ def backfilled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """A folder with the blocks, and when they end."""
     folder = tmp_path_factory.mktemp("prometheus")
     end = int(time.time()) // STEP * STEP
-    (folder / "history.om").write_text("\n".join(_open_metrics(end)) + "\n")
-    subprocess.run(
-        [
-            "promtool",
-            "tsdb",
-            "create-blocks-from",
-            "openmetrics",
-            "--max-block-duration=24h",
-            str(folder / "history.om"),
-            str(folder / "data"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    (folder / "prometheus.yml").write_text("scrape_configs: []\n")
+    backfill(folder, _open_metrics(end))
     return folder, end
-
-
-class Prometheus:
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, _free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            "prometheus",
-            f"--config.file={self.folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={self.folder / 'data'}",
-            "--storage.tsdb.retention.time=30d",
-            f"--web.listen-address=127.0.0.1:{self.port}",
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        async with aiohttp.ClientSession() as session, asyncio.timeout(30):
-            while True:
-                try:
-                    async with session.get(f"{self.url}/-/ready") as answer:
-                        if answer.status == 200:
-                            return
-                except aiohttp.ClientError:
-                    pass
-                await asyncio.sleep(0.05)
-
-    async def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            await self._process.wait()
-            self._process = None
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -260,6 +261,55 @@ async def test_a_resize_that_ends_in_an_oom_kill_is_taken_back(cluster: Autoscal
         await updater.events.flush()
     events = await cluster.admin.list(kind_named("Event"), "default")
     assert {"ResizeUndone", "ResizeUndoneByVPA"} <= {event["reason"] for event in events["items"]}
+
+
+@pytest.mark.parametrize("pods", [2, 40])
+async def test_a_resize_that_ends_in_throttling_is_taken_back(cluster: Autoscaled, pods: int) -> None:
+    names = await cluster.deployment("web", pods, cpu="400m", limits={"cpu": "800m"})
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"cpu": "200m"}, lowerBound={"cpu": "150m"}, upperBound={"cpu": "250m"})
+    async with updating(cluster, replace(CONFIG, eviction_tolerance=1.0)) as updater:
+        await one_pass(cluster, updater)
+        lowered = await resized(cluster, names, "200m")
+        assert len(lowered) == pods
+        small = {"requests": {"cpu": "200m", "memory": "100Mi"}, "limits": {"cpu": "400m"}}
+        for name in names:
+            await cluster.running("default", name, resources=small)
+            cluster.use(name, "390m" if name == names[0] else "100m", "50Mi")
+        await one_pass(cluster, updater, 20)
+        assert await resized(cluster, names, "200m") == names, "too early to tell"
+        await one_pass(cluster, updater, 20)
+        await cluster.clock.advance(1)  # type: ignore[attr-defined]
+        assert await resized(cluster, names, "400m") == names[:1]
+        found = await cluster.admin.get(POD, "default", names[0])
+        assert found["spec"]["containers"][0]["resources"]["limits"]["cpu"] == "800m"
+        large = {"requests": {"cpu": "400m", "memory": "100Mi"}, "limits": {"cpu": "800m"}}
+        await cluster.running("default", names[0], resources=large)
+        await one_pass(cluster, updater)
+        await one_pass(cluster, updater)
+        assert await resized(cluster, names, "400m") == names[:1], "it is not lowered again at once"
+        await updater.events.flush()
+    events = await cluster.admin.list(kind_named("Event"), "default")
+    told = [event["message"] for event in events["items"] if event["reason"] == "ResizeUndoneByVPA"]
+    assert told == ["A resize was taken back: container main uses up its CPU limit."]
+
+
+async def test_a_brake_pulled_while_a_change_waits_for_its_turn_holds_it(cluster: Autoscaled) -> None:
+    pods = await cluster.deployment("web", 4)
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"cpu": "300m"}, **bounds("250m", "350m"))
+    slow = replace(CONFIG, eviction_tolerance=1.0, eviction_rate_limit=0.1, eviction_rate_burst=1)
+    async with updating(cluster, slow) as updater:
+        running = asyncio.ensure_future(updater.one_pass())
+        while not await resized(cluster, pods, "300m"):
+            await asyncio.sleep(0.01)
+        panic = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "podfit-panic"}, "data": {}}
+        await cluster.admin.create(CONFIG_MAP, panic, "kube-system")
+        while updater.brakes.panicking() is None:
+            await asyncio.sleep(0.01)
+        while not running.done():
+            await cluster.clock.advance(10)  # type: ignore[attr-defined]
+        assert len(await resized(cluster, pods, "300m")) == 1
 
 
 async def test_a_resource_scaled_horizontally_is_not_touched(cluster: Autoscaled) -> None:

@@ -116,6 +116,9 @@ def promises_fit(agent: Agent, doom: Doom) -> None:
     doom.check(sum(one[MEMORY].value for one in held) <= MEMORY_MI << 20, f"promised {held}")
 
 
+Pods = list[dict[str, Any]]
+Patches = list[tuple[str, dict[str, Any]]]
+
 # --- plans ---------------------------------------------------------------------------------------------------------
 
 
@@ -153,7 +156,7 @@ def pod_of(rng: random.Random, name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
-def plan_of(seed: int) -> tuple[list[dict[str, Any]], list[tuple[str, dict[str, Any]]]]:
+def plan_of(seed: int) -> tuple[Pods, Patches]:
     rng = random.Random(seed)
     pods = [pod_of(rng, name) for name in ("a", "b")]
     patches = []
@@ -168,8 +171,8 @@ def plan_of(seed: int) -> tuple[list[dict[str, Any]], list[tuple[str, dict[str, 
 # --- one run -------------------------------------------------------------------------------------------------------
 
 
-async def run(seed: int, at: int, folder: Path) -> tuple[Any, Doom]:
-    pods, patches = plan_of(seed)
+async def run(plan: tuple[Pods, Patches], at: int, folder: Path) -> tuple[Any, Doom]:
+    pods, patches = plan
     doom = Doom(at)
     async with Cluster(folder) as cluster:
         node = TestNode(cluster, "node1", {"capacity": CAPACITY})
@@ -240,6 +243,7 @@ async def outcome(cluster: Cluster, node: TestNode, names: list[str]) -> Any:
     found: dict[str, Any] = {}
     for name in names:
         pod = await cluster.pod(name)
+        assert pod["status"]["phase"] == "Running", f"{name}: {pod['status']}"
         machine = node.machine.pods[pod["metadata"]["uid"]]
         status = pod["status"]
         found[name] = {
@@ -250,6 +254,7 @@ async def outcome(cluster: Cluster, node: TestNode, names: list[str]) -> Any:
             "shown": [
                 (one["name"], one["allocatedResources"], one["resources"]) for one in status["containerStatuses"]
             ],
+            "restarts": [one["restartCount"] for one in status["containerStatuses"]],
             "level": status["resources"],
             "conditions": [
                 (one["type"], one["status"], one.get("reason"), one.get("message")) for one in status["conditions"]
@@ -269,10 +274,35 @@ async def test_a_crash_at_any_moment_leads_to_the_same_end(
     seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("CRITICAL", "podfit")
-    expected, doom = await run(seed, -1, tmp_path / "calm")
+    await survives_every_crash(plan_of(seed), tmp_path)
+
+
+async def test_a_container_restarted_for_its_size_is_not_taken_for_done(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Told to end, it leaves with 0: under OnFailure nothing but the ledger knows that it shall live again."""
+    caplog.set_level("CRITICAL", "podfit")
+    pod = pod_of(random.Random(0), "a")
+    first = pod["spec"]["containers"][0]
+    first["command"] = ["sh", "-c", "trap 'exit 0' TERM; sleep 1d"]
+    first["resizePolicy"] = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    pod["spec"]["containers"], pod["spec"]["restartPolicy"] = [first], "OnFailure"
+    sizes = [
+        {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": f"{limit}Mi"}}
+        for limit in (256, 192)
+    ]
+    patches = [("a", {"spec": {"containers": [{"name": "c0", "resources": one}]}}) for one in sizes]
+    expected, doom = await survives_every_crash(([pod], patches), tmp_path)
+    assert doom.names.count("after stop_container") == 2
+    assert expected["a"]["restarts"] == [2]
+
+
+async def survives_every_crash(plan: tuple[Pods, Patches], folder: Path) -> tuple[Any, Doom]:
+    expected, doom = await run(plan, -1, folder / "calm")
     assert doom.passed > 10
     assert not doom.wrong
     for at in range(doom.passed):
-        end, crashed = await run(seed, at, tmp_path / str(at))
-        assert not crashed.wrong, f"seed {seed}, crash {doom.names[at]} (moment {at})"
-        assert end == expected, f"seed {seed}, crash {doom.names[at]} (moment {at})"
+        end, crashed = await run(plan, at, folder / str(at))
+        assert not crashed.wrong, f"crash {doom.names[at]} (moment {at})"
+        assert end == expected, f"crash {doom.names[at]} (moment {at})"
+    return expected, doom

@@ -11,6 +11,7 @@ import logging
 from podfit.agent.decide import kernel
 from podfit.agent.decide.states import CPU, MEMORY, Allocated, Object, Resources, amount, desired_of, effective
 from podfit.agent.ledger import Ledger
+from podfit.agent.restarts import recall
 from podfit.agent.runtimes.base import MIN_QUOTA_US, RUNNING, Limits, NotFound, PodState, Runtime
 
 log = logging.getLogger(__name__)
@@ -18,6 +19,7 @@ log = logging.getLogger(__name__)
 
 async def adopt(pod: Object, state: PodState, ledger: Ledger, runtime: Runtime) -> None:
     uid = pod["metadata"]["uid"]
+    recall(uid, state, ledger)
     actual = await _actual(state, runtime)
     if ledger.allocated(uid) is None:
         log.warning("no promise is known for pod %s, which runs: taken from its status", pod["metadata"]["name"])

@@ -12,10 +12,12 @@ from podfit.agent.act import Actuator
 from podfit.agent.allocator import Allocator
 from podfit.agent.closing import Closing
 from podfit.agent.config import AgentConfig
+from podfit.agent.eviction import Evictions
 from podfit.agent.furnish.containers import ContainerMaker
 from podfit.agent.furnish.environment import Environment
 from podfit.agent.furnish.followed import Followed
 from podfit.agent.furnish.objects import Objects
+from podfit.agent.furnish.services import Services
 from podfit.agent.furnish.volumes import Volumes
 from podfit.agent.ledger import Ledger
 from podfit.agent.life.crashes import Crashes
@@ -31,8 +33,10 @@ from podfit.agent.metrics import AgentMetrics
 from podfit.agent.node import NodeKeeper
 from podfit.agent.notices import Notices
 from podfit.agent.pressure import PressureWatch, machine_readings
+from podfit.agent.reclaim import Reclaimer
 from podfit.agent.record import PodRecord
 from podfit.agent.report import Reporter
+from podfit.agent.restarts import Restarts
 from podfit.agent.roster import Roster
 from podfit.agent.runtimes.base import Event, Runtime, RuntimeFailure
 from podfit.agent.workers import Workers
@@ -85,8 +89,11 @@ class Agent:
         self.volumes = Volumes(config, objects, self.node.address, clock)
         followed.changed = self._object_changed
         self.environment = Environment(objects, config.node_name, self.node.address)
-        self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger)
-        hooks = Hooks(self.runtime, clock)
+        self._services = Services(self.client, clock, config.api_server)
+        if config.on_disk:
+            self.environment.services = self._services.variables
+        self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger, self.runtime.image_user)
+        hooks, restarts = Hooks(self.runtime, clock), Restarts(self.ledger)
         self.allocator = Allocator(config, self.ledger, self.notices, self.metrics, clock, self.records, kick, tasks)
         self._waits = MemoryWaits(self.runtime, tasks, kick)
         stopper = Stopper(self.runtime, self.notices, hooks, clock, tasks, kick)
@@ -108,8 +115,9 @@ class Agent:
             self.ledger,
             self.allocator,
             Actuator(self.runtime, self.ledger),
-            Starter(self.runtime, self.ledger, self.notices, self.maker, hooks, clock, tasks, kick),
+            Starter(self.runtime, self.ledger, self.notices, self.maker, hooks, restarts, clock, tasks, kick),
             stopper,
+            restarts,
             closing,
             reporter,
             self.notices,
@@ -125,10 +133,18 @@ class Agent:
         )
         self.roster = Roster(config, self.records, self.ledger, self.runtime, self.allocator, self.metrics, clock, kick)
         self._static = StaticPods(config, self.client, clock, self.roster)
-        self.pressure = PressureWatch(self.node, clock, lambda: machine_readings(config.data_dir, self.ledger))
+        self.pressure = PressureWatch(
+            self.node, clock, lambda: machine_readings(config.data_dir, self.ledger), config.eviction_hard
+        )
+        self.pressure.changed = self._pressed
+        evictions = Evictions(self.records, self.notices, kick)
+        self.pressure.relieve = Reclaimer(self.records, self.ledger, self.runtime, evictions).relieve
         self._rotation = LogRotation(config, self.runtime, clock, self.records)
         self.node.changed = self._use_node
         self._use_node()
+
+    def _pressed(self, pressed: frozenset[str]) -> None:
+        self.allocator.pressed = pressed
 
     def _object_changed(self, uid: str) -> None:
         self.volumes.changed(uid)
@@ -154,22 +170,26 @@ class Agent:
             self._tasks.start(self.pressure.run(), "pressure")
         if self.config.on_disk:
             self._tasks.start(self._rotation.run(), "logs")
+            self._tasks.start(self._services.run(), "services")
 
     async def _begin(self) -> None:
+        self._tasks.start(self._listen(), "runtime")
+        if self.config.static_dir is not None:
+            # Before anybody else is asked: the API server itself may be one of them.
+            await self._static.adopt(self.runtime)
+            self._tasks.start(self._static.run(), "static")
         if self.config.register:
             await self.node.registered.wait()
         self._use_node()
         await self._cache.ready.wait()
-        if self.config.static_dir is not None:
-            await self._static.scan()
+        if self.config.on_disk:
+            await self._services.known(2.0)
         await self._take_over()
         self._cache.subscribe(self.roster.changed)
-        self._tasks.start(self._listen(), "runtime")
+        self.roster.miss({pod["metadata"]["uid"] for pod in self._cache})
         await self._clean_up()
         self.allocator.find_pending()
         self.synced.set()
-        if self.config.static_dir is not None:
-            self._tasks.start(self._static.run(), "static")
 
     async def _take_over(self) -> None:
         """Nobody new is admitted before the pods that run are accounted for, however long that takes."""

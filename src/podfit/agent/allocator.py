@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from podfit.agent.config import AgentConfig
-from podfit.agent.decide import allocate, placement
+from podfit.agent.decide import allocate, eviction, placement
 from podfit.agent.decide.allocate import Deferred, Granted, Infeasible, Room, Unchanged
 from podfit.agent.decide.conditions import DEFERRED, INFEASIBLE
 from podfit.agent.decide.states import Allocated, equal, resized, same
@@ -45,6 +45,7 @@ class Allocator:
         self._evictions = Evictions(records, notices, kick)
         self.allocatable: dict[str, Quantity] = {}
         self.labels: Mapping[str, str] = {}
+        self.pressed: frozenset[str] = frozenset()
         self._pending: dict[str, None] = {}
         """Pods with a resize to decide, in the order they came."""
         self._outside: set[str] = set()
@@ -119,6 +120,8 @@ class Allocator:
 
     def _refusal(self, record: PodRecord) -> tuple[str, str] | None:
         spec = record.pod["spec"]
+        if self.pressed and (kept_out := eviction.refusal(record.pod, record.qos, self.pressed)) is not None:
+            return kept_out
         if not record.static and not placement.matches(spec, self.labels, self._config.node_name):
             return "NodeAffinity", placement.NOT_MATCHED
         missing = allocate.shortages(pod_requests(record.pod), self.room(record.uid), adding=True)

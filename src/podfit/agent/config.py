@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podfit.agent.decide.allocate import Policy
+from podfit.agent.decide.thresholds import DEFAULTS, Threshold
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,12 @@ class AgentConfig:
     cluster_dns: tuple[str, ...] = ()
     cluster_domain: str = "cluster.local"
     provider_id: str = ""
+    api_server: str = ""
+    """Where pods of this node find the API server: a URL, "" for the address of its Service."""
     on_disk: bool = True
     """Keep folders and log files for pods. Off for runtimes in memory, where thousands of nodes share a process."""
+    eviction_hard: tuple[Threshold, ...] = DEFAULTS
+    """Less than this, and the node is under pressure; short of memory, it ends pods."""
     refresh_s: float = 60.0
     """Mounted objects that cannot be watched, or were missing, are read again this often."""
 

@@ -41,8 +41,10 @@ class Evictions:
             self.evict(self._records[uid], "Preempting", PREEMPTED)
         return bool(chosen)
 
-    def evict(self, victim: PodRecord, reason: str, message: str) -> None:
-        victim.ending = Ending(victim.grace_s, reason, message, disrupted=True)
+    def evict(self, victim: PodRecord, reason: str, message: str, grace_s: float | None = None) -> None:
+        """With the pod's own grace, or a shorter one."""
+        grace = victim.grace_s if grace_s is None else min(grace_s, victim.grace_s)
+        victim.ending = Ending(grace, reason, message, disrupted=True)
         victim.story.tell("evicted", message)
         self._notices.say(victim.pod, WARNING, reason, message)
         self._kick(victim.uid)

@@ -7,7 +7,7 @@ the file is replaced as a whole.
 
     {"sum":<CRC-32 of the entry>,"entry":{"version":1}}
     {"sum":…,"entry":{"uid":"…","allocated":{"containers":{"c":{"limits":{…},"requests":{…}}},"pod":null}}}
-    {"sum":…,"entry":{"uid":"…","actuated":{…}}}
+    {"sum":…,"entry":{"uid":"…","actuated":{…},"restarting":{"c":"<id of the container that is ended for a resize>"}}}
     {"sum":…,"entry":{"uid":"…","gone":true}}
 
 A last line without its end was being written when the power went: it was never acted on and is dropped. Any other
@@ -21,7 +21,7 @@ import logging
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ class Ledger:
         self._durable = durable
         self._allocated: dict[str, Allocated] = {}
         self._actuated: dict[str, Actuated] = {}
+        self._restarting: dict[str, dict[str, str]] = {}
         self._changed: dict[tuple[str, str], None] = {}
         """(kind, uid) of entries that the file does not have yet, in order."""
         self._promised: set[str] = set()
@@ -80,12 +81,16 @@ class Ledger:
     def actuated(self, uid: str) -> Actuated:
         return self._actuated.get(uid, _NONE)
 
+    def restarting(self, uid: str) -> Mapping[str, str]:
+        """Containers that are ended for a resize and have to start again: name → id of the one that is ended."""
+        return self._restarting.get(uid, {})
+
     def is_durable(self, uid: str) -> bool:
         """Whether the pod's promise may be acted on."""
         return uid not in self._promised
 
     def uids(self) -> set[str]:
-        return self._allocated.keys() | self._actuated.keys()
+        return self._allocated.keys() | self._actuated.keys() | self._restarting.keys()
 
     # --- changing: in memory at once, on disk with the next `flush`
     def allocate(self, uid: str, sizes: Allocated) -> None:
@@ -106,9 +111,17 @@ class Ledger:
             self._actuated[uid] = Actuated(known.containers, resources)
             self._changed["actuated", uid] = None
 
+    def restart(self, uid: str, containers: Mapping[str, str]) -> None:
+        """Shares the line of what is actuated: an agent that does not know restarts can still read it."""
+        if self._restarting.get(uid, {}) == containers:
+            return
+        self._restarting.pop(uid, None)
+        if containers:
+            self._restarting[uid] = dict(containers)
+        self._changed["actuated", uid] = None
+
     def forget(self, uid: str) -> None:
-        self._allocated.pop(uid, None)
-        self._actuated.pop(uid, None)
+        self._drop(uid)
         self._promised.discard(uid)
         for kind in ("allocated", "actuated"):
             self._changed.pop((kind, uid), None)
@@ -148,7 +161,8 @@ class Ledger:
                 await asyncio.get_running_loop().run_in_executor(None, self._write, data)
             self._promised -= promised
         except OSError:
-            self._changed = {**changed, **self._changed}
+            # In the order of the last change: a promise given anew must not be followed by the end of the old one.
+            self._changed = {key: None for key in changed if key not in self._changed} | self._changed
             raise
         finally:
             self._writing = None
@@ -163,7 +177,8 @@ class Ledger:
         """The lines to append or, when there is no file or most of it is history, a whole new one."""
         if self._file >= 0 and self._end <= max(_COMPACT_BYTES, 4 * self._live_bytes()):
             return b"".join(_line(entry) for entry in self._entries(list(self._changed)))
-        keys = [("allocated", uid) for uid in self._allocated] + [("actuated", uid) for uid in self._actuated]
+        keys = [("allocated", uid) for uid in self._allocated]
+        keys += [("actuated", uid) for uid in self._actuated.keys() | self._restarting.keys()]
         return _HEADER + b"".join(_line(entry) for entry in self._entries(keys))
 
     def _entries(self, keys: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
@@ -172,8 +187,14 @@ class Ledger:
                 yield {"uid": uid, "gone": True}
             elif kind == "allocated" and uid in self._allocated:
                 yield {"uid": uid, "allocated": _sizes(self._allocated[uid])}
-            elif kind == "actuated" and uid in self._actuated:
-                yield {"uid": uid, "actuated": _sizes(self._actuated[uid])}
+            elif kind == "actuated" and (uid in self._actuated or uid in self._restarting):
+                yield self._actuated_entry(uid)
+
+    def _actuated_entry(self, uid: str) -> dict[str, Any]:
+        entry: dict[str, Any] = {"uid": uid, "actuated": _sizes(self.actuated(uid))}
+        if uid in self._restarting:
+            entry["restarting"] = self._restarting[uid]
+        return entry
 
     def _write(self, data: bytes) -> None:
         """Runs in a thread where the disk is slow."""
@@ -247,16 +268,22 @@ class Ledger:
     def _apply(self, entry: dict[str, Any]) -> None:
         uid = entry["uid"]
         if entry.get("gone"):
-            self._allocated.pop(uid, None)
-            self._actuated.pop(uid, None)
+            self._drop(uid)
         elif one := entry.get("allocated"):
             self._allocated[uid] = Allocated(dict(one["containers"]), one["pod"])
         else:
             one = entry["actuated"]
             self._actuated[uid] = Actuated(dict(one["containers"]), one["pod"])
+            self._restarting.pop(uid, None)
+            if marks := entry.get("restarting"):
+                self._restarting[uid] = dict(marks)
+
+    def _drop(self, uid: str) -> None:
+        for kept in (self._allocated, self._actuated, self._restarting):
+            kept.pop(uid, None)
 
     def _set_aside(self, problem: Exception) -> None:
-        self._allocated, self._actuated = {}, {}
+        self._allocated, self._actuated, self._restarting = {}, {}, {}
         aside = self.path.with_name(f"{self.path.name}.corrupt-{self.path.stat().st_mtime_ns}")
         os.replace(self.path, aside)
         sync_folder(self.path.parent)

@@ -19,8 +19,7 @@ from podfit.agent.decide import status as statuses
 from podfit.agent.decide.lifecycle import Next
 from podfit.agent.decide.states import resized
 from podfit.agent.furnish.containers import ContainerMaker
-from podfit.agent.furnish.objects import MissingObject
-from podfit.agent.furnish.volumes import Volumes
+from podfit.agent.furnish.volumes import BadVolume, Volumes
 from podfit.agent.ledger import Ledger
 from podfit.agent.life import messages
 from podfit.agent.life.crashes import Crashes
@@ -33,6 +32,7 @@ from podfit.agent.notices import WARNING, Notices
 from podfit.agent.observe import Snapshot, observe
 from podfit.agent.record import PodRecord
 from podfit.agent.report import Reporter
+from podfit.agent.restarts import Restarts
 from podfit.agent.runtimes.base import NotFound, Runtime
 from podfit.kit.clock import Clock
 from podfit.reconcile.result import DONE, Again, Result
@@ -50,6 +50,7 @@ class PodLoop:
         actuator: Actuator,
         starter: Starter,
         stopper: Stopper,
+        restarts: Restarts,
         closing: Closing,
         reporter: Reporter,
         notices: Notices,
@@ -67,19 +68,21 @@ class PodLoop:
         self._actuator, self._starter, self._stopper, self._closing = actuator, starter, stopper, closing
         self._reporter, self._notices, self._metrics, self._waits = reporter, notices, metrics, waits
         self._crashes, self._probes, self._farewell, self._maker = crashes, probes, farewell, maker
-        self._volumes, self._looking, self._clock = volumes, looking, clock
+        self._restarts, self._volumes, self._looking, self._clock = restarts, volumes, looking, clock
 
     async def run(self, record: PodRecord) -> Result:
         if record.rejected is not None:
             return await self._closing.reject(record)
-        if record.removed or (not record.admitted and record.ending is not None):
-            await self._farewell(record)
-            return DONE
-        if not record.admitted or (record.finished and record.ending is None and not record.untold):
-            return DONE
         if not self._ledger.is_durable(record.uid):
             await self._ledger.flush()
         self._looking(record.uid)
+        # The ledger is asked, not the record: what follows looks at the pod by its promise, without a pause in between.
+        promised = self._ledger.allocated(record.uid) is not None
+        if record.removed or (not promised and record.ending is not None):
+            await self._farewell(record)
+            return DONE
+        if not promised or (record.finished and record.ending is None and not record.untold):
+            return DONE
         snapshot = await observe(record, self._ledger, self._runtime)
         if self._config.on_disk and snapshot.state is not None:
             messages.collect(record, snapshot.state, self._maker)
@@ -144,8 +147,7 @@ class PodLoop:
             pod_now,
             record.doubtful,
         )
-        for name in plan.restart:
-            self._restart(record, snapshot, name)
+        await self._restart(record, snapshot, plan.restart)
         if not plan:
             record.doubtful = False
         if not plan.steps or any(record.job(f"stop:{name}") for name in record.restarting):
@@ -161,9 +163,12 @@ class PodLoop:
         record.doubtful = False
         return []
 
-    def _restart(self, record: PodRecord, snapshot: Snapshot, name: str) -> None:
-        record.restarting.add(name)
-        self._stopper.stop(record, snapshot, name, record.grace_s, f"Container {name} resize requires restart")
+    async def _restart(self, record: PodRecord, snapshot: Snapshot, planned: tuple[str, ...]) -> None:
+        names = self._restarts.due(record, snapshot, planned)
+        if names:
+            await self._restarts.begin(record, snapshot, names)
+        for name in names:
+            self._stopper.stop(record, snapshot, name, record.grace_s, f"Container {name} resize requires restart")
 
     def _failed(self, record: PodRecord, snapshot: Snapshot, failure: ActuationFailed) -> float:
         """The promise stays; it is tried again when usage has fallen, or after a while."""
@@ -219,7 +224,7 @@ class PodLoop:
         record.probes.follow(snapshot.running)
         for name in record.probes.unhealthy(snapshot.running):
             message = f"Container {name} failed {record.probes.failed_kind(name)} probe, will be restarted"
-            self._stopper.stop(record, snapshot, name, record.grace_s, message)
+            self._stopper.stop(record, snapshot, name, record.probes.grace_s(name), message)
 
     async def _refresh(self, record: PodRecord, snapshot: Snapshot) -> list[float]:
         """Mounted ConfigMaps, Secrets, tokens and what the pod is told of itself follow what they are made of."""
@@ -229,8 +234,8 @@ class PodLoop:
         if self._volumes.due_s(pod, ips) == 0.0:
             try:
                 await self._volumes.prepare(pod, ips)
-            except (MissingObject, OSError, LookupError, TypeError, ValueError) as problem:
-                self._notices.say(record.pod, WARNING, "FailedMount", f"MountVolume.SetUp failed: {problem}")
+            except BadVolume as problem:
+                self._notices.say(record.pod, WARNING, "FailedMount", str(problem))
         due = self._volumes.due_s(pod, ips)
         return [due] if due is not None else []
 

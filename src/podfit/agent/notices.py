@@ -17,9 +17,10 @@ class Notices:
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
 
-    def say(self, pod: Object, type: str, reason: str, message: str) -> None:
+    def say(self, pod: Object, type: str, reason: str, message: str, container: str = "") -> None:
+        """`container`: the one it is about, if it is about one."""
         about = {"kind": "Pod", "apiVersion": "v1", **pod}
-        self._recorder.record(about, type, reason, message)
+        self._recorder.record(about, type, reason, message, _field(pod, container) if container else "")
 
     def started(self, pod: Object, sizes: Mapping[str, Resources], generation: int) -> None:
         self.say(pod, NORMAL, "ResizeStarted", f"Pod resize started: {details(pod, sizes, generation)}")
@@ -33,6 +34,13 @@ class Notices:
     def refused(self, pod: Object, event: str, raw: str, sizes: Mapping[str, Resources], error: str) -> None:
         generation = int(pod["metadata"].get("generation") or 0)
         self.say(pod, WARNING, event, f"Pod resize {raw}: {details(pod, sizes, generation, error)}")
+
+
+def _field(pod: Object, container: str) -> str:
+    for key in ("containers", "initContainers", "ephemeralContainers"):
+        if any(one["name"] == container for one in pod["spec"].get(key) or ()):
+            return f"spec.{key}{{{container}}}"
+    return ""
 
 
 def details(pod: Mapping[str, Any], sizes: Mapping[str, Resources], generation: int, error: str = "") -> str:

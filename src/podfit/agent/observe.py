@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from podfit.agent.decide.lifecycle import Seen
-from podfit.agent.decide.states import Actuated, Allocated, Object, all_containers
+from podfit.agent.decide.states import Actuated, Allocated, Object, every_container
 from podfit.agent.ledger import Ledger
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import EXITED, RUNNING, ContainerState, Limits, NotFound, PodState, Runtime
@@ -43,7 +43,7 @@ def _seen(record: PodRecord, state: PodState | None) -> dict[str, Seen]:
         attempts.setdefault(container.name, []).append(container)
     return {
         container["name"]: _one(record, container["name"], attempts.get(container["name"], []))
-        for container in all_containers(record.pod["spec"])
+        for container in every_container(record.pod["spec"])
     }
 
 

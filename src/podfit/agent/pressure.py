@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from podfit.agent.decide.pressure import Readings, seen_after
+from podfit.agent.decide.pressure import Met, Readings, crossed, seen_after
+from podfit.agent.decide.thresholds import DEFAULTS, MEMORY, Threshold
 from podfit.agent.ledger import Ledger
 from podfit.agent.node import NodeKeeper
 from podfit.api.status import ApiError
@@ -23,25 +24,31 @@ EVERY_S = 10.0
 
 
 def machine_readings(data_dir: Path, ledger: Ledger, proc: Path = Path("/proc")) -> Readings:
-    free, size = _disk(data_dir)
+    memory = _memory(proc)
     used, most = _pids(proc)
-    return Readings(_memory(proc), free, size, used, most, bool(ledger.trouble))
+    disk = _disk(data_dir)
+    return Readings(
+        memory.get("MemAvailable"), memory.get("MemTotal", 0), *disk, used, most, unwritable=bool(ledger.trouble)
+    )
 
 
-def _memory(proc: Path) -> int | None:
+def _memory(proc: Path) -> dict[str, int]:
+    """Bytes by name."""
     try:
-        lines = (proc / "meminfo").read_text().splitlines()
-        return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+        rows = [line.split() for line in (proc / "meminfo").read_text().splitlines()]
+        return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows}
     except (OSError, ValueError, IndexError):
-        return None
+        return {}
 
 
-def _disk(folder: Path) -> tuple[int | None, int]:
+def _disk(folder: Path) -> tuple[int | None, int, int | None, int]:
+    """Free and all bytes, free and all inodes; file systems that make inodes as they go tell of none."""
     try:
         found = os.statvfs(folder)
     except OSError:
-        return None, 0
-    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+        return None, 0, None, 0
+    inodes = found.f_favail if found.f_files else None
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, inodes, found.f_files
 
 
 def _pids(proc: Path) -> tuple[int | None, int]:
@@ -53,9 +60,23 @@ def _pids(proc: Path) -> tuple[int | None, int]:
         return None, 0
 
 
+async def _bear(met: Met) -> None:
+    """Nothing is done about it."""
+
+
 class PressureWatch:
-    def __init__(self, node: NodeKeeper, clock: Clock, read: Callable[[], Readings]) -> None:
-        self._node, self._clock, self._read = node, clock, read
+    def __init__(
+        self,
+        node: NodeKeeper,
+        clock: Clock,
+        read: Callable[[], Readings],
+        thresholds: Sequence[Threshold] = DEFAULTS,
+    ) -> None:
+        self._node, self._clock, self._read, self._thresholds = node, clock, read, thresholds
+        self.changed: Callable[[frozenset[str]], None] = lambda pressed: None
+        """Told which pressures there are, at each look."""
+        self.relieve: Callable[[Met], Awaitable[None]] = _bear
+        """Asked for help whenever a reading shows too little memory."""
         self._seen: dict[str, float] = {}
         self._told: frozenset[str] = frozenset()
 
@@ -65,8 +86,16 @@ class PressureWatch:
             await self._clock.sleep(EVERY_S)
 
     async def look(self) -> None:
-        self._seen = seen_after(self._seen, self._read(), self._clock.monotonic())
+        readings = self._read()
+        self._seen = seen_after(self._seen, readings, self._clock.monotonic(), self._thresholds)
         pressed = frozenset(self._seen)
+        self.changed(pressed)
+        short = [met for met in crossed(readings, self._thresholds) if met.threshold.condition == MEMORY]
+        if short:
+            await self.relieve(short[0])
+        await self._tell(pressed)
+
+    async def _tell(self, pressed: frozenset[str]) -> None:
         if pressed != self._node.pressed:
             log.warning("node %s: under pressure: %s", self._node.name, ", ".join(sorted(pressed)) or "none any more")
         self._node.pressed = pressed

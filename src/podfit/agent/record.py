@@ -4,6 +4,7 @@ ledger and the runtime."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -82,8 +83,8 @@ class PodRecord:
     """Finished, but the API does not know yet."""
     used: Amounts = field(default_factory=dict)
     backoff: dict[str, CrashBackoff] = field(default_factory=dict)
-    restarting: set[str] = field(default_factory=set)
-    """Containers ended for a resize, to be started again."""
+    restarting: Mapping[str, str] = field(default_factory=dict)
+    """Containers ended for a resize, to be started again: name → id of the one that is ended. Set by `restarts`."""
     jobs: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     """Long work on this pod that no pass waits for: stops, pulls, hooks."""
     waiting: dict[str, tuple[str, str]] = field(default_factory=dict)

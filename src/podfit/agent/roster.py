@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from podfit.agent.adopt import adopt
 from podfit.agent.allocator import Allocator
@@ -43,6 +43,8 @@ class Roster:
         self._allocator, self._metrics, self._clock, self._kick = allocator, metrics, clock, kick
         self.mirrors: Callable[[Object | None, Object | None], None] = lambda before, after: None
         """Told of mirror pods; set by the static pods."""
+        self.left: Callable[[str], None] = lambda uid: None
+        """Told of pods that are forgotten; set by the static pods."""
         self._past: OrderedDict[str, Object] = OrderedDict()
         """Pods that were deleted lately, and when (as a resourceVersion)."""
 
@@ -55,7 +57,7 @@ class Roster:
             if uid in running and not _terminal(pod):
                 await adopt(pod, running[uid], self._ledger, self._runtime)
         await self._ledger.flush()
-        for record in self._records.values():
+        for record in list(self._records.values()):
             if record.uid in running:
                 await adopt(record.pod, running[record.uid], self._ledger, self._runtime)
         known = self._ledger.uids()
@@ -75,6 +77,7 @@ class Roster:
             record.admitted = self._ledger.allocated(uid) is not None
         else:
             record.resize = conditions.from_status(status)
+            record.restarting = dict(self._ledger.restarting(uid))
             self._count_conditions(record)
             self._allocator.admit(record)
             if adopted:
@@ -87,6 +90,12 @@ class Roster:
             self._metrics.pending_changed("", record.resize.pending.reason)
         if record.resize.in_progress is not None:
             self._metrics.in_progress.inc()
+
+    def miss(self, known: Collection[str]) -> None:
+        """Pods deleted while those that ran were taken over: nobody was there to hear of it."""
+        for record in list(self._records.values()):
+            if not record.static and record.uid not in known:
+                self._gone(record.uid)
 
     # --- the watch
     def changed(self, before: Object | None, after: Object | None) -> None:
@@ -192,6 +201,7 @@ class Roster:
         if record is not None:
             for task in [*record.jobs.values(), *([record.memory_wait] if record.memory_wait else [])]:
                 task.cancel()
+            self.left(uid)
 
 
 def _terminal(pod: Object) -> bool:

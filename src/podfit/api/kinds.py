@@ -80,6 +80,7 @@ class Kind:
 
 _GPU = ("get", "patch", "update")
 _REVIEW = ("create",)
+_PROXIED = ("create", "delete", "get", "patch", "update")
 
 
 def _status(kind: str) -> Subresource:
@@ -95,7 +96,7 @@ _POD_SUBRESOURCES = (
     Subresource("exec", "PodExecOptions", ("create", "get")),
     Subresource("log", "Pod", ("get",)),
     Subresource("portforward", "PodPortForwardOptions", ("create", "get")),
-    Subresource("proxy", "PodProxyOptions", ("create", "delete", "get", "patch", "update")),
+    Subresource("proxy", "PodProxyOptions", _PROXIED),
     Subresource("resize", "Pod", _GPU),
     _status("Pod"),
 )
@@ -146,7 +147,7 @@ BUILT_IN: tuple[Kind, ...] = (
         False,
         "no",
         subs=(
-            Subresource("proxy", "NodeProxyOptions", ("create", "delete", "get", "patch", "update")),
+            Subresource("proxy", "NodeProxyOptions", _PROXIED),
             _status("Node"),
         ),
     ),
@@ -164,7 +165,14 @@ BUILT_IN: tuple[Kind, ...] = (
     ),
     _core("ResourceQuota", "resourcequotas", True, "quota", subs=(_status("ResourceQuota"),)),
     _core("Secret", "secrets", True),
-    _core("Service", "services", True, "svc", categories=("all",), subs=(_status("Service"),)),
+    _core(
+        "Service",
+        "services",
+        True,
+        "svc",
+        categories=("all",),
+        subs=(Subresource("proxy", "ServiceProxyOptions", _PROXIED), _status("Service")),
+    ),
     _core(
         "ServiceAccount",
         "serviceaccounts",
@@ -240,19 +248,28 @@ class Registry:
     def __init__(self, kinds: tuple[Kind, ...] = BUILT_IN) -> None:
         self._by_resource: dict[tuple[str, str, str], Kind] = {}
         self._by_kind: dict[tuple[str, str], Kind] = {}
+        self._by_storage: dict[str, tuple[Kind, ...]] = {}
         for kind in kinds:
             self.add(kind)
 
     def add(self, kind: Kind) -> None:
         self._by_resource[kind.group, kind.version, kind.plural] = kind
         self._by_kind[kind.api_version, kind.kind] = kind
+        others = [one for one in self._by_storage.get(kind.storage_prefix, ()) if one.api_version != kind.api_version]
+        self._by_storage[kind.storage_prefix] = (*others, kind)
 
     def remove(self, kind: Kind) -> None:
         self._by_resource.pop((kind.group, kind.version, kind.plural), None)
         self._by_kind.pop((kind.api_version, kind.kind), None)
+        left = [one for one in self._by_storage.get(kind.storage_prefix, ()) if one.api_version != kind.api_version]
+        self._by_storage[kind.storage_prefix] = tuple(left)
 
     def resource(self, group: str, version: str, plural: str) -> Kind | None:
         return self._by_resource.get((group, version, plural))
+
+    def alike(self, kind: Kind) -> tuple[Kind, ...]:
+        """The other kinds that show the same stored objects: other versions, other groups."""
+        return tuple(one for one in self._by_storage.get(kind.storage_prefix, ()) if one != kind)
 
     def of(self, api_version: str, kind: str) -> Kind | None:
         return self._by_kind.get((api_version, kind))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,6 +44,8 @@ class ApiError(Exception):
     headers: dict[str, str] = field(default_factory=dict)
     list_meta: Object = field(default_factory=dict)
     """metadata of the Status: a list that expired half-way hands out a new continue token."""
+    warnings: list[str] = field(default_factory=list)
+    """What the client is warned of beside being refused."""
 
     def __str__(self) -> str:
         return self.message
@@ -163,6 +166,21 @@ _WORDS = {
 }
 
 
+_HTML = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
+_needs_escape = re.compile("[<>&\u2028\u2029]")
+_SHORT_ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
 @dataclass(frozen=True)
 class FieldError:
     """One cause of a 422. `body` is the message of the cause, `str()` the one with the field's path in front."""
@@ -196,12 +214,32 @@ def go_value(value: Json) -> str:
         return go_quote(value)
     if isinstance(value, (int, float)):
         return str(value)
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return go_json(value)
+
+
+def go_json(value: Json) -> str:
+    """Go's encoding/json: what HTML could mistake for its own is escaped."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text.translate(_HTML) if _needs_escape.search(text) else text
 
 
 def go_quote(text: str) -> str:
     """Go's %q."""
-    return json.dumps(text, ensure_ascii=False)
+    if text.isprintable():
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + "".join(map(_quoted, text)) + '"'
+
+
+def _quoted(letter: str) -> str:
+    short = _SHORT_ESCAPES.get(letter)
+    if short is not None:
+        return short
+    if letter.isprintable():
+        return letter
+    code = ord(letter)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def required(path: str, detail: str = "") -> FieldError:
@@ -231,6 +269,11 @@ def field_not_found(path: str, value: Json) -> FieldError:
 
 def too_long(path: str, maximum: int) -> FieldError:
     return FieldError(TOO_LONG, path, f"may not be more than {maximum} bytes")
+
+
+def too_many(path: str, actual: int, maximum: int) -> FieldError:
+    items = "item" if maximum == 1 else "items"
+    return FieldError(TOO_MANY, path, f"must have at most {maximum} {items}", str(actual))
 
 
 def aggregate(errors: Iterable[FieldError]) -> str:

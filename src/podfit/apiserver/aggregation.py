@@ -22,6 +22,7 @@ from podfit.api.status import ApiError, Object
 from podfit.apiserver import wire
 from podfit.apiserver.auth.pki import Pki
 from podfit.apiserver.discovery import Discovery
+from podfit.apiserver.endpoints import endpoint_of
 from podfit.apiserver.events import Happening
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.request import ADMIN, Request, Response, User
@@ -31,7 +32,6 @@ from podfit.store.backend import Mismatch
 
 log = logging.getLogger(__name__)
 API_SERVICE = kind_named("APIService")
-_SERVICE, _ENDPOINTS = kind_named("Service"), kind_named("Endpoints")
 URL = "podfit.dev/url"
 AUTOMANAGED = "kube-aggregator.kubernetes.io/automanaged"
 _RETRY_S = 10.0
@@ -199,7 +199,7 @@ class Aggregation:
             return str(given).rstrip("/")
         ref = service["spec"]["service"]
         namespace, name, port = ref.get("namespace", ""), ref.get("name", ""), ref.get("port", 443)
-        found = endpoint_of(self._objects, namespace, name, port)
+        found = endpoint_of(self._objects, namespace, name, str(port))
         if found is not None:
             return f"https://{found[0]}:{found[1]}"
         raise ApiError(503, "ServiceUnavailable", f"no endpoints available for service {name!r}")
@@ -228,20 +228,6 @@ async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             yield piece
     finally:
         answer.close()
-
-
-def endpoint_of(objects: Objects, namespace: str, name: str, port: int) -> tuple[str, int] | None:
-    """Host and port behind a port of a Service; None when nobody is there."""
-    target = objects.get(_SERVICE, namespace, name)
-    if target is None:
-        return None
-    wanted = next((row for row in (target.get("spec") or {}).get("ports") or [] if row.get("port") == port), None)
-    for subset in (objects.get(_ENDPOINTS, namespace, name) or {}).get("subsets") or []:
-        addresses, ports = subset.get("addresses") or [], subset.get("ports") or []
-        found = [row for row in ports if wanted is None or row.get("name", "") == wanted.get("name", "")]
-        if addresses and found:
-            return addresses[0]["ip"], found[0]["port"]
-    return None
 
 
 def _identity(user: User) -> dict[str, str]:

@@ -18,8 +18,9 @@ from podfit.apiserver.addresses import ServiceAddresses
 from podfit.apiserver.admission.base import Attributes
 from podfit.apiserver.admission.chain import build
 from podfit.apiserver.admission.rbac_escalation import RbacEscalation
+from podfit.apiserver.admission.webhooks.call import Caller
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
-from podfit.apiserver.aggregation import Aggregation, endpoint_of, local_services
+from podfit.apiserver.aggregation import Aggregation, local_services
 from podfit.apiserver.auth.authenticate import Authenticator, TokenAuthenticator
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.apiserver.auth.node import NodeAuthorizer, NodeGraph
@@ -30,7 +31,9 @@ from podfit.apiserver.auth.reviews import Reviews
 from podfit.apiserver.auth.tokens import ServiceAccountTokens
 from podfit.apiserver.config import Config
 from podfit.apiserver.custom import CustomResources
+from podfit.apiserver.endpoints import endpoint_of
 from podfit.apiserver.events import Hub
+from podfit.apiserver.groups import CustomGroups
 from podfit.apiserver.http import HttpFront
 from podfit.apiserver.nodes import NodeProxy
 from podfit.apiserver.objects import Objects
@@ -56,7 +59,7 @@ class ApiServer:
         self.authenticator = Authenticator(self._token_sources(), anonymous=config.anonymous)
         self.rbac, self.graph = Rbac(self._forget), NodeGraph()
         self.authorization = Authorization([NodeAuthorizer(self.graph), self.rbac])
-        self.webhooks = Webhooks(self.objects, self._resolve, _defaulted)
+        self.webhooks = Webhooks(self.objects, self._resolve, _defaulted, self.objects, self.authorization)
         chain = build(
             self.objects,
             enable=config.enable_admission,
@@ -75,8 +78,10 @@ class ApiServer:
         self.core.writer.before_create["", "services"] = self.addresses.allot
         self.aggregation = Aggregation(self.objects, self.core.discovery, self.pki)
         self.core.foreign = self.aggregation.handler
-        self.nodes = NodeProxy(_node_context(self.pki))
+        self.nodes = NodeProxy(_node_context(self.pki), self.authorization)
+        self.converters = Caller(self._resolve)
         self.custom = self._handlers()
+        self.groups = CustomGroups(self.objects, self.core.writer)
         context = self.pki.server_tls() if config.tls else None
         self.front = HttpFront(self.core.handle, self.authenticator, context)
         self.standing = Standing(self.objects, self.rbac, self.graph, self.addresses)
@@ -92,7 +97,8 @@ class ApiServer:
         handlers.add("", "serviceaccounts", "token", tokens.request)
         handlers.add_anywhere("scale", scales.handle)
         self.nodes.add_to(handlers)
-        return CustomResources(self.objects, self.core.tables, self.core.discovery, scales)
+        tables, discovery = self.core.tables, self.core.discovery
+        return CustomResources(self.objects, tables, discovery, scales, self.converters, self.core.notices)
 
     def _token_sources(self) -> list[TokenAuthenticator]:
         sources: list[TokenAuthenticator] = [self.tokens, BootstrapTokens(self.objects, self.config.clock)]
@@ -101,7 +107,7 @@ class ApiServer:
         return sources
 
     def _resolve(self, namespace: str, name: str, port: int) -> tuple[str, int] | None:
-        return endpoint_of(self.objects, namespace, name, port)
+        return endpoint_of(self.objects, namespace, name, str(port))
 
     def _forget(self) -> None:
         self.authorization.forget()
@@ -125,6 +131,7 @@ class ApiServer:
         self.standing.load()
         self.hub.listen(self.standing.changed)
         self.hub.listen(self.custom.changed)
+        self.hub.listen(self.groups.changed)
         self.hub.listen(self.aggregation.changed)
         self.hub.start()
         await self.custom.start()
@@ -137,12 +144,14 @@ class ApiServer:
     async def stop(self) -> None:
         self.core.paths.ready = False
         await self.standing.stop()
+        await self.groups.stop()
         await self.custom.stop()
         await self.aggregation.stop()
         await self.hub.stop()
         await self.front.stop()
         await self.nodes.stop()
         await self.webhooks.close()
+        await self.converters.close()
         await self.config.store.close()
 
     async def _bootstrap(self) -> None:
@@ -161,6 +170,7 @@ class ApiServer:
             missing += bootstrap.vpa_definitions()
         await bootstrap.create_missing(writer, registry, missing)
         await self.custom.start()
+        await self.groups.follow()
         await self.aggregation.say_local()
         await self._settled()
         await self.standing.collect_rules()
@@ -176,7 +186,9 @@ class ApiServer:
 
 
 def _defaulted(attrs: Attributes, obj: Object) -> Object:
-    shapes.default(attrs.kind, obj)
+    if obj.get("kind") == attrs.kind.kind:
+        # Not what a subresource speaks instead: Eviction, Binding, PodExecOptions.
+        shapes.default(attrs.kind, obj)
     return obj
 
 

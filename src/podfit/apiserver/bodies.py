@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from podfit.api.kinds import Kind
 from podfit.api.schema.decode import decode
 from podfit.api.schema.types import Struct
+from podfit.api.schema.yamls import YamlError, parse_yaml
 from podfit.api.status import ApiError, Object, bad_request
 from podfit.apiserver import shapes
 from podfit.apiserver.calls import Call
@@ -29,6 +32,17 @@ def read_body(call: Call, kind: Kind | Struct, validation: str) -> Object:
     )
     call.warnings += decoded.warnings
     return decoded.obj
+
+
+def json_body(call: Call) -> bytes:
+    """The body of a request that need not have one, as JSON."""
+    body = call.request.body
+    if body and _content_type(call.request.headers.get("content-type", "")) == "application/yaml":
+        try:
+            return msgspec.json.encode(parse_yaml(body)[0])
+        except YamlError as error:
+            raise bad_request(str(error)) from None
+    return body
 
 
 def _content_type(header: str) -> str:

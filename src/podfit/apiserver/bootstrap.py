@@ -1,6 +1,6 @@
 """What a cluster has from its first start: namespaces, priority classes, roles, the Service `kubernetes`, definitions.
 
-Only what is missing is written, so a second start writes nothing.
+Only what is missing is written, so a second start writes nothing; roles of an older version get the rules they lack.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from podfit.api.kinds import Kind, Registry
 from podfit.api.status import Object
-from podfit.apiserver.auth import bootstrap_roles
+from podfit.apiserver.auth import bootstrap_roles, role_update
 from podfit.apiserver.auth.pki import Pki
 from podfit.apiserver.writes import Writer
 
@@ -42,9 +42,13 @@ async def _create(writer: Writer, registry: Registry, obj: Object) -> None:
     assert kind is not None, obj["kind"]
     meta = obj["metadata"]
     namespace = meta.get("namespace", "") if kind.namespaced else ""
-    if writer.objects.record(kind, namespace, meta["name"]) is not None:
+    record = writer.objects.record(kind, namespace, meta["name"])
+    if record is None:
+        await writer.install(kind, namespace, obj)
         return
-    await writer.install(kind, namespace, obj)
+    completed = role_update.completed(writer.objects.decoded(record), obj) if kind.group == role_update.GROUP else None
+    if completed is not None:
+        await writer.objects.put(kind, kind.key(namespace, meta["name"]), completed, record.modified)
 
 
 def namespaces() -> Iterator[Object]:
@@ -67,6 +71,7 @@ def roles() -> Iterator[Object]:
     yield from bootstrap_roles.cluster_roles()
     yield from bootstrap_roles.cluster_role_bindings()
     yield from bootstrap_roles.roles()
+    yield from bootstrap_roles.role_bindings()
 
 
 def kubernetes_service(address: str, host: str, port: int) -> Iterator[Object]:

@@ -10,10 +10,11 @@ import logging
 from typing import Any
 
 from podfit.api import schema
-from podfit.api.kinds import Kind, Registry, Subresource, kind_named
+from podfit.api.kinds import ALL, Kind, Registry, Subresource, kind_named
 from podfit.api.schema.structural import custom_struct
 from podfit.api.status import ApiError, Object
 from podfit.apiserver import deletes, wire
+from podfit.apiserver.admission.webhooks.call import Caller
 from podfit.apiserver.discovery import Discovery
 from podfit.apiserver.events import Happening
 from podfit.apiserver.objects import Objects
@@ -26,13 +27,24 @@ from podfit.store.backend import Mismatch, Record
 
 log = logging.getLogger(__name__)
 DEFINITION = kind_named("CustomResourceDefinition")
+TERMINATING = "Terminating"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _GPU = ("get", "patch", "update")
 
 
 class CustomResources:
-    def __init__(self, objects: Objects, tables: Tables, discovery: Discovery, scales: ScaleHandlers) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        tables: Tables,
+        discovery: Discovery,
+        scales: ScaleHandlers,
+        caller: Caller,
+        notices: dict[tuple[str, str, str], str],
+    ) -> None:
+        """`caller` asks conversion webhooks; `notices` gets what users of deprecated versions are warned of."""
         self._objects, self._tables, self._discovery, self._scales = objects, tables, discovery, scales
+        self._caller, self._notices = caller, notices
         self._registry: Registry = objects.registry
         self._served: dict[str, list[Kind]] = {}
         self._ending: dict[str, str] = {}
@@ -59,12 +71,17 @@ class CustomResources:
 
     def refresh(self, name: str, definition: Object | None) -> None:
         """Makes the registry show the definition as it stands; None: it is gone."""
+        plural, _, group = name.partition(".")
         for kind in self._served.pop(name, ()):
             self._registry.remove(kind)
             self._objects.forget(kind)
             schema.unregister(kind)
         if definition is not None and condition(definition, "Established") == "True":
+            revision = int(definition["metadata"]["resourceVersion"])
+            self._objects.versions.learn(definition, revision, self._caller)
             self._served[name] = [self._serve(definition, version) for version in _served_versions(definition)]
+        else:
+            self._objects.versions.forget(group, plural)
         self._discovery.forget()
 
     def _serve(self, definition: Object, version: Object) -> Kind:
@@ -72,9 +89,16 @@ class CustomResources:
         self._registry.add(kind)
         schema.register(kind, custom_struct(kind, (version.get("schema") or {}).get("openAPIV3Schema")))
         self._tables.set(kind, custom_layout(version.get("additionalPrinterColumns")))
+        resource = kind.group, kind.version, kind.plural
+        fields = [row.get("jsonPath", "").lstrip(".") for row in version.get("selectableFields") or ()]
+        self._objects.selectable[resource] = frozenset(fields)
+        self._notices.pop(resource, None)
+        if version.get("deprecated"):
+            told = version.get("deprecationWarning") or f"{kind.api_version} {kind.kind} is deprecated"
+            self._notices[resource] = told
         scale = (version.get("subresources") or {}).get("scale")
         if scale is not None:
-            self._scales.custom[kind.group, kind.version, kind.plural] = Where(
+            self._scales.custom[resource] = Where(
                 _path(scale.get("specReplicasPath")),
                 _path(scale.get("statusReplicasPath")),
                 _path(scale.get("labelSelectorPath")),
@@ -98,7 +122,8 @@ class CustomResources:
                 self._establish(definition)
             if await self._write(definition, record):
                 self.refresh(name, self._objects.get(DEFINITION, "", name))
-                return
+                if not definition["metadata"].get("deletionTimestamp"):
+                    return
 
     async def _write(self, definition: Object, record: Record) -> bool:
         try:
@@ -111,7 +136,7 @@ class CustomResources:
         return True
 
     def _establish(self, definition: Object) -> None:
-        now, status = rfc3339(self._objects.clock.now()), definition.setdefault("status", {})
+        status = definition.setdefault("status", {})
         taken = self._conflict(definition)
         if taken:
             rows = [
@@ -124,16 +149,24 @@ class CustomResources:
                 ("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"),
             ]
             status["acceptedNames"] = definition["spec"]["names"]
-        status["conditions"] = [
-            {"type": kind, "status": word, "lastTransitionTime": now, "reason": reason, "message": message}
-            for kind, word, reason, message in rows
-        ]
+        for row in rows:
+            self._say(status, *row)
         stored = next(row["name"] for row in definition["spec"]["versions"] if row.get("storage"))
         if stored not in (status.get("storedVersions") or []):
             status["storedVersions"] = [*(status.get("storedVersions") or []), stored]
         finalizers = definition["metadata"].setdefault("finalizers", [])
         if CLEANUP not in finalizers:
             finalizers.append(CLEANUP)
+
+    def _say(self, status: Object, kind: str, word: str, reason: str, message: str) -> None:
+        rows = status.get("conditions") or []
+        before = next((row for row in rows if row.get("type") == kind), None)
+        same = before is not None and before.get("status") == word
+        since = before["lastTransitionTime"] if before and same else rfc3339(self._objects.clock.now())
+        made = {"type": kind, "status": word, "lastTransitionTime": since, "reason": reason, "message": message}
+        others = [row for row in rows if row.get("type") != kind]
+        at = len(others) if before is None else rows.index(before)
+        status["conditions"] = [*others[:at], made, *others[at:]]
 
     def _conflict(self, definition: Object) -> tuple[str, str] | None:
         """(reason, message) when another kind of the group has the names already."""
@@ -149,8 +182,12 @@ class CustomResources:
         return None
 
     async def _clean_up(self, definition: Object, record: Record) -> bool:
-        """Deletes the objects of a definition that is going; True when it may go itself."""
+        """Deletes the objects of a definition that is going; True when there is something to write of it."""
         spec, name = definition["spec"], definition["metadata"]["name"]
+        if condition(definition, TERMINATING) != "True":
+            why = ("InstanceDeletionInProgress", "CustomResource deletion is in progress")
+            self._say(definition.setdefault("status", {}), TERMINATING, "True", *why)
+            return True
         prefix = f"/registry/{spec['group']}/{spec['names']['plural']}/"
         kinds = self._served.get(name) or [row_of(definition, version) for version in _served_versions(definition)]
         self._ending[prefix] = record.key
@@ -169,10 +206,11 @@ class CustomResources:
         return True
 
     async def _remove(self, kind: Kind, record: Record) -> None:
-        obj = self._objects.served(kind, record)
+        # In the version it is stored in, whatever that is: to go, it need not be converted.
+        obj = wire.object_of(record)
         verdict = deletes.decide(kind, obj, {}, self._objects.clock.now())
         if verdict.write:
-            await self._objects.put(kind, record.key, obj, record.modified)
+            await self._objects.store.put(record.key, wire.stored_value(obj), record.modified)
         elif verdict.remove:
             await self._objects.store.delete(record.key, record.modified)
 
@@ -194,6 +232,7 @@ def row_of(definition: Object, version: Object) -> Kind:
         tuple(names.get("shortNames") or ()),
         tuple(names.get("categories") or ()),
         subs,
+        tuple(verb for verb in ALL if verb != "create" or condition(definition, TERMINATING) != "True"),
         custom=True,
         singular=names.get("singular") or names["kind"].lower(),
     )
@@ -205,7 +244,10 @@ def condition(definition: Object, kind: str) -> str:
 
 
 def _is_settled(definition: Object) -> bool:
-    return bool(condition(definition, "Established")) and not definition["metadata"].get("deletionTimestamp")
+    if definition["metadata"].get("deletionTimestamp") or not condition(definition, "Established"):
+        return False
+    accepted = (definition.get("status") or {}).get("acceptedNames")
+    return condition(definition, "NamesAccepted") != "True" or accepted == definition["spec"]["names"]
 
 
 def _served_versions(definition: Object) -> list[Object]:

@@ -107,6 +107,24 @@ class Converted:
         return bookmark_of(self._kind.api_version, self._kind.kind, revision, annotations)
 
 
+Event = tuple[str, Record, int]
+
+
+class Held:
+    """No form of its own: events of one watcher whose objects have to be converted, elsewhere, before they are sent."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+
+    def event(self, word: str, record: Record, revision: int) -> bytes:
+        self._events.append((word, record, revision))
+        return b""
+
+    def take(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+
 class MetadataOnly:
     """PartialObjectMetadata and its list."""
 

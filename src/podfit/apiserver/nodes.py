@@ -1,7 +1,7 @@
 """What only a node can answer: logs, exec, attach, port-forward, and its own HTTP paths.
 
 Plain requests are passed on and their answers streamed back; WebSockets are connected end to end and relayed message
-by message. The paths on the node are the kubelet's.
+by message, other upgrades (SPDY) byte by byte. The paths on the node are the kubelet's.
 """
 
 from __future__ import annotations
@@ -14,14 +14,24 @@ from urllib.parse import quote, urlencode
 import aiohttp
 
 from podfit.api.kinds import NODE
-from podfit.api.status import REASON_OF_CODE, ApiError, Object, bad_request
-from podfit.apiserver.calls import Call
+from podfit.api.status import REASON_OF_CODE, ApiError, Object, bad_request, go_quote
+from podfit.apiserver import connect, upgrade
+from podfit.apiserver.auth.authenticate import without_bearer
+from podfit.apiserver.auth.authorize import Authorization
+from podfit.apiserver.calls import Call, warning_headers
+from podfit.apiserver.endpoints import endpoint_of
+from podfit.apiserver.logoptions import check_log_options
+from podfit.apiserver.options import first
 from podfit.apiserver.relay import relay
 from podfit.apiserver.request import Response
 from podfit.apiserver.subresources.table import Handlers
 
 _DEFAULT_PORT = 10250
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+_STREAMS = (("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty"))
+"""How the API and the kubelet name them."""
+_PLAIN = "/:@!$&'()*+,;=~"
+"""What a path may hold as it is."""
 _LOG_OPTIONS = ("follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes", "stream")
 _HOP_BY_HOP = frozenset(
     ("connection", "keep-alive", "transfer-encoding", "upgrade", "content-length", "content-encoding", "host", "te")
@@ -30,9 +40,9 @@ _PRIVATE = frozenset(("authorization", "accept-encoding"))
 
 
 class NodeProxy:
-    def __init__(self, context: ssl.SSLContext | None) -> None:
+    def __init__(self, context: ssl.SSLContext | None, authorization: Authorization) -> None:
         """`context` holds the client certificate nodes know us by."""
-        self._context = context
+        self._context, self._authorization = context, authorization
         self._session: aiohttp.ClientSession | None = None
 
     def add_to(self, handlers: Handlers) -> None:
@@ -42,6 +52,7 @@ class NodeProxy:
         handlers.add("", "pods", "portforward", self.port_forward)
         handlers.add("", "pods", "proxy", self.pod_proxy)
         handlers.add("", "nodes", "proxy", self.node_proxy)
+        handlers.add("", "services", "proxy", self.service_proxy)
 
     async def stop(self) -> None:
         if self._session is not None:
@@ -57,46 +68,64 @@ class NodeProxy:
     # --- handlers -------------------------------------------------------------------------------------------------
 
     async def log(self, call: Call) -> Response:
+        check_log_options(call.route.name, call.request.query)
         pod = _pod(call)
-        container = _container(call, pod)
+        container = _container(pod, first(call.request.query, "container"))
         query = [(name, call.request.query[name][0]) for name in _LOG_OPTIONS if call.request.query.get(name)]
-        _check_numbers(query)
         base = self._node_url(call, pod)
         meta = pod["metadata"]
         path = f"/containerLogs/{_quoted(meta['namespace'], meta['name'], container)}"
         return await self._pass_on(call, f"{base}{path}?{urlencode(query)}", "GET", {}, b"")
 
     async def in_container(self, call: Call) -> Response:
+        options = await self._admitted(call)
         pod = _pod(call)
-        container = _container(call, pod)
-        wanted = call.request.query
-        query = [("command", word) for word in wanted.get("command", ())]
-        for ours, theirs in (("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty")):
-            if wanted.get(ours, ["false"])[0] in ("true", "1"):
-                query.append((theirs, "1"))
+        container = _container(pod, options.get("container") or "")
+        query = [("command", word) for word in options.get("command") or ()]
+        query += [(theirs, "1") for ours, theirs in _STREAMS if options.get(ours)]
         meta = pod["metadata"]
         path = f"/{call.route.subresource}/{_quoted(meta['namespace'], meta['name'], meta['uid'], container)}"
         return await self._connect(call, f"{self._node_url(call, pod)}{path}?{urlencode(query)}")
 
     async def port_forward(self, call: Call) -> Response:
+        options = await self._admitted(call)
         pod = _pod(call)
         meta = pod["metadata"]
-        query = [("port", port) for value in call.request.query.get("ports", ()) for port in value.split(",")]
+        query = [("port", str(port)) for port in options.get("ports") or ()]
         path = f"/portForward/{_quoted(meta['namespace'], meta['name'], meta['uid'])}"
         return await self._connect(call, f"{self._node_url(call, pod)}{path}?{urlencode(query)}")
 
     async def node_proxy(self, call: Call) -> Response:
-        name = call.route.name.partition(":")[0]
+        path = await self._proxied_path(call)
+        scheme, name, port = _split_target(call.route.name)
         node = call.objects.decoded(call.objects.required(NODE, "", name))
-        return await self._forward(call, f"{_url_of(node)}{quote(call.route.rest)}")
+        return await self._forward(call, _url_of(node, scheme, port), path)
 
     async def pod_proxy(self, call: Call) -> Response:
+        path = await self._proxied_path(call)
         scheme, name, port = _split_target(call.route.name)
         pod = call.objects.decoded(call.objects.required(call.kind, call.namespace, name))
         address = (pod.get("status") or {}).get("podIP")
         if not address:
-            raise bad_request(f"address not allowed: pod {name} has no address")
-        return await self._forward(call, f"{scheme}://{address}:{port or 80}{quote(call.route.rest)}")
+            raise bad_request("address not allowed")
+        return await self._forward(call, f"{scheme or 'http'}://{_host(address)}:{port or _first_port(pod)}", path)
+
+    async def service_proxy(self, call: Call) -> Response:
+        path = await self._proxied_path(call)
+        scheme, name, port = _split_target(call.route.name)
+        call.objects.required(call.kind, call.namespace, name)
+        found = endpoint_of(call.objects, call.namespace, name, port)
+        if found is None:
+            raise ApiError(503, "ServiceUnavailable", f"no endpoints available for service {go_quote(name)}")
+        return await self._forward(call, f"{scheme or 'http'}://{_host(found[0])}:{found[1]}", path)
+
+    async def _admitted(self, call: Call) -> Object:
+        options = await connect.admitted(call)
+        connect.check_create(self._authorization, call)
+        return options
+
+    async def _proxied_path(self, call: Call) -> str:
+        return str((await self._admitted(call)).get("path") or "")
 
     # --- the way there --------------------------------------------------------------------------------------------
 
@@ -109,11 +138,18 @@ class NodeProxy:
             raise ApiError(404, "NotFound", f'nodes "{name}" not found', {"name": name, "kind": "nodes"})
         return _url_of(node)
 
-    async def _forward(self, call: Call, url: str) -> Response:
+    async def _forward(self, call: Call, base: str, path: str) -> Response:
         request = call.request
         query = urlencode([(key, value) for key, values in request.query.items() for value in values])
+        target = f"{base}{quote(path, safe=_PLAIN) or '/'}" + (f"?{query}" if query else "")
+        if request.upgrade is not None and upgrade.wanted(request):
+            return await self._relay(call, target)
+        if not path:
+            # Relative links of what is shown there would miss their mark otherwise.
+            where = f"{quote(request.path, safe=_PLAIN)}/" + (f"?{query}" if query else "")
+            return Response(301, b"", "text/plain; charset=utf-8", [("Location", where)])
         headers = {k: v for k, v in request.headers.items() if k not in _HOP_BY_HOP and k not in _PRIVATE}
-        return await self._pass_on(call, f"{url}?{query}" if query else url, request.method, headers, request.body)
+        return await self._pass_on(call, target, request.method, headers, request.body)
 
     async def _pass_on(self, call: Call, url: str, method: str, headers: dict[str, str], body: bytes) -> Response:
         try:
@@ -127,13 +163,17 @@ class NodeProxy:
             raise ApiError(answer.status, REASON_OF_CODE.get(answer.status, "InternalError"), text)
         kept = [(k, v) for k, v in answer.headers.items() if k.lower() not in (*_HOP_BY_HOP, "content-type")]
         media = answer.headers.get("Content-Type", "text/plain")
+        kept += warning_headers(call.warnings)
         return Response(answer.status, content_type=media, headers=kept, stream=_pieces(answer))
 
     async def _connect(self, call: Call, url: str) -> Response:
         http = call.request.upgrade
-        if http is None or "websocket" not in call.request.headers.get("upgrade", "").lower():
+        if http is None or not upgrade.wanted(call.request):
             raise bad_request("Upgrade request required")
-        offered = [word.strip() for word in call.request.headers.get("sec-websocket-protocol", "").split(",")]
+        if "websocket" not in call.request.headers.get("upgrade", "").lower():
+            return await self._relay(call, url)
+        spoken = without_bearer(call.request.headers.get("sec-websocket-protocol", ""))
+        offered = [word.strip() for word in spoken.split(",")]
         try:
             there = await self._client().ws_connect(
                 url, protocols=[word for word in offered if word], ssl=self._context or False, max_msg_size=0
@@ -141,6 +181,12 @@ class NodeProxy:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _unreachable(call, error) from None
         return await relay(http, there)
+
+    async def _relay(self, call: Call, url: str) -> Response:
+        try:
+            return await upgrade.pass_on(call.request, url, self._context)
+        except upgrade.NoAnswer as error:
+            raise _unreachable(call, error) from None
 
 
 async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -157,11 +203,10 @@ def _pod(call: Call) -> Object:
     return call.objects.decoded(call.objects.required(call.kind, call.namespace, call.route.name))
 
 
-def _container(call: Call, pod: Object) -> str:
+def _container(pod: Object, wanted: str) -> str:
     spec, meta = pod.get("spec") or {}, pod["metadata"]
     groups = ("containers", "initContainers", "ephemeralContainers")
     names = [row["name"] for group in groups for row in spec.get(group) or []]
-    wanted = (call.request.query.get("container") or [""])[0]
     if wanted:
         if wanted not in names:
             raise bad_request(f"container {wanted} is not valid for pod {meta['name']}")
@@ -177,30 +222,38 @@ def _container(call: Call, pod: Object) -> str:
     raise bad_request(text + (f" or one of the init containers: [{' '.join(more)}]" if more else ""))
 
 
-def _check_numbers(query: list[tuple[str, str]]) -> None:
-    for name, value in query:
-        if name in ("sinceSeconds", "tailLines", "limitBytes") and not value.lstrip("+-").isdecimal():
-            raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
-
-
 def _quoted(*parts: str) -> str:
     return "/".join(quote(part, safe="") for part in parts)
 
 
 def _split_target(text: str) -> tuple[str, str, str]:
-    """`name`, `name:port` or `scheme:name:port`."""
+    """(scheme, name, port) of `name`, `name:port` or `scheme:name:port`; what is not said is empty."""
     parts = text.split(":")
     if len(parts) == 3:
-        return parts[0] or "http", parts[1], parts[2]
-    return "http", parts[0], parts[1] if len(parts) > 1 else ""
+        return parts[0], parts[1], parts[2]
+    return "", parts[0], parts[1] if len(parts) > 1 else ""
 
 
-def _url_of(node: Object) -> str:
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _first_port(pod: Object) -> int:
+    """The first port that any container names."""
+    for container in (pod.get("spec") or {}).get("containers") or []:
+        for row in container.get("ports") or []:
+            return int(row["containerPort"])
+    return 80
+
+
+def _url_of(node: Object, scheme: str = "", port: str = "") -> str:
     status: Any = node.get("status") or {}
     addresses = {row.get("type"): row.get("address") for row in reversed(status.get("addresses") or [])}
     host = addresses.get("InternalIP") or addresses.get("Hostname") or node["metadata"]["name"]
-    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or _DEFAULT_PORT
-    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    own = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or _DEFAULT_PORT
+    if not port or port == str(own):
+        return f"https://{_host(host)}:{own}"
+    return f"{scheme or 'http'}://{_host(host)}:{port}"
 
 
 def _unreachable(call: Call, error: Exception) -> ApiError:

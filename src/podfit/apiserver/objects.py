@@ -13,6 +13,7 @@ from podfit.api.kinds import Kind, Registry
 from podfit.api.status import MODIFIED, ApiError, Object, conflict, not_found
 from podfit.apiserver import conversion, wire
 from podfit.apiserver.events import Hub
+from podfit.apiserver.versions import Versions
 from podfit.apiserver.views import Views
 from podfit.kit.clock import Clock
 from podfit.store.backend import Mismatch, Record, Store
@@ -30,6 +31,9 @@ class Objects:
         self._lists: dict[str, tuple[int, tuple[Object, ...]]] = {}
         self._splicers: dict[Kind, wire.Splicer] = {}
         self._views: dict[tuple[str, str, str], Views] = {}
+        self.versions = Versions()
+        self.selectable: dict[tuple[str, str, str], frozenset[str]] = {}
+        """By (group, version, plural) of custom resources: fields to select by that their definitions name."""
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -92,17 +96,34 @@ class Objects:
         obj = wire.object_of(record)
         return conversion.to_served(kind, obj)
 
+    async def shown(self, kind: Kind, records: Sequence[Record]) -> Sequence[Record]:
+        """Records in the version the client speaks, where that takes more than another apiVersion."""
+        return await self.versions.served(kind, records) if kind.custom else records
+
     # --- writing --------------------------------------------------------------------------------------------------
 
     async def put(self, kind: Kind, key: str, obj: Object, expect: int) -> Record:
         """Stores; the object's resourceVersion becomes the new one. Raises Mismatch."""
-        value = wire.stored_value(conversion.to_stored(kind, obj))
+        stored = await self.versions.stored(kind, obj) if kind.custom else conversion.to_stored(kind, obj)
+        value = wire.stored_value(stored)
         ttl_s = EVENT_TTL_S if kind.plural == "events" else 0
         record = await self.store.put(key, value, expect, ttl_s)
         obj["metadata"]["resourceVersion"] = str(record.modified)
-        if not kind.custom and not conversion.needed(kind):
+        if kind.custom:
+            return (await self.shown(kind, (record,)))[0]
+        if not conversion.needed(kind):
             self.remember(record, obj)
         return record
+
+    def alike(self, kind: Kind) -> Sequence[Kind]:
+        """The other kinds under which the objects of this one are served."""
+        return self.registry.alike(kind)
+
+    async def convert(self, obj: Object, kind: Kind, other: Kind) -> Object:
+        """An object as it looks to clients of another kind that is alike; `obj` itself stays as it is."""
+        if kind.custom:
+            return await self.versions.convert(obj, kind, other)
+        return conversion.to_served(other, conversion.to_stored(kind, dict(obj)))
 
     async def update_status(self, kind: Kind, obj: Object) -> Object:
         """Writes the status of `obj` if it still stands at its resourceVersion; 409 when it does not."""
@@ -126,7 +147,7 @@ class Objects:
         key = (kind.group, kind.version, kind.plural)
         found = self._views.get(key)
         if found is None:
-            found = self._views[key] = Views(kind)
+            found = self._views[key] = Views(kind, self.selectable.get(key, frozenset()))
         return found
 
     def forget(self, kind: Kind) -> None:

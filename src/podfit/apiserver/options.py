@@ -166,11 +166,13 @@ _PLAIN = WriteOptions()
 
 def _manager_errors(manager: str) -> list[FieldError]:
     errors = []
-    if len(manager) > _MANAGER_LIMIT:
+    if len(manager.encode()) > _MANAGER_LIMIT:
         errors.append(too_long("fieldManager", _MANAGER_LIMIT))
     for at, letter in enumerate(manager):
         if not letter.isprintable():
-            errors.append(invalid("fieldManager", manager, f"invalid character {go_quote(letter)} (at position {at})"))
+            byte = len(manager[:at].encode())
+            detail = f"invalid character U+{ord(letter):04X} (at position {byte})"
+            errors.append(invalid("fieldManager", manager, detail))
     return errors
 
 

@@ -23,7 +23,7 @@ class Route:
     name: str = ""
     subresource: str = ""
     rest: str = ""
-    """What follows a proxy subresource, with its leading slash."""
+    """What follows a proxy subresource, with its leading slash and its trailing one, if there is one."""
 
 
 def truthy(values: list[str] | None) -> bool:
@@ -40,7 +40,8 @@ def parse(method: str, path: str, query: dict[str, list[str]]) -> Route | None:
         group, version, parts = parts[1], parts[2], parts[3:]
     else:
         return None
-    if parts and parts[-1] == "":
+    ended = "/" if parts and parts[-1] == "" else ""
+    if ended:
         parts = parts[:-1]
     verb = _VERBS.get(method, "")
     if not parts:
@@ -54,6 +55,8 @@ def parse(method: str, path: str, query: dict[str, list[str]]) -> Route | None:
         if len(parts) > 2 and parts[2] not in _NAMESPACE_SUBRESOURCES:
             parts = parts[2:]
     resource, name, subresource, rest = _split(parts)
+    if subresource == "proxy":
+        rest += ended
     if not name or (watching and not subresource):
         verb = _collection_verb(verb, watching)
     if resource == "namespaces":
@@ -65,7 +68,7 @@ def _split(parts: list[str]) -> tuple[str, str, str, str]:
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""
     if subresource == "proxy":
-        return parts[0], name, subresource, "/" + "/".join(parts[3:])
+        return parts[0], name, subresource, "".join(f"/{part}" for part in parts[3:])
     if len(parts) > 3:
         subresource = "/".join(parts[2:])
     return parts[0], name, subresource, ""

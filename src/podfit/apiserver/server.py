@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from podfit.api import protobuf
 from podfit.api.kinds import Kind
 from podfit.api.status import ApiError, bad_request, not_found
@@ -16,13 +18,13 @@ from podfit.apiserver import paths, wire
 from podfit.apiserver.admission.chain import Chain
 from podfit.apiserver.auth.authorize import Action, Authorization
 from podfit.apiserver.auth.impersonate import impersonate, wanted_of
-from podfit.apiserver.calls import Call, Parts
+from podfit.apiserver.calls import Call, Parts, warning_headers
 from podfit.apiserver.discovery import Discovery
 from podfit.apiserver.metrics import Metrics
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.options import first
 from podfit.apiserver.request import Request, Response
-from podfit.apiserver.routes import Route, parse
+from podfit.apiserver.routes import Route, parse, truthy
 from podfit.apiserver.subresources.table import Handlers
 from podfit.apiserver.tables.form import Tables
 from podfit.apiserver.verbs.create import create
@@ -49,6 +51,10 @@ VERBS: dict[str, Verb] = {
     "delete": delete,
     "deletecollection": delete_collection,
 }
+_DEPRECATED = {
+    ("", "v1", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+}
+_LOOKED_THROUGH = ("curl", "Wget", "Mozilla/5.0")
 _OBJECT_METHODS = frozenset(("get", "update", "patch", "delete", "watch"))
 _COLLECTION_METHODS = frozenset(("list", "create", "deletecollection", "watch"))
 
@@ -70,6 +76,8 @@ class Core:
         self.discovery.listeners.append(self.paths.forget)
         self.foreign: Callable[[str, str], ForeignGroup | None] = lambda group, version: None
         """Who answers for a group and version that is served elsewhere."""
+        self.notices = dict(_DEPRECATED)
+        """By (group, version, plural): what whoever uses it is warned of."""
 
     async def handle(self, request: Request) -> Response:
         started = self.clock.monotonic()
@@ -92,6 +100,8 @@ class Core:
         finally:
             gauge.dec()
         if response.stream is None:
+            if _is_for_eyes(request) and response.content_type == "application/json" and response.body:
+                response.body = msgspec.json.format(response.body, indent=2)
             dry_run = bool(request.query.get("dryRun"))
             self.metrics.answered(route, response.status, self.clock.monotonic() - started, dry_run)
         return response
@@ -103,8 +113,6 @@ class Core:
             if wanted is not None:
                 request.user = impersonate(self.authorization, request.user, wanted, action)
         self.authorization.check(request.user, action)
-        if request.headers.get("content-type", "").startswith(protobuf.MEDIA_TYPE):
-            read_protobuf(request)
         if route is None or not route.resource:
             return await self.paths.answer(request, route)
         kind = self.registry.resource(route.group, route.version, route.resource)
@@ -113,9 +121,18 @@ class Core:
             if foreign is not None:
                 return await foreign(request)
             raise self._nothing_there(route.group)
-        if request.method == "HEAD":
+        if request.headers.get("content-type", "").startswith(protobuf.MEDIA_TYPE):
+            read_protobuf(request)
+        if request.method == "HEAD" and route.subresource != "proxy":
             raise method_not_allowed()
-        return await self._verb(kind, route)(Call(request, route, kind, self.parts))
+        call = Call(request, route, kind, self.parts)
+        if (notice := self.notices.get((route.group, route.version, route.resource))) is not None:
+            call.warnings.append(notice)
+        try:
+            return await self._verb(kind, route)(call)
+        except ApiError as error:
+            error.warnings += call.warnings
+            raise
 
     @staticmethod
     def _action(request: Request, route: Route | None) -> Action:
@@ -166,6 +183,12 @@ class Core:
         return not_found_status() if built_in else paths.page_not_found()
 
 
+def _is_for_eyes(request: Request) -> bool:
+    """Asked for, or by a tool that people look through."""
+    wish = request.query.get("pretty")
+    return truthy(wish) if wish else request.headers.get("user-agent", "").startswith(_LOOKED_THROUGH)
+
+
 def read_protobuf(request: Request) -> None:
     """From here on the request is as if the client had sent JSON."""
     try:
@@ -178,7 +201,8 @@ def read_protobuf(request: Request) -> None:
 def error_response(error: ApiError) -> Response:
     if isinstance(error, paths.PageNotFound):
         return Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
-    return Response(error.code, wire.encode(error.to_status()), headers=list(error.headers.items()))
+    headers = [*error.headers.items(), *warning_headers(error.warnings)]
+    return Response(error.code, wire.encode(error.to_status()), headers=headers)
 
 
 def not_found_status() -> ApiError:

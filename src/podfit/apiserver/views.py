@@ -111,6 +111,8 @@ def _text(name: str, value: Any) -> str:
         return "true" if value else "false"
     if name == "status.podIPs":
         return ",".join(str(row.get("ip", "")) for row in value or () if isinstance(row, dict))
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if value is None:
         return "0" if name in _NUMBERS else ""
     return str(value)
@@ -121,16 +123,18 @@ def _shape(kind: str, paths: set[tuple[str, ...]]) -> Any:
     meta = msgspec.defstruct(
         f"{kind}Meta", [("name", str, ""), ("namespace", str, ""), ("labels", dict[str, str] | None, None)]
     )
-    below: dict[str, list[str]] = {}
-    plain: list[str] = []
-    for path in paths:
-        if len(path) == 1:
-            plain.append(path[0])
+    return msgspec.defstruct(f"{kind}View", [("metadata", meta), *_fields(kind, paths)])
+
+
+def _fields(name: str, paths: set[tuple[str, ...]]) -> list[Any]:
+    below: dict[str, set[tuple[str, ...]]] = {}
+    for first, *rest in paths:
+        below.setdefault(first, set()).add(tuple(rest))
+    fields: list[Any] = []
+    for first, deeper in sorted(below.items()):
+        if () in deeper:
+            fields.append((first, Any, None))
         else:
-            below.setdefault(path[0], []).append(path[1])
-    fields: list[Any] = [("metadata", meta)]
-    for name, leaves in below.items():
-        part = msgspec.defstruct(f"{kind}{name}", [(leaf, Any, None) for leaf in sorted(set(leaves))])
-        fields.append((name, part | None, None))
-    fields += [(name, Any, None) for name in plain]
-    return msgspec.defstruct(f"{kind}View", fields)
+            part = msgspec.defstruct(f"{name}{first}", _fields(f"{name}{first}", deeper))
+            fields.append((first, part | None, None))
+    return fields

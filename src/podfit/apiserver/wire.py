@@ -39,6 +39,11 @@ def stored_value(obj: Object) -> bytes:
     return _encode(ordered)
 
 
+def head_of(kind: str, api_version: str) -> bytes:
+    """How the stored bytes of every object of a kind and version begin."""
+    return b'{"kind":%b,"apiVersion":%b,' % (_encode(kind), _encode(api_version))
+
+
 def object_of(record: Record) -> Object:
     """A fresh, mutable object. Decoding beats copying a decoded one."""
     obj: Object = _decode(record.value)

@@ -41,6 +41,16 @@ Track = Callable[[Object, Object | None], None]
 """Writes down in metadata.managedFields who set what."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lens:
+    """A subresource that shows an object as one of another kind (Scale). Admission sees and changes what it shows."""
+
+    subresource: str
+    show: Callable[[Object], Object]
+    put_back: Callable[[Object, Object], Object]
+    """The object, changed to what is shown."""
+
+
 @dataclass(slots=True)
 class Write:
     """One write request: where it goes, who asks, and what the client is warned of."""
@@ -53,6 +63,7 @@ class Write:
     subresource: str = ""
     warnings: list[str] = field(default_factory=list)
     track: Track | None = None
+    lens: Lens | None = None
     replaces: bool = False
     """A PUT: a uid in the body is a precondition. In a patch it is a change of an immutable field."""
 
@@ -160,12 +171,14 @@ class Writer:
 
     async def _update_once(self, write: Write, key: str, record: Record, change: Change) -> Written:
         kind, strategy = write.kind, strategy_for(write.kind)
+        if kind.custom:
+            record = (await self.objects.shown(kind, (record,)))[0]
         old = self._old(kind, record)
         made = change(self.objects.served(kind, record), record)
         new = made if isinstance(made, dict) else await made
         attrs = self._attributes(UPDATE, write, new, old)
         await self.chain.admit(attrs)
-        new = attrs.object or new
+        new = self._admitted(write, attrs, new)
         self._match_revision(write, strategy, new, old, record)
         _fill_from(new["metadata"], old["metadata"])
         strategy.prepare_update(new, old, write.subresource)
@@ -173,6 +186,8 @@ class Writer:
             write.track(new, old)
         check(kind, new, strategy.validate_update(new, old, write.subresource) + shapes.errors(kind, new, old))
         write.warnings += strategy.warnings_update(new, old, write.subresource)
+        if write.lens is not None:
+            attrs.object = write.lens.show(new)
         await self.chain.validate(attrs)
         write.warnings += attrs.warnings
         return await self._replace(write, key, record, new, old)
@@ -211,10 +226,13 @@ class Writer:
 
     def _attributes(self, operation: str, write: Write, obj: Object, old: Object | None) -> Attributes:
         name = write.name or (obj.get("metadata") or {}).get("name", "")
+        lens, subresource = write.lens, write.subresource
+        if lens is not None:
+            subresource, obj, old = lens.subresource, lens.show(obj), lens.show(old) if old is not None else None
         return Attributes(
             operation,
             write.kind,
-            write.subresource,
+            subresource,
             write.namespace,
             name,
             obj,
@@ -224,13 +242,20 @@ class Writer:
             write.options.to_json(),
         )
 
+    @staticmethod
+    def _admitted(write: Write, attrs: Attributes, new: Object) -> Object:
+        if write.lens is None or attrs.object is None:
+            return attrs.object or new
+        return write.lens.put_back(new, attrs.object)
 
-def precondition_failed(kind: Kind, stored: Object, uid: str) -> ApiError:
-    """409: the object has another uid than the writer thinks."""
+
+def precondition_failed(kind: Kind, stored: Object, wanted: str, field: str = "UID") -> ApiError:
+    """409: the object has another uid (or resourceVersion) than the writer thinks."""
+    mine = stored["metadata"].get("uid" if field == "UID" else "resourceVersion")
     why = (
         f"StorageError: invalid object, Code: 4, Key: /{_upstream_key(kind, stored)}, ResourceVersion: 0, "
-        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
-        f"UID in object meta: {stored['metadata'].get('uid')}"
+        f"AdditionalErrorMsg: Precondition failed: {field} in precondition: {wanted}, "
+        f"{field} in object meta: {mine}"
     )
     return conflict(kind.plural, stored["metadata"]["name"], why, kind.group)
 

@@ -59,7 +59,10 @@ class Cache:
         self._index_by = indexes or {}
         self._indexes: dict[str, dict[str, dict[Key, Object]]] = {name: {} for name in self._index_by}
         self._revision = ""
+        self._listed = ""
+        """The revision of the last list."""
         self._backoff = Backoff(0.05, 5.0, jitter=0.2)
+        self._relists = Backoff(0.05, 5.0, jitter=0.2)
         self.connected = False
 
     # --- reading
@@ -94,7 +97,7 @@ class Cache:
             except ApiError as error:
                 self.connected = False
                 if error.code == 410:
-                    self._revision = ""
+                    await self._expired()
                     continue
                 log.warning("watching %s: %s", self.kind.plural, error)
                 await self._clock.sleep(self._backoff.next())
@@ -102,6 +105,14 @@ class Cache:
                 self.connected = False
                 log.info("watching %s: %s", self.kind.plural, error)
                 await self._clock.sleep(self._backoff.next())
+
+    async def _expired(self) -> None:
+        """Lists again: at once if the watch had got anywhere since the last list, else with a pause that grows."""
+        if self._revision not in ("", self._listed):
+            self._relists.forget()
+        else:
+            await self._clock.sleep(self._relists.next())
+        self._revision = ""
 
     async def _list(self) -> None:
         query = dict(self.query)
@@ -120,7 +131,7 @@ class Cache:
                 break
             query["continue"] = token
         self._replace(found)
-        self._revision = answer["metadata"]["resourceVersion"]
+        self._revision = self._listed = answer["metadata"]["resourceVersion"]
         self.connected = True
         self._backoff.forget()
         self.ready.set()

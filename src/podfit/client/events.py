@@ -1,5 +1,6 @@
 """Writes core/v1 Events, counting repeats instead of repeating them, without ever holding up who reports.
 
+Similar Events of one object are combined, and too many are left out, as Kubernetes does it (`correlate`).
 Recording only queues. A few lanes send, each one Event at a time: an object always has the same lane, so that its
 Events stay in order, and a slow or absent server delays Events, never a reconcile.
 """
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 
 from podfit.api.kinds import EVENT
 from podfit.api.status import ApiError, Object
+from podfit.client.correlate import Correlator
 from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
@@ -26,11 +28,12 @@ _REMEMBERED = 4096
 _QUEUED = 8192
 
 Key = tuple[str, ...]
-"""What makes two Events the same one: the object, type, reason and message."""
+"""What makes two Events the same one: who says it, the object and its field, type, reason and message."""
 
 
 @dataclass(slots=True)
 class _Waiting:
+    component: str
     about: Object
     """The reference to the object the Event is on."""
     type: str
@@ -57,33 +60,51 @@ class _Lane:
 
 class EventRecorder:
     def __init__(
-        self, client: Client, component: str, host: str = "", clock: Clock | None = None, room: int = _QUEUED
+        self,
+        client: Client,
+        component: str,
+        host: str = "",
+        clock: Clock | None = None,
+        room: int = _QUEUED,
+        correlate: bool = True,
     ) -> None:
-        """`room`: how many Events may wait to be sent."""
+        """`room`: how many Events may wait to be sent. `correlate`: combine similar ones, and leave out too many."""
         self._client, self._component, self._host = client, component, host
         self._clock = clock or RealClock()
         self._lanes = [_Lane() for _ in range(LANES)]
         self._room, self._unsent = room, 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self._correlator = Correlator() if correlate else None
         self.dropped = 0
         """Events that nobody will see, because too many were waiting."""
 
-    def record(self, about: Object, type: str, reason: str, message: str) -> None:
-        """`about` is the object the Event is on; type Normal or Warning. Returns at once."""
+    def named(self, component: str) -> Voice:
+        """For another part of the system whose Events go the same way."""
+        return Voice(self, component)
+
+    def record(self, about: Object, type: str, reason: str, message: str, part: str = "", component: str = "") -> None:
+        """`about` is the object the Event is on, `part` a field of it; type Normal or Warning. Returns at once."""
         meta, message, now = about["metadata"], message[:1024], self._clock.now()
+        component = component or self._component
         place = (about.get("kind", ""), meta.get("namespace", ""), meta["name"], meta.get("uid", ""))
         lane = self._lanes[hash(place) % LANES]
-        key = (*place, type, reason, message)
+        key: Key = (component, *place, part, type, reason, message)
+        if self._correlator is not None:
+            said = self._correlator.hear((component, *place), type, reason, message, now)
+            if said is None:
+                return
+            if said.combined:
+                key, message = (component, *place, type, reason), said.message[:1024]
         waiting = lane.waiting.get(key)
         if waiting is not None:
             waiting.count += 1
-            waiting.last_s = now
+            waiting.last_s, waiting.message = now, message
             return
         if self._unsent >= self._room:
             self._drop(reason, meta["name"])
             return
-        lane.waiting[key] = _Waiting(_reference(about), type, reason, message, now, now)
+        lane.waiting[key] = _Waiting(component, _reference(about, part), type, reason, message, now, now)
         self._unsent += 1
         self._idle.clear()
         lane.filled.set()
@@ -133,7 +154,11 @@ class EventRecorder:
         sent = lane.sent.get(key)
         if sent is not None:
             lane.sent.move_to_end(key)
-            change = {"count": sent.count + event.count, "lastTimestamp": rfc3339(event.last_s)}
+            change = {
+                "count": sent.count + event.count,
+                "lastTimestamp": rfc3339(event.last_s),
+                "message": event.message,
+            }
             try:
                 await self._client.patch(EVENT, sent.namespace, sent.name, change)
                 sent.count += event.count
@@ -160,17 +185,30 @@ class EventRecorder:
             "involvedObject": about,
             "reason": event.reason,
             "message": event.message,
-            "source": {"component": self._component, **({"host": self._host} if self._host else {})},
+            "source": {"component": event.component, **({"host": self._host} if self._host else {})},
             "firstTimestamp": rfc3339(event.first_s),
             "lastTimestamp": rfc3339(event.last_s),
             "count": event.count,
             "type": event.type,
-            "reportingComponent": self._component,
+            "reportingComponent": event.component,
             "reportingInstance": self._host,
         }
 
 
-def _reference(about: Object) -> Object:
+class Voice:
+    """An EventRecorder under another name."""
+
+    def __init__(self, recorder: EventRecorder, component: str) -> None:
+        self._recorder, self._component = recorder, component
+
+    def named(self, component: str) -> Voice:
+        return Voice(self._recorder, component)
+
+    def record(self, about: Object, type: str, reason: str, message: str, part: str = "") -> None:
+        self._recorder.record(about, type, reason, message, part, self._component)
+
+
+def _reference(about: Object, part: str) -> Object:
     meta = about["metadata"]
     reference = {
         "kind": about.get("kind", ""),
@@ -179,5 +217,6 @@ def _reference(about: Object) -> Object:
         "uid": meta.get("uid", ""),
         "apiVersion": about.get("apiVersion", ""),
         "resourceVersion": meta.get("resourceVersion", ""),
+        "fieldPath": part,
     }
     return {key: value for key, value in reference.items() if value}

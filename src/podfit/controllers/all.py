@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from podfit.client import EventRecorder
 from podfit.controllers.accounts import AccountsController
 from podfit.controllers.certificates import CertificatesController
 from podfit.controllers.disruption import DisruptionController
@@ -44,13 +45,21 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     TaintEvictionController,
 )
 
+_SPEAKS_AS = {"disruption-controller": "controllermanager", "node-lifecycle-controller": "node-controller"}
+"""Where Kubernetes' Events carry another name than the controller's."""
+
 
 async def run_controllers(world: World, only: frozenset[str] | None = None) -> None:
     """Runs all controllers (or those named) until cancelled."""
-    chosen = [make(world) for make in CONTROLLERS if only is None or make.name in only]  # type: ignore[call-arg]
+    chosen = [
+        make(world.named(_SPEAKS_AS.get(make.name, make.name)))  # type: ignore[call-arg]
+        for make in CONTROLLERS
+        if only is None or make.name in only
+    ]
     tasks = Tasks("controllers")
     try:
-        tasks.start(world.recorder.run(), "events")
+        if isinstance(world.recorder, EventRecorder):
+            tasks.start(world.recorder.run(), "events")
         await world.informers.start()
         running = [tasks.start(controller.run(), controller.name) for controller in chosen]
         for one in running:

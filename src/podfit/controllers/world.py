@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from podfit.api.kinds import POD, Kind
 from podfit.api.status import Object
 from podfit.client import Cache, Client, EventRecorder
 from podfit.client.cache import IndexBy
+from podfit.client.events import Voice
 from podfit.kit.clock import Clock
 from podfit.kit.tasks import Tasks
 
@@ -89,12 +90,16 @@ class Informers:
 class World:
     client: Client
     informers: Informers
-    recorder: EventRecorder
+    recorder: EventRecorder | Voice
     clock: Clock
     cluster_ca: bytes = b""
     """PEM of the CA that signed the API server's certificate; published as kube-root-ca.crt."""
-    sign_request: Callable[[bytes, Sequence[str]], bytes] | None = None
+    sign_request: Callable[[bytes, Sequence[str], int | None], bytes] | None = None
     """Signs a PEM certificate request for the given usages; None where this process does not hold the CA's key."""
+
+    def named(self, component: str) -> World:
+        """The same world for a controller whose Events carry its own name."""
+        return replace(self, recorder=self.recorder.named(component))
 
     def cache(self, kind: Kind) -> Cache:
         return self.informers.of(kind)

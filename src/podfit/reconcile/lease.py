@@ -39,7 +39,7 @@ class Leadership:
         self._lease: Object | None = None
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs `work` whenever this process is the leader, and cancels it when it no longer is."""
+        """Runs `work` whenever this process is the leader, and cancels it when it no longer is; raises what ends it."""
         while True:
             await self._win()
             log.info("%s leads %s", self._identity, self._name)
@@ -48,7 +48,9 @@ class Leadership:
                 await self._hold(task)
             finally:
                 task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                [ended] = await asyncio.gather(task, return_exceptions=True)
+            if isinstance(ended, Exception):
+                raise ended
             log.warning("%s no longer leads %s", self._identity, self._name)
 
     async def _win(self) -> None:
@@ -65,12 +67,14 @@ class Leadership:
         while not task.done():
             await self._clock.sleep(self._retry_s)
             try:
-                if not await self._try():
-                    return
+                # A request that hangs must not outlive the lease: by then another leads.
+                async with asyncio.timeout(max(0.0, last + self._renew_s - self._clock.monotonic())):
+                    if not await self._try():
+                        return
                 last = self._clock.monotonic()
-            except (ApiError, Unreachable) as error:
+            except (ApiError, Unreachable, TimeoutError) as error:
                 log.debug("lease %s: %s", self._name, error)
-                if self._clock.monotonic() - last > self._renew_s:
+                if self._clock.monotonic() - last >= self._renew_s or isinstance(error, TimeoutError):
                     return
 
     async def _try(self) -> bool:

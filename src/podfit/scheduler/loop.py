@@ -23,6 +23,7 @@ from podfit.scheduler.act import Hands
 from podfit.scheduler.config import SchedulerConfig
 from podfit.scheduler.decide.board import Board, Epoch, Placed, Refused
 from podfit.scheduler.decide.fitting import Fitting
+from podfit.scheduler.decide.owners import only_selector
 from podfit.scheduler.decide.pods import Shape, resident
 from podfit.scheduler.decide.preempt import Candidate, NoRoom, budgets_from, less_important_waiting, preempt
 from podfit.scheduler.decide.queue import ACTIVE, BACKOFF, GATED, WAITING, Entry, Group, PodQueue
@@ -56,7 +57,7 @@ class Scheduler:
         config, client, clock = self.config, self.client, self.clock
         self.board = Board(rules=config.rules, seed=config.seed)
         self.queue = PodQueue()
-        self._recorder = EventRecorder(client, config.scheduler_name, clock=clock)
+        self._recorder = EventRecorder(client, config.scheduler_name, clock=clock, correlate=False)
         self._hands = Hands(client, self._recorder, clock, config.scheduler_name, lambda: self.queue.due)
         self._due = asyncio.Event()
         self._observer = Observer(self.board, self.queue, clock, config.scheduler_name, self._due.set)
@@ -68,6 +69,11 @@ class Scheduler:
         self.namespaces = Cache(client, NAMESPACE, clock=clock)
         self.budgets = Cache(client, kind_named("PodDisruptionBudget"), clock=clock)
         self._room = MakingRoom(config, self.board, self._observer, self.budgets, self._hands, self.metrics, clock)
+        kinds = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
+        self.owners = [Cache(client, kind_named(kind), clock=clock, page=500, trim=only_selector) for kind in kinds]
+        for cache in self.owners:
+            owners = self.board.owners
+            cache.subscribe(owners.service if cache.kind.kind == "Service" else owners.owning_set)
         self.nodes.subscribe(self._observer.node)
         self.namespaces.subscribe(self._observer.namespace)
         self.pods.subscribe(self._observer.pod)
@@ -77,7 +83,7 @@ class Scheduler:
         self._reset()
         tasks = Tasks("scheduler")
         try:
-            caches = (self.nodes, self.namespaces, self.budgets, self.pods)
+            caches = (self.nodes, self.namespaces, self.budgets, *self.owners, self.pods)
             for cache in caches:
                 tasks.start(cache.run(), f"watch-{cache.kind.plural}")
             await asyncio.gather(*(cache.ready.wait() for cache in caches))

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from podfit.api.kinds import NAMESPACE, NODE, POD, VPA, Kind, kind_named
+from podfit.api.kinds import NAMESPACE, NODE, POD, POD_METRICS, VPA, Kind, kind_named
 from podfit.api.status import Object
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
@@ -44,10 +44,13 @@ class Metered:
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
         self.requests.append((method, path))
-        if path != METRICS:
+        if not path.startswith("/apis/metrics.k8s.io/"):
             return await self._inner.request(method, path, query, body, headers)
         if self.gone:
             raise Unreachable("metrics are away")
+        if path != METRICS:
+            named = [item for item in self._items() if POD_METRICS.path(**item["metadata"]) == path]
+            return Reply(200, msgspec.json.encode(named[0])) if named else Reply(404, b"{}")
         return Reply(200, msgspec.json.encode({"kind": "PodMetricsList", "items": [*self._items(), *self.extra]}))
 
     def _items(self) -> list[Object]:

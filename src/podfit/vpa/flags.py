@@ -6,6 +6,7 @@ configuration are flags of the same command. Durations are written as in Go (`1m
 
 from __future__ import annotations
 
+import os
 import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,8 +20,14 @@ T = TypeVar("T")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h|d|w)")
 _TRUE, _FALSE = ("1", "t", "true"), ("0", "f", "false")
-IGNORED = ("v", "logtostderr", "alsologtostderr", "stderrthreshold", "vmodule", "profiling", "min-checkpoints")
-"""Flags that are accepted, because manifests carry them, and change nothing."""
+IGNORED = (
+    *("add-dir-header", "alsologtostderr", "log-backtrace-at", "log-dir", "log-file", "log-file-max-size"),
+    *("logtostderr", "min-checkpoints", "one-output", "skip-headers", "skip-log-headers", "stderrthreshold", "vmodule"),
+)
+"""Flags that are accepted, because manifests carry them, and change nothing: logs go to standard error, as one line."""
+GATES = ("CPUStartupBoost", "InPlace", "PerVPAConfig")
+_GROUPS, _GONE = {"AllAlpha": GATES, "AllBeta": ()}, ("InPlaceOrRecreate",)
+"""Gates that stand for several, and those of older releases whose feature is always on."""
 
 
 class BadFlag(ValueError):
@@ -128,14 +135,23 @@ def _converted(text: str, kind: Any) -> Any:
 
 
 def gates(text: str) -> dict[str, bool]:
-    """`A=true,B=false`."""
-    found = {}
+    """`A=true,B=false`. What a group of gates sets, a gate's own entry overrides."""
+    found: dict[str, bool] = {}
+    groups: dict[str, bool] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = part.partition("=")
-        if not equals or value.lower() not in _TRUE + _FALSE:
+        if not equals:
             raise ValueError(f"missing bool value for {name}")
-        found[name] = value.lower() in _TRUE
-    return found
+        if value.lower() not in _TRUE + _FALSE:
+            raise ValueError(f"invalid value of {name}={value}, err: it is true or false")
+        on = value.lower() in _TRUE
+        if name in _GROUPS:
+            groups |= dict.fromkeys(_GROUPS[name], on)
+        elif name in GATES:
+            found[name] = on
+        elif name not in _GONE:
+            raise ValueError(f"unrecognized feature gate: {name}")
+    return groups | found
 
 
 def _shown(value: Any) -> str:
@@ -151,3 +167,8 @@ def _shown(value: Any) -> str:
 def namespaces_apart(selected: str, ignored: Iterable[str]) -> None:
     if selected and tuple(ignored):
         raise BadFlag("--vpa-object-namespace and --ignored-vpa-object-namespaces cannot be set together")
+
+
+def own_namespace() -> str:
+    """Where the component itself runs, as its manifest tells it."""
+    return os.environ.get("NAMESPACE") or "kube-system"

@@ -19,7 +19,7 @@ from podfit.vpa.updater.decide.groups import Creator, ReplicasOf, replicas_in
 from podfit.vpa.updater.decide.one_pass import World, update_pass
 from podfit.vpa.updater.decide.priority import candidates, priority_of
 from podfit.vpa.updater.decide.resizing import resize_status
-from podfit.vpa.updater.decide.restriction import Attempts, Decision, Restriction
+from podfit.vpa.updater.decide.restriction import Attempts, Restriction
 
 CASES = cases("updater")
 KINDS = {
@@ -116,10 +116,8 @@ def test_priority_is_as_recorded(case: dict[str, Any]) -> None:
 def test_pods_are_updated_in_the_recorded_order(case: dict[str, Any]) -> None:
     config, vpa = config_of(case), case["vpa"]
     bounds = merged(case.get("limitRanges") or (), "ns")
-    attempts = Attempts(infeasible=case.get("infeasibleAttempts") or {})
-    restriction = Restriction(case["pods"], vpa, lambda _: len(case["pods"]), config, attempts)
-    pods = [pod for pod in case["pods"] if restriction.can_resize(pod, 0) is not Decision.INFEASIBLE_CACHED]
-    ordered = candidates(pods, vpa, from_rfc3339(case["now"]), config, bounds)
+    tried = case.get("infeasibleAttempts") or {}
+    ordered = candidates(case["pods"], vpa, from_rfc3339(case["now"]), config, bounds, tried)
     check([entry.pod["metadata"]["name"] for entry in ordered], case)
 
 

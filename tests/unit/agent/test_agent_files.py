@@ -12,7 +12,7 @@ import pytest
 
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide.states import Allocated
-from podfit.agent.furnish.volumes import replace_files
+from podfit.agent.furnish.files import make_below, replace_files
 from podfit.agent.ledger import Ledger
 from podfit.agent.life.logs import LogRotation
 from podfit.kit.clock import FakeClock
@@ -29,6 +29,31 @@ async def test_a_ledger_comes_back_as_it_was(tmp_path: Path) -> None:
     assert again.load()
     assert again.allocated("u") == ledger.allocated("u")
     assert again.actuated("u") == ledger.actuated("u")
+
+
+async def test_a_restart_is_kept_until_it_is_done(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.actuate("u", "c", SIZE)
+    ledger.restart("u", {"c": "id1"})
+    await ledger.flush()
+    again = Ledger(tmp_path / "ledger")
+    again.load()
+    assert again.restarting("u") == {"c": "id1"}
+    assert again.actuated("u") == ledger.actuated("u")
+    again.restart("u", {})
+    await again.flush()
+    last = Ledger(tmp_path / "ledger")
+    last.load()
+    assert last.restarting("u") == {}
+
+
+async def test_a_restart_is_written_so_that_earlier_agents_can_read_it(tmp_path: Path) -> None:
+    """They take any line that is not a promise and not an end for what was actuated."""
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.restart("u", {"c": "id1"})
+    await ledger.flush()
+    entry = json.loads(ledger.path.read_text().splitlines()[-1])["entry"]
+    assert entry == {"uid": "u", "actuated": {"containers": {}, "pod": None}, "restarting": {"c": "id1"}}
 
 
 async def test_a_ledger_can_be_read_by_people(tmp_path: Path) -> None:
@@ -171,3 +196,36 @@ async def test_a_log_is_rotated_and_old_ones_go(tmp_path: Path) -> None:
     kept = sorted(one.read_text() for one in tmp_path.glob("0.log.*"))
     assert kept == ["3", "4"]
     assert runtime.reopened == ["id"] * 5
+
+
+def test_files_of_a_volume_are_the_groups_of_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[str, int]] = []
+    monkeypatch.setattr(os, "chown", lambda path, uid, gid: given.append((Path(path).name, gid)))
+    volume = tmp_path / "volume"
+    replace_files(volume, {"a": (b"1", 0o600), "d/b": (b"2", 0o400)}, 3000)
+    assert {name: gid for name, gid in given if name in ("a", "d", "b")} == {"a": 3000, "d": 3000, "b": 3000}
+    assert (volume / "a").stat().st_mode & 0o7777 == 0o640
+    assert (volume / "d" / "b").stat().st_mode & 0o7777 == 0o440
+    given.clear()
+    replace_files(volume, {"a": (b"1", 0o600), "d/b": (b"2", 0o400)}, 3000)
+    assert not given
+
+
+def test_a_part_of_a_volume_is_made_with_the_rights_of_the_whole(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    made = make_below(tmp_path, "a/b")
+    assert made == (tmp_path / "a" / "b").resolve()
+    assert made.stat().st_mode & 0o7777 == made.parent.stat().st_mode & 0o7777 == 0o777
+    (tmp_path / "file").write_text("x")
+    assert make_below(tmp_path, "file") == (tmp_path / "file").resolve()
+
+
+@pytest.mark.parametrize("sub", ["out", "out/etc", "inner/out"])
+def test_a_link_does_not_lead_out_of_a_volume(tmp_path: Path, sub: str) -> None:
+    volume = tmp_path / "volume"
+    (volume / "inner").mkdir(parents=True)
+    (volume / "out").symlink_to(tmp_path)
+    (volume / "inner" / "out").symlink_to("../..")
+    with pytest.raises(ValueError, match="not within volume path"):
+        make_below(volume, sub)
+    assert not (tmp_path / "etc").exists()

@@ -207,3 +207,42 @@ async def test_a_refused_event_does_not_hold_up_the_next(wire: Wire, clock: Fake
         recorder.record(pod("a"), "Normal", "Pulled", "m")
         await recorder.flush()
     assert [body["reason"] for _, _, body in wire.sent] == ["Pulled"]
+
+
+async def test_similar_events_of_one_object_become_one(wire: Wire, clock: FakeClock) -> None:
+    recorder = recorder_on(wire, clock)
+    async with sending(recorder):
+        for number in range(20):
+            recorder.record(pod("a"), "Normal", "SuccessfulCreate", f"Created pod: {number}")
+            await recorder.flush()
+    made = [body["message"] for method, _, body in wire.sent if method == "POST"]
+    combined = "(combined from similar events): Created pod: "
+    assert made == [*(f"Created pod: {number}" for number in range(9)), f"{combined}9"]
+    last = wire.sent[-1][2]
+    assert (last["message"], last["count"]) == (f"{combined}19", 11)
+
+
+async def test_who_says_too_much_of_an_object_is_heard_again_after_a_while(wire: Wire, clock: FakeClock) -> None:
+    recorder = recorder_on(wire, clock)
+    async with sending(recorder):
+        for number in range(40):
+            recorder.record(pod("a"), "Normal", f"Reason{number}", "m")
+        recorder.record(pod("b"), "Normal", "Other", "m")
+        await recorder.flush()
+        assert len(wire.sent) == 26
+        recorder.named("another").record(pod("a"), "Normal", "Mine", "m")
+        await clock.advance(301)
+        recorder.record(pod("a"), "Normal", "Later", "m")
+        recorder.record(pod("a"), "Normal", "TooSoon", "m")
+        await recorder.flush()
+    assert [body["reason"] for _, _, body in wire.sent[26:]] == ["Mine", "Later"]
+    assert wire.sent[26][2]["source"] == {"component": "another", "host": "host"}
+
+
+async def test_a_recorder_that_does_not_correlate_says_everything(wire: Wire, clock: FakeClock) -> None:
+    recorder = recorder_on(wire, clock, correlate=False)
+    for number in range(40):
+        recorder.record(pod("a"), "Normal", "Again", f"{number}")
+    async with sending(recorder):
+        await recorder.flush()
+    assert len(wire.sent) == 40

@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.controllers.workloads.inplace import Replace, Resize, decide, differ_in_size_only, size_patch
+from podfit.controllers.workloads.inplace import Replace, Resize, decide
+from podfit.controllers.workloads.sizes import differ_in_size_only, is_resized, is_up_to_date, size_patch
 
 NOW = 1_700_000_000.0
 
@@ -87,3 +88,67 @@ def test_following_the_plan_ends_with_every_pod_resized_and_no_batch_too_large(s
         for step in plan.steps:
             step.pod["spec"]["containers"] = copy.deepcopy(template("200m")["spec"]["containers"])
     assert decide(pods, template("200m"), batch, 300, NOW).done == len(pods)
+
+
+# --- in force
+
+
+def running(name: str, cpu: str, shown: str, limit: str = "") -> dict[str, Any]:
+    """A pod of generation 2 whose agent has seen it; `shown` is what its status has."""
+    made = pod(name, cpu)
+    made["metadata"]["generation"] = made["status"]["observedGeneration"] = 2
+    told: dict[str, Any] = {"name": "c", "state": {"running": {}}, "allocatedResources": {"cpu": shown}}
+    told["resources"] = {"requests": {"cpu": shown}, **({"limits": {"cpu": limit}} if limit else {})}
+    if limit:
+        made["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "1"}
+    made["status"]["containerStatuses"] = [told]
+    return made
+
+
+def test_a_resize_is_in_force_only_when_the_status_shows_it() -> None:
+    assert is_resized(running("p", "200m", "200m"), template("200m"))
+    assert not is_resized(running("p", "200m", "100m"), template("200m"))
+    assert not is_resized(running("p", "200m", "200m", limit="500m"), template("200m"))
+
+
+def test_a_limit_that_the_kernel_rounded_is_in_force() -> None:
+    assert is_resized(running("p", "200m", "200m", limit="995m"), template("200m"))
+
+
+def test_a_resize_the_agent_has_not_seen_is_not_in_force() -> None:
+    unseen = running("p", "200m", "200m")
+    unseen["metadata"]["generation"] = 3
+    assert not is_resized(unseen, template("200m")) and not is_up_to_date(unseen, template("200m"))
+
+
+def test_a_new_pod_counts_as_updated_before_its_agent_has_seen_it() -> None:
+    new = pod("p", "200m", ready=False)
+    new["status"] = {}
+    assert is_up_to_date(new, template("200m")) and not is_up_to_date(new, template("300m"))
+
+
+def test_a_resize_cannot_take_a_limit_away() -> None:
+    limited = template("100m")
+    limited["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "1"}
+    assert differ_in_size_only(template("100m"), limited) and not differ_in_size_only(limited, template("100m"))
+
+
+def test_requests_follow_a_limit_that_stands_alone() -> None:
+    alone = template()
+    alone["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
+    guaranteed = pod("p", "1")
+    guaranteed["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
+    change = {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
+    assert size_patch(guaranteed, alone) == {"spec": {"containers": [{"name": "c", "resources": change}]}}
+
+
+def test_a_pod_that_is_down_takes_the_place_of_one_that_may_be_missed() -> None:
+    down, serving = pod("p0", "200m", ready=False), pod("p1", "100m")
+    assert decide([down, serving], template("200m"), 1, 300, NOW).steps == ()
+    assert len(decide([down, serving], template("200m"), 2, 300, NOW).steps) == 1
+
+
+def test_a_pod_that_waits_for_room_does_not_hold_up_those_that_would_free_it() -> None:
+    unplaced, serving = pod("p0", "50m", ready=False), pod("p1", "100m")
+    del unplaced["spec"]["nodeName"]
+    assert [step.pod for step in decide([unplaced, serving], template("50m"), 1, 300, NOW).steps] == [serving]

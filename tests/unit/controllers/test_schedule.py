@@ -46,6 +46,19 @@ def test_time_zones_are_respected() -> None:
     assert Schedule.parse("0 12 * * *", "Asia/Tokyo").next(at("2026-01-01T00:00:00")) == at("2026-01-01T03:00:00")
 
 
+def test_every_counts_from_the_time_before() -> None:
+    every = Schedule.parse("@every 1m30s")
+    assert every.next(at("2026-01-01T00:00:00")) == at("2026-01-01T00:01:30")
+    assert every.upcoming(at("2026-01-01T00:00:00"), at("2026-01-01T00:04:00")) == at("2026-01-01T00:04:30")
+    for text in ("@every", "@every x", "@every 5", "@every 1m 2s"):
+        with pytest.raises(BadSchedule):
+            Schedule.parse(text)
+
+
+def test_a_zone_in_the_text_counts() -> None:
+    assert Schedule.parse("TZ=Asia/Tokyo 0 12 * * *").next(at("2026-01-01T00:00:00")) == at("2026-01-01T03:00:00")
+
+
 @given(st.integers(0, 59), st.integers(0, 23), st.integers(1_600_000_000, 1_900_000_000))
 def test_the_next_time_is_later_and_matches_the_fields(minute: int, hour: int, after: int) -> None:
     due = Schedule.parse(f"{minute} {hour} * * *").next(after)

@@ -6,7 +6,7 @@ import pytest
 
 from podfit.api.quantity import Quantity
 from podfit.vpa.admission.config import AdmissionConfig, admission_config
-from podfit.vpa.flags import BadFlag, described, duration
+from podfit.vpa.flags import BadFlag, described, duration, gates
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.updater.config import UpdaterConfig, updater_config
 
@@ -29,6 +29,61 @@ UPSTREAM = {
 def test_the_recommenders_flags_have_upstreams_names_and_defaults() -> None:
     known = dict(described(RecommenderConfig()))
     assert {name: known[f"--{name}"] for name in UPSTREAM} == UPSTREAM
+
+
+COMMON = "address kubeconfig kube-api-qps kube-api-burst profiling vpa-object-namespace ignored-vpa-object-namespaces v"
+ELECTION = "elect elect-lease-duration elect-renew-deadline elect-resource-lock elect-resource-name"
+ELECTION += " elect-resource-namespace elect-retry-period"
+OF = {
+    "recommender": """recommender-name recommender-interval checkpoints-gc-interval checkpoints-timeout storage
+        memory-saver update-worker-count recommendation-margin-fraction pod-recommendation-min-cpu-millicores
+        pod-recommendation-min-memory-mb target-cpu-percentile recommendation-lower-bound-cpu-percentile
+        recommendation-upper-bound-cpu-percentile target-memory-percentile recommendation-lower-bound-memory-percentile
+        recommendation-upper-bound-memory-percentile confidence-interval-cpu confidence-interval-memory humanize-memory
+        round-cpu-millicores round-memory-bytes cpu-integer-post-processor-enabled
+        container-recommendation-max-allowed-cpu container-recommendation-max-allowed-memory prometheus-address
+        prometheus-insecure prometheus-cadvisor-job-name history-length history-resolution history-cpu-metric
+        history-memory-metric prometheus-query-timeout pod-label-prefix metric-for-pod-labels pod-namespace-label
+        pod-name-label container-namespace-label container-pod-name-label container-name-label username password
+        prometheus-bearer-token prometheus-bearer-token-file use-external-metrics external-metrics-cpu-metric
+        external-metrics-memory-metric memory-aggregation-interval memory-aggregation-interval-count
+        memory-histogram-decay-half-life cpu-histogram-decay-half-life oom-bump-up-ratio oom-min-bump-up-bytes
+        feature-gates""",
+    "updater": """updater-interval min-replicas eviction-tolerance eviction-rate-limit eviction-rate-burst
+        use-admission-controller-status in-place-skip-disruption-budget pod-update-threshold
+        in-recommendation-bounds-eviction-lifetime-threshold evict-after-oom-threshold feature-gates""",
+    "admission": """port client-ca-file tls-cert-file tls-private-key reload-cert tls-ciphers min-tls-version
+        webhook-service webhook-address webhook-port register-by-url webhook-timeout-seconds
+        webhook-failure-policy-fail register-webhook webhook-labels max-allowed-cpu-boost feature-gates""",
+}
+
+
+@pytest.mark.parametrize("component", sorted(OF))
+def test_every_flag_of_upstreams_binary_is_there(component: str) -> None:
+    default = {"recommender": RecommenderConfig(), "updater": UpdaterConfig(), "admission": AdmissionConfig()}[
+        component
+    ]
+    wanted = [*OF[component].split(), *COMMON.split()]
+    if component != "admission":
+        wanted += [f"leader-{name}" for name in ELECTION.split()]
+    assert not {f"--{name}" for name in wanted} - dict(described(default)).keys()
+
+
+def test_flags_about_log_files_are_accepted() -> None:
+    config = updater_config(
+        ["--logtostderr", "--skip-headers=true", "--log-dir", "/tmp", "--stderrthreshold=info", "-v=6"]
+    )
+    assert config.v == 6
+
+
+def test_gates_come_alone_and_in_groups() -> None:
+    assert gates("AllAlpha=true,InPlace=false") == {"CPUStartupBoost": True, "InPlace": False, "PerVPAConfig": True}
+    assert gates("InPlaceOrRecreate=true,AllBeta=true") == {}
+
+
+def test_the_namespace_of_the_process_is_where_the_webhooks_lease_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAMESPACE", "elsewhere")
+    assert UpdaterConfig().admission_controller_status_lease_namespace == AdmissionConfig().namespace == "elsewhere"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +133,9 @@ def test_spellings_of_flags() -> None:
         (["--memory-saver=perhaps"], "true or false"),
         (["--vpa-object-namespace=a", "--ignored-vpa-object-namespaces=b"], "cannot be set together"),
         (["--feature-gates=InPlace"], "missing bool value"),
+        (["--feature-gates=InPlace=perhaps"], "invalid value of InPlace=perhaps"),
+        (["--feature-gates=Magic=true"], "unrecognized feature gate: Magic"),
+        (["--use-external-metrics"], "external-metrics-cpu-metric"),
     ],
 )
 def test_wrong_recommender_flags_are_told(arguments: list[str], words: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from podfit.api.quantity import Quantity
 from podfit.kit.clock import FakeClock
-from podfit.vpa.updater.brakes import Bucket
+from podfit.vpa.serve.bucket import Bucket
 from podfit.vpa.updater.decide.actions import resize
 from podfit.vpa.updater.decide.amend import Rails, Room, Wait, amend, changes_of
 from podfit.vpa.updater.decide.steady import Steady

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +99,45 @@ async def test_old_rows_are_dropped(tmp_path: Path) -> None:
     assert [row[2] for row in (await loaded(tmp_path / "h.db", clock)).rows] == [2]
 
 
-async def test_a_file_that_is_no_history_is_told(tmp_path: Path) -> None:
-    (tmp_path / "h.db").write_bytes(b"not a database, but long enough to be read as one" * 50)
+async def test_a_file_that_is_no_history_makes_room_for_a_new_one(tmp_path: Path) -> None:
+    rubbish = b"not a database, but long enough to be read as one" * 50
+    (tmp_path / "h.db").write_bytes(rubbish)
+    clock = FakeClock()
+    history = LocalHistory(tmp_path / "h.db", clock=clock)
+    await history.load(Gathered(), 1.0)
+    history.record(batch((WEB, clock.now(), 1, 1)))
+    await history.close()
+    assert (tmp_path / "h.db.damaged").read_bytes() == rubbish
+    assert [row[0] for row in (await loaded(tmp_path / "h.db", clock)).rows] == [WEB]
+
+
+async def test_a_file_that_cannot_be_opened_now_is_told(tmp_path: Path) -> None:
+    (tmp_path / "h.db").mkdir()
     with pytest.raises(HistoryAway, match=r"h\.db"):
         await LocalHistory(tmp_path / "h.db").load(Gathered(), 1.0)
+
+
+@pytest.mark.parametrize("damage", [b"rubbish", zlib.compress(b"short"), None])
+async def test_a_damaged_row_costs_only_itself(tmp_path: Path, damage: bytes | None) -> None:
+    clock = FakeClock()
+    history = LocalHistory(tmp_path / "h.db", clock=clock)
+    for minute in range(3):
+        history.record(batch((WEB, clock.now(), minute, 1)))
+        await clock.advance(60)
+        await history.flush()
+    await history.close()
+    with sqlite3.connect(tmp_path / "h.db") as db:
+        db.execute("UPDATE rows SET columns = ? WHERE rowid = 2", (damage,))
+    db.close()
+    assert [row[2] for row in (await loaded(tmp_path / "h.db", clock)).rows] == [0, 2]
+
+
+async def test_a_closed_history_leaves_one_whole_file(tmp_path: Path) -> None:
+    clock = FakeClock()
+    history = LocalHistory(tmp_path / "h.db", clock=clock)
+    history.record(batch((WEB, clock.now(), 1, 1)))
+    writing = asyncio.ensure_future(history.flush())
+    await asyncio.sleep(0)
+    writing.cancel()
+    await history.close()
+    assert [file.name for file in tmp_path.iterdir()] == ["h.db"]

@@ -42,7 +42,7 @@ class Seen:
 @dataclass(frozen=True, slots=True)
 class Next:
     start: tuple[str, ...] = ()
-    """To be created and started now, in this order."""
+    """To be created and started now, in this order. Those that look into the pod do not wait for its beginning."""
     later: tuple[tuple[str, float], ...] = ()
     """(name, seconds): crashed before, to be started after so long."""
     stop: tuple[str, ...] = ()
@@ -60,7 +60,8 @@ def next_steps(pod: Mapping[str, Any], seen: Mapping[str, Seen], delay: Delay, w
     """`wanted` are containers that a resize ended: they start again whatever the restart policy says."""
     spec = pod["spec"]
     policy = spec.get("restartPolicy") or "Always"
-    regular = [seen[container["name"]] for container in spec.get("containers") or ()]
+    containers = spec.get("containers") or []
+    regular = [seen[container["name"]] for container in containers]
     inits = spec.get("initContainers") or []
     begun = any(one.last is not None for one in regular)
     collected = _Collected(delay, wanted)
@@ -75,12 +76,16 @@ def next_steps(pod: Mapping[str, Any], seen: Mapping[str, Seen], delay: Delay, w
             return Next(over=True, stop=_sidecars_running(inits, seen))
         initialized = verdict == "done"
     if initialized:
-        for one in regular:
-            collected.consider(one, restartable(one, policy))
-    over = begun and all(_ended(one, policy, wanted) for one in regular)
+        for container, one in zip(containers, regular, strict=True):
+            collected.consider(one, restartable(container, one, policy))
+    over = begun and all(
+        _ended(container, one, policy, wanted) for container, one in zip(containers, regular, strict=True)
+    )
     if over:
         return Next(over=True, initialized=True, stop=_sidecars_running(inits, seen))
-    return Next(tuple(collected.start), tuple(collected.later), (), False, initialized)
+    looking = [seen[one["name"]] for one in spec.get("ephemeralContainers") or ()]
+    fresh = [one.name for one in looking if one.last is None or one.created_only]
+    return Next((*fresh, *collected.start), tuple(collected.later), (), False, initialized)
 
 
 class _Collected:
@@ -113,7 +118,7 @@ def _initialize(inits: list[Object], seen: Mapping[str, Seen], policy: str, coll
                 return "waiting"
         elif one.exited and one.last is not None and one.last.exit_code == 0:
             continue
-        elif one.exited and policy == "Never":
+        elif one.exited and not restartable(container, one, policy):
             return "failed"
         else:
             collected.consider(one, True)
@@ -126,26 +131,36 @@ def _sidecars_running(inits: list[Object], seen: Mapping[str, Seen]) -> tuple[st
     return tuple(c["name"] for c in reversed(inits) if seen[c["name"]].running)
 
 
-def restartable(one: Seen, policy: str) -> bool:
+def restartable(container: Mapping[str, Any], one: Seen, policy: str) -> bool:
+    """By the container's own rules, then its own policy, then the pod's."""
     if one.last is None:
         return True
-    return policy == "Always" or (policy == "OnFailure" and one.last.exit_code != 0)
+    code = one.last.exit_code
+    if any(_matches(rule, code) for rule in container.get("restartPolicyRules") or ()):
+        return True
+    mine = container.get("restartPolicy") or policy
+    return bool(mine == "Always" or (mine == "OnFailure" and code != 0))
 
 
-def _ended(one: Seen, policy: str, wanted: frozenset[str]) -> bool:
-    return one.exited and one.name not in wanted and not restartable(one, policy)
+def _matches(rule: Mapping[str, Any], code: int) -> bool:
+    codes = rule.get("exitCodes") or {}
+    listed = code in (codes.get("values") or ())
+    return rule.get("action") == "Restart" and listed == (codes.get("operator") == "In")
+
+
+def _ended(container: Mapping[str, Any], one: Seen, policy: str, wanted: frozenset[str]) -> bool:
+    return one.exited and one.name not in wanted and not restartable(container, one, policy)
 
 
 def phase(pod: Mapping[str, Any], seen: Mapping[str, Seen], ending: bool, wanted: frozenset[str] = frozenset()) -> str:
     """`wanted` as in `next_steps`: a pod with a container between two lives is not over."""
     spec = pod["spec"]
     policy = spec.get("restartPolicy") or "Always"
-    regular = [seen[container["name"]] for container in spec.get("containers") or ()]
+    containers = spec.get("containers") or []
+    regular = [seen[container["name"]] for container in containers]
     inits = spec.get("initContainers") or []
-    plain = [seen[container["name"]] for container in inits if not is_sidecar(container)]
     begun = any(one.last is not None for one in regular)
-    failed = any(one.exited and one.last is not None and one.last.exit_code for one in plain)
-    if not begun and failed and (policy == "Never" or ending):
+    if not begun and any(_failed_init(container, seen, policy, ending) for container in inits):
         return "Failed"
     if not begun:
         return "Failed" if ending and any(one.exited for one in seen.values()) else "Pending"
@@ -161,8 +176,13 @@ def phase(pod: Mapping[str, Any], seen: Mapping[str, Seen], ending: bool, wanted
         return "Running"
     if ending:
         return "Succeeded" if succeeded else "Failed"
-    if policy == "Always":
+    if any(restartable(container, one, policy) for container, one in zip(containers, regular, strict=True)):
         return "Running"
-    if succeeded:
-        return "Succeeded"
-    return "Failed" if policy == "Never" else "Running"
+    return "Succeeded" if succeeded else "Failed"
+
+
+def _failed_init(container: Mapping[str, Any], seen: Mapping[str, Seen], policy: str, ending: bool) -> bool:
+    one = seen[container["name"]]
+    if is_sidecar(container) or not one.exited or one.last is None or one.last.exit_code == 0:
+        return False
+    return ending or not restartable(container, one, policy)

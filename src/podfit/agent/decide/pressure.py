@@ -6,15 +6,22 @@ node that hovers around a threshold does not attract pods in every dip.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-MEMORY, DISK, PID = "MemoryPressure", "DiskPressure", "PIDPressure"
+from podfit.agent.decide.thresholds import (
+    DEFAULTS,
+    DISK,
+    INODE_SIGNALS,
+    MEMORY,
+    MEMORY_SIGNALS,
+    PID,
+    SPACE_SIGNALS,
+    Threshold,
+)
+
 HOLD_S = 300.0
 
-_MEMORY_LEAST = 100 << 20
-_DISK_LEAST, _PID_LEAST = 1 << 30, 1000
-_LEAST_SHARE = 0.1
 _CALM = {
     MEMORY: ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     DISK: ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -32,36 +39,57 @@ class Readings:
     """None: the machine does not say, which is no pressure."""
 
     memory_free: int | None = None
+    memory_size: int = 0
     disk_free: int | None = None
     disk_size: int = 0
+    inodes_free: int | None = None
+    inodes_size: int = 0
     pids_used: int | None = None
     pids_most: int = 0
     unwritable: bool = False
     """The agent could not write down its last promise."""
 
+    def of(self, signal: str) -> tuple[int | None, int]:
+        """(available, all there is) for a threshold's signal. Images and containers lie on the node's disk."""
+        if signal in MEMORY_SIGNALS:
+            return self.memory_free, self.memory_size
+        if signal in SPACE_SIGNALS:
+            return self.disk_free, self.disk_size
+        if signal in INODE_SIGNALS:
+            return self.inodes_free, self.inodes_size
+        return (self.pids_most - self.pids_used if self.pids_used is not None else None), self.pids_most
 
-def shown_by(readings: Readings) -> frozenset[str]:
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A threshold that was crossed: less than `least` is available."""
+
+    threshold: Threshold
+    least: int
+    available: int
+
+
+def crossed(readings: Readings, thresholds: Sequence[Threshold] = DEFAULTS) -> list[Met]:
+    found = []
+    for threshold in thresholds:
+        available, size = readings.of(threshold.signal)
+        if available is not None and available < threshold.least(size):
+            found.append(Met(threshold, threshold.least(size), available))
+    return found
+
+
+def shown_by(readings: Readings, thresholds: Sequence[Threshold] = DEFAULTS) -> frozenset[str]:
     """The pressures these readings show by themselves."""
-    shown = set()
-    if readings.memory_free is not None and readings.memory_free < _MEMORY_LEAST:
-        shown.add(MEMORY)
-    if readings.unwritable or _short(readings.disk_free, readings.disk_size, _DISK_LEAST):
-        shown.add(DISK)
-    if readings.pids_used is not None and _short(
-        readings.pids_most - readings.pids_used, readings.pids_most, _PID_LEAST
-    ):
-        shown.add(PID)
-    return frozenset(shown)
+    shown = {met.threshold.condition for met in crossed(readings, thresholds)}
+    return frozenset(shown | {DISK} if readings.unwritable else shown)
 
 
-def _short(free: int | None, size: int, least: int) -> bool:
-    return free is not None and free < min(_LEAST_SHARE * size, least)
-
-
-def seen_after(seen: Mapping[str, float], readings: Readings, now: float) -> dict[str, float]:
+def seen_after(
+    seen: Mapping[str, float], readings: Readings, now: float, thresholds: Sequence[Threshold] = DEFAULTS
+) -> dict[str, float]:
     """When each pressure was shown last; one that has not been for `HOLD_S` is over."""
     kept = {kind: at for kind, at in seen.items() if now - at < HOLD_S}
-    return kept | dict.fromkeys(shown_by(readings), now)
+    return kept | dict.fromkeys(shown_by(readings, thresholds), now)
 
 
 def conditions(pressed: frozenset[str]) -> list[tuple[str, str, str, str]]:

@@ -98,6 +98,12 @@ def all_containers(spec: Mapping[str, Any]) -> Iterator[Object]:
     yield from spec.get("containers") or ()
 
 
+def every_container(spec: Mapping[str, Any]) -> Iterator[Object]:
+    """Also those that were added to look into a running pod: they have no size and are never started again."""
+    yield from all_containers(spec)
+    yield from spec.get("ephemeralContainers") or ()
+
+
 def resized(pod: Mapping[str, Any], sizes: _Sizes) -> Object:
     """The pod as it would be with these sizes in its spec; the original is not touched."""
     spec = dict(pod["spec"])

@@ -80,6 +80,8 @@ def build(facts: Facts) -> Object:
     if spec.get("initContainers"):
         status["initContainerStatuses"] = [_container(facts, one, True) for one in spec["initContainers"]]
     status["containerStatuses"] = [_container(facts, one, False) for one in spec.get("containers") or ()]
+    if spec.get("ephemeralContainers"):
+        status["ephemeralContainerStatuses"] = [_ephemeral(facts, one) for one in spec["ephemeralContainers"]]
     _pod_level(facts, status)
     return status
 
@@ -139,6 +141,14 @@ def _container(facts: Facts, container: Object, init: bool) -> Object:
     if one.running and last.user is not None:
         shown["user"] = {"linux": _user(last.user)}
     return shown
+
+
+def _ephemeral(facts: Facts, container: Object) -> Object:
+    """Never ready, never started again, without a size."""
+    shown = _container(facts, container, False)
+    for key in ("started", "allocatedResources", "resources"):
+        shown.pop(key, None)
+    return {**shown, "ready": False}
 
 
 def _user(user: LinuxUser) -> Object:

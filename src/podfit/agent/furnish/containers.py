@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide.states import MEMORY, Object, amount, resized
+from podfit.agent.furnish import netfiles
 from podfit.agent.furnish.environment import Environment, expand
+from podfit.agent.furnish.files import make_below
 from podfit.agent.furnish.objects import MissingObject
-from podfit.agent.furnish.volumes import Volumes
+from podfit.agent.furnish.volumes import BadVolume, Volumes
 from podfit.agent.ledger import Ledger
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ContainerConfig, Limits, Mount, PodConfig, Security
@@ -41,21 +44,28 @@ class VolumeProblem(ConfigProblem):
 
 
 class ContainerMaker:
-    def __init__(self, config: AgentConfig, environment: Environment, volumes: Volumes, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        environment: Environment,
+        volumes: Volumes,
+        ledger: Ledger,
+        image_user: Callable[[str], Awaitable[str]],
+    ) -> None:
         self._config, self._environment, self._volumes, self._ledger = config, environment, volumes, ledger
+        self._image_user = image_user
         self.node: dict[str, Quantity] = {}
 
     def pod_config(self, record: PodRecord, limits: Limits) -> PodConfig:
         spec = record.pod["spec"]
         meta = record.pod["metadata"]
-        hostname = self._config.host if spec.get("hostNetwork") else spec.get("hostname") or record.name
         return PodConfig(
             uid=record.uid,
             name=record.name,
             namespace=record.namespace,
             qos=record.qos,
             limits=limits,
-            hostname=hostname[:63],
+            hostname=netfiles.hostname(record.pod, self._config),
             log_folder=self.log_folder(record),
             host_network=bool(spec.get("hostNetwork")),
             host_pid=bool(spec.get("hostPID")),
@@ -63,8 +73,8 @@ class ContainerMaker:
             share_process_namespace=bool(spec.get("shareProcessNamespace")),
             labels=dict(meta.get("labels") or {}),
             annotations={**(meta.get("annotations") or {}), NAME: record.name, NAMESPACE: record.namespace},
-            resolv_conf=self._resolv_conf(record),
-            etc_hosts=_etc_hosts(spec, hostname),
+            resolv_conf=netfiles.resolv_conf(record.pod, self._config),
+            etc_hosts=self._etc_hosts(record),
         )
 
     def log_folder(self, record: PodRecord) -> Path:
@@ -76,11 +86,12 @@ class ContainerMaker:
         allocated = self._ledger.allocated(record.uid)
         pod = resized(record.pod, allocated) if allocated is not None else record.pod
         ips = record.state.ips if record.state is not None else ()
+        await self._check_user(record, container)
         try:
             if self._config.on_disk:
                 await self._volumes.prepare(pod, ips)
-        except (MissingObject, OSError, *_MALFORMED) as problem:
-            raise VolumeProblem(f"MountVolume.SetUp failed: {_text(problem)}", "ContainerCreating") from problem
+        except BadVolume as problem:
+            raise VolumeProblem(str(problem), "ContainerCreating") from problem
         try:
             environment = await self._environment.of(pod, container, ips)
         except (MissingObject, *_MALFORMED) as problem:
@@ -104,7 +115,25 @@ class ContainerMaker:
             stdin=bool(container.get("stdin")),
             stdin_once=bool(container.get("stdinOnce")),
             security=security(pod["spec"], container),
+            target=container.get("targetContainerName") or "",
         )
+
+    async def _check_user(self, record: PodRecord, container: Object) -> None:
+        """`runAsNonRoot`: refused when it would be root, or when nobody can know."""
+        merged = {**(record.pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
+        if not merged.get("runAsNonRoot"):
+            return
+        who = f'(pod: "{record.name}_{record.namespace}({record.uid})", container: {container["name"]})'
+        if merged.get("runAsUser") is not None:
+            if int(merged["runAsUser"]) == 0:
+                raise ConfigProblem(f"container's runAsUser breaks non-root policy {who}")
+            return
+        user = (await self._image_user(container["image"])).partition(":")[0] or "0"
+        if user.isdecimal() and int(user) == 0:
+            raise ConfigProblem(f"container has runAsNonRoot and image will run as root {who}")
+        if not user.isdecimal():
+            why = f"image has non-numeric user ({user}), cannot verify user is non-root"
+            raise ConfigProblem(f"container has runAsNonRoot and {why} {who}")
 
     def _log_file(self, record: PodRecord, name: str, attempt: int) -> Path:
         return self.log_folder(record) / name / f"{attempt}.log"
@@ -121,11 +150,17 @@ class ContainerMaker:
             if sub:
                 if sub.startswith("/") or ".." in Path(sub).parts:
                     raise ConfigProblem("subPath must be a relative path without '..'")
-                host = host / sub
-                if self._config.on_disk and not host.exists():
-                    host.mkdir(parents=True)
+                host = self._below(host, sub)
             mounts.append(Mount(host, mount["mountPath"], bool(mount.get("readOnly"))))
         return mounts
+
+    def _below(self, volume: Path, sub: str) -> Path:
+        if not self._config.on_disk:
+            return volume / sub
+        try:
+            return make_below(volume, sub)
+        except (OSError, ValueError) as problem:
+            raise ConfigProblem(f"failed to prepare subPath for volumeMount: {problem}") from problem
 
     def _message_mount(self, record: PodRecord, container: Object, attempt: int) -> list[Mount]:
         if not self._config.on_disk:
@@ -139,22 +174,8 @@ class ContainerMaker:
     def message_file(self, record: PodRecord, name: str, attempt: int) -> Path:
         return self._volumes.folder(record.uid) / "containers" / name / f"message-{attempt}"
 
-    def _resolv_conf(self, record: PodRecord) -> str:
-        policy = record.pod["spec"].get("dnsPolicy") or "ClusterFirst"
-        extra = record.pod["spec"].get("dnsConfig") or {}
-        clustered = policy == "ClusterFirst" and not record.pod["spec"].get("hostNetwork")
-        lines: list[str] = []
-        if self._config.cluster_dns and (clustered or policy == "ClusterFirstWithHostNet"):
-            lines += [f"nameserver {one}" for one in self._config.cluster_dns]
-            domain = self._config.cluster_domain
-            lines.append(f"search {record.namespace}.svc.{domain} svc.{domain} {domain}")
-            lines.append("options ndots:5")
-        lines += [f"nameserver {one}" for one in extra.get("nameservers") or ()]
-        if extra.get("searches"):
-            lines.append("search " + " ".join(extra["searches"]))
-        for option in extra.get("options") or ():
-            lines.append(f"options {option['name']}" + (f":{option['value']}" if option.get("value") else ""))
-        return "\n".join(lines) + "\n" if lines else ""
+    def _etc_hosts(self, record: PodRecord) -> str:
+        return netfiles.etc_hosts(record.pod, self._config, self._volumes.host_ip) if self._config.on_disk else ""
 
     def _oom_score(self, pod: Object, container: Object, qos: str) -> int:
         if qos == GUARANTEED or int(pod["spec"].get("priority") or 0) >= 2_000_001_000:
@@ -174,28 +195,18 @@ class ContainerMaker:
         return min(max(score, 3), 999)
 
 
-def _etc_hosts(spec: dict[str, Any], hostname: str) -> str:
-    aliases = spec.get("hostAliases") or ()
-    if not aliases:
-        return ""
-    lines = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback", f"127.0.0.1\t{hostname}"]
-    lines += [f"{one['ip']}\t" + "\t".join(one.get("hostnames") or ()) for one in aliases]
-    return "\n".join(lines) + "\n"
-
-
 def security(spec: dict[str, Any], container: Object) -> Security:
     pod, own = spec.get("securityContext") or {}, container.get("securityContext") or {}
     merged = {**pod, **own}
     capabilities = own.get("capabilities") or {}
     profile = (merged.get("seccompProfile") or {}).get("type") or ""
     privileged = bool(own.get("privileged"))
-    if merged.get("runAsNonRoot") and merged.get("runAsUser") == 0:
-        raise ConfigProblem("container has runAsNonRoot and image will run as root")
     groups = [*(pod.get("supplementalGroups") or ()), *([pod["fsGroup"]] if pod.get("fsGroup") is not None else [])]
     return Security(
         uid=merged.get("runAsUser"),
         gid=merged.get("runAsGroup"),
         groups=tuple(int(one) for one in groups),
+        strict_groups=pod.get("supplementalGroupsPolicy") == "Strict",
         privileged=privileged,
         add_capabilities=tuple(capabilities.get("add") or ()),
         drop_capabilities=tuple(capabilities.get("drop") or ()),

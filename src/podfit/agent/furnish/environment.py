@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from podfit.agent.decide.states import Object
@@ -31,11 +31,13 @@ class Environment:
         self._objects, self._node_name = objects, node_name
         self.host_ip = host_ip
         self.node: Mapping[str, Quantity] = {}
+        self.services: Callable[[Object], dict[str, str]] = lambda pod: {}
+        """What a pod is told of Services."""
 
     async def of(self, pod: Object, container: Object, ips: tuple[str, ...]) -> dict[str, str]:
         """`pod` is sized as allocated: that is what resourceFieldRefs tell. Raises MissingObject."""
         namespace = pod["metadata"].get("namespace") or "default"
-        known: dict[str, str] = {}
+        known = self.services(pod)
         for source in container.get("envFrom") or ():
             for name, value in (await self._whole(namespace, source)).items():
                 known[f"{source.get('prefix') or ''}{name}"] = value

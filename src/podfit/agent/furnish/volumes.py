@@ -1,14 +1,8 @@
-"""A pod's volumes on the node's disk: emptyDir, hostPath, and files made of objects, replaced all at once.
-
-Files made of ConfigMaps, Secrets, tokens and the downward API live in a timestamped folder behind the link `..data`,
-so that a container sees either all of the old or all of the new.
-"""
+"""A pod's volumes on the node's disk: emptyDir, hostPath, and files made of objects. How files are written: `files`."""
 
 from __future__ import annotations
 
 import base64
-import os
-import secrets
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -19,14 +13,17 @@ from typing import Any
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide.states import Object, all_containers
 from podfit.agent.furnish.downward import field_value, resource_value
+from podfit.agent.furnish.files import Files, give, replace_files
 from podfit.agent.furnish.followed import references
 from podfit.agent.furnish.objects import MissingObject, Objects
 from podfit.api.quantity import Quantity, units_of
 from podfit.kit.clock import Clock
 
-Files = dict[str, tuple[bytes, int]]
-"""Path inside the volume to content and mode."""
 _MADE_OF_OBJECTS = ("configMap", "secret", "projected", "downwardAPI")
+
+
+class BadVolume(Exception):
+    """A volume cannot be made now; the message is Kubernetes'."""
 
 
 @dataclass(slots=True)
@@ -68,17 +65,26 @@ class Volumes:
 
     async def _prepare(self, uid: str, pod: Object, ips: tuple[str, ...]) -> None:
         for volume in pod["spec"].get("volumes") or ():
-            path = self.path(uid, volume)
-            if volume.get("hostPath"):
-                _host_path(path, volume["hostPath"].get("type") or "")
-            elif any(volume.get(kind) for kind in _MADE_OF_OBJECTS):
-                files = await self._files(pod, volume, ips)
-                replace_files(path, files)
-            elif "emptyDir" in volume or len(volume) == 1:
-                self._empty_dir(path, volume.get("emptyDir") or {})
-            else:
-                kind = next(key for key in volume if key != "name")
-                raise MissingObject(f'volume "{volume["name"]}" has unsupported type {kind}')
+            try:
+                await self._make(uid, pod, volume, ips)
+            except (MissingObject, OSError) as problem:
+                raise BadVolume(f'MountVolume.SetUp failed for volume "{volume.get("name")}" : {problem}') from problem
+            except (LookupError, TypeError, ValueError) as problem:
+                # A manifest that no API server has checked.
+                raise BadVolume(f"MountVolume.SetUp failed: malformed: {problem!r}") from problem
+
+    async def _make(self, uid: str, pod: Object, volume: Object, ips: tuple[str, ...]) -> None:
+        path = self.path(uid, volume)
+        group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
+        if volume.get("hostPath"):
+            _host_path(path, volume["hostPath"].get("type") or "")
+        elif any(volume.get(kind) for kind in _MADE_OF_OBJECTS):
+            replace_files(path, await self._files(pod, volume, ips), group)
+        elif "emptyDir" in volume or len(volume) == 1:
+            self._empty_dir(path, volume.get("emptyDir") or {}, group)
+        else:
+            kind = next(key for key in volume if key != "name")
+            raise MissingObject(f'volume "{volume["name"]}" has unsupported type {kind}')
 
     def due_s(self, pod: Object, ips: tuple[str, ...]) -> float | None:
         """Seconds until its files should be made again; None while nothing they are made of changes."""
@@ -125,7 +131,7 @@ class Volumes:
         return [one.name for one in root.iterdir() if one.is_dir()] if root.is_dir() else []
 
     @staticmethod
-    def _empty_dir(path: Path, source: Mapping[str, Any]) -> None:
+    def _empty_dir(path: Path, source: Mapping[str, Any], group: int | None) -> None:
         if path.is_dir():
             return
         path.mkdir(parents=True)
@@ -138,6 +144,8 @@ class Volumes:
                 check=False,
                 capture_output=True,
             )
+        if group is not None:
+            give(path, group, 0o2777)
 
     async def _files(self, pod: Object, volume: Object, ips: tuple[str, ...]) -> Files:
         if volume.get("projected"):
@@ -170,7 +178,8 @@ class Volumes:
         if one := source.get("serviceAccountToken"):
             account = pod["spec"].get("serviceAccountName") or "default"
             token = await self._objects.token(namespace, account, pod, one)
-            return {one["path"]: (token.text.encode(), mode)}
+            grouped = (pod["spec"].get("securityContext") or {}).get("fsGroup") is not None
+            return {one["path"]: (token.text.encode(), 0o600 if grouped else mode)}
         if one := source.get("downwardAPI"):
             return {item["path"]: self._downward(pod, item, mode, ips) for item in one.get("items") or ()}
         return {}
@@ -202,50 +211,8 @@ def _picked(data: dict[str, bytes], source: Mapping[str, Any], mode: int, kind: 
         if item["key"] in data:
             files[item["path"]] = (data[item["key"]], int(item.get("mode", mode)))
         elif not source.get("optional"):
-            raise MissingObject(f"references non-existent {kind} key: {item['key']}")
+            raise MissingObject(f"references non-existent {kind.removesuffix('map')} key: {item['key']}")
     return files
-
-
-def replace_files(path: Path, files: Files) -> None:
-    """All at once; nothing is touched when nothing changed."""
-    path.mkdir(parents=True, exist_ok=True)
-    current = path / "..data"
-    if current.is_symlink() and _same_files(current, files):
-        return
-    fresh = path / f"..{secrets.token_hex(8)}"
-    for name, (content, mode) in files.items():
-        file = fresh / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
-        file.chmod(mode)
-    fresh.mkdir(exist_ok=True)
-    old = os.readlink(current) if current.is_symlink() else ""
-    link = path / "..data_tmp"
-    link.unlink(missing_ok=True)
-    link.symlink_to(fresh.name)
-    os.replace(link, current)
-    _links(path, {name.split("/", 1)[0] for name in files})
-    if old:
-        shutil.rmtree(path / old, ignore_errors=True)
-
-
-def _links(path: Path, names: set[str]) -> None:
-    for entry in path.iterdir():
-        if not entry.name.startswith("..") and entry.name not in names:
-            entry.unlink()
-    for name in names:
-        if not (path / name).is_symlink():
-            (path / name).symlink_to(Path("..data") / name)
-
-
-def _same_files(folder: Path, files: Files) -> bool:
-    present = {str(file.relative_to(folder)): file for file in folder.rglob("*") if file.is_file()}
-    if present.keys() != files.keys():
-        return False
-    return all(
-        file.read_bytes() == files[name][0] and file.stat().st_mode & 0o7777 == files[name][1]
-        for name, file in present.items()
-    )
 
 
 def _host_path(path: Path, kind: str) -> None:

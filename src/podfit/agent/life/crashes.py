@@ -28,7 +28,7 @@ class Crashes:
         who = f"{record.name}_{record.namespace}({record.uid})"
         if record.waiting.get(name, ("",))[0] != "CrashLoopBackOff":
             text = f"Back-off restarting failed container {name} in pod {who}"
-            self._notices.say(record.pod, WARNING, "BackOff", text)
+            self._notices.say(record.pod, WARNING, "BackOff", text, name)
         minutes, rest = divmod(int(record.backoff[name].wait_s), 60)
         shown = f"{minutes}m{rest}s" if minutes else f"{rest}s"
         message = f"back-off {shown} restarting failed container={name} pod={who}"

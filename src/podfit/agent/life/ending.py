@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from podfit.agent.decide.states import Object, all_containers
+from podfit.agent.decide.states import Object, every_container
 from podfit.agent.life.hooks import Hooks
 from podfit.agent.notices import NORMAL, WARNING, Notices
 from podfit.agent.observe import Snapshot
@@ -40,9 +40,9 @@ class Stopper:
         job = f"stop:{name}"
         if record.job(job):
             return
-        container = next(one for one in all_containers(record.pod["spec"]) if one["name"] == name)
+        container = next(one for one in every_container(record.pod["spec"]) if one["name"] == name)
         state = snapshot.running[name]
-        self._notices.say(record.pod, NORMAL, "Killing", message)
+        self._notices.say(record.pod, NORMAL, "Killing", message, name)
         record.story.tell("stopping", message, grace_s=grace_s)
         record.jobs[job] = self._tasks.start(self._stop(record, container, state.id, grace_s), job)
 
@@ -53,7 +53,7 @@ class Stopper:
         if hook and grace_s > 0:
             error = await self._hooks.run(record, container, hook, container_id, timeout_s=grace_s)
             if error:
-                self._notices.say(record.pod, WARNING, "FailedPreStopHook", f"PreStopHook failed: {error}")
+                self._notices.say(record.pod, WARNING, "FailedPreStopHook", f"PreStopHook failed: {error}", name)
         left = max(grace_s - (self._clock.monotonic() - began), LEAST_GRACE_S)
         try:
             await self._runtime.stop_container(container_id, left)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from podfit.agent.decide.states import all_containers
+from podfit.agent.decide.states import every_container
 from podfit.agent.furnish.containers import ContainerMaker
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import EXITED, PodState
@@ -15,7 +15,7 @@ _MOST_BYTES, _MOST_LOG_BYTES, _MOST_LOG_LINES = 4096, 2048, 80
 def collect(record: PodRecord, state: PodState, maker: ContainerMaker) -> None:
     """Reads, once each, the messages of containers that ended."""
     policies = {
-        one["name"]: one.get("terminationMessagePolicy") or "File" for one in all_containers(record.pod["spec"])
+        one["name"]: one.get("terminationMessagePolicy") or "File" for one in every_container(record.pod["spec"])
     }
     for container in state.containers:
         if container.state != EXITED or container.id in record.messages or container.name not in policies:

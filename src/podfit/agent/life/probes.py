@@ -1,4 +1,4 @@
-"""Liveness, readiness and startup probes: exec, HTTP, TCP and gRPC ports, with Kubernetes' thresholds and delays.
+"""Liveness, readiness and startup probes: Kubernetes' thresholds and delays around what `checkup` asks.
 
 A task per probe of a running container and none for pods without probes.
 """
@@ -8,14 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from podfit.agent.decide.states import Object, all_containers
-from podfit.agent.life.hooks import run_command
-from podfit.agent.life.web import http_get, port_number
+from podfit.agent.life.checkup import check
 from podfit.agent.notices import WARNING, Notices
 from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import ContainerState, Runtime, RuntimeFailure
+from podfit.agent.runtimes.base import ContainerState, Runtime
 from podfit.kit.clock import Clock
 from podfit.kit.tasks import Tasks
 
@@ -58,10 +56,14 @@ class Probes:
         return self._good(name, container_id, "readinessProbe")
 
     def _good(self, name: str, container_id: str, kind: str) -> bool:
-        if not self._containers[name].get(kind):
+        if not self._spec(name).get(kind):
             return True
         result = self._results.get((name, kind))
         return result is not None and result.container_id == container_id and result.good
+
+    def _spec(self, name: str) -> Object:
+        """Empty for a container that came later, to look into the pod: it has no probes."""
+        return self._containers.get(name, {})
 
     def unhealthy(self, running: Mapping[str, ContainerState]) -> list[str]:
         return [name for name, state in running.items() if self._failed(name, state.id)]
@@ -79,6 +81,12 @@ class Probes:
         container_id = self._following.get(name, "")
         return _WORDS.get(self._failed(name, container_id), "Liveness").lower()
 
+    def grace_s(self, name: str) -> float:
+        """How long the container gets that failed its probe: the probe's own answer, or the pod's."""
+        kind = self._failed(name, self._following.get(name, ""))
+        own = self._containers[name].get(kind, {}).get("terminationGracePeriodSeconds")
+        return float(own) if own is not None else self._record.grace_s
+
     # --- following containers
     def follow(self, running: Mapping[str, ContainerState]) -> None:
         for name in [name for name in self._following if name not in running]:
@@ -91,7 +99,7 @@ class Probes:
             self._running[name] = [
                 self._tasks.start(self._probe(self._containers[name], kind, state), f"{kind}-{name}")
                 for kind in KINDS
-                if self._containers[name].get(kind)
+                if self._spec(name).get(kind)
             ]
 
     def _leave(self, name: str) -> None:
@@ -112,11 +120,18 @@ class Probes:
         period = float(probe.get("periodSeconds") or 10)
         while True:
             if kind == "startupProbe" or self.started(name, state.id):
-                error = await self._ask(container, probe, state.id)
+                error = await check(self._runtime, container, probe, state.id, self._ip())
                 self._note(container, kind, result, error)
                 if kind == "startupProbe" and result.good:
                     return
+                if kind != "readinessProbe" and self._failed(name, state.id) == kind:
+                    # It will be restarted: nothing is left to find out about this one.
+                    return
             await self._clock.sleep(period)
+
+    def _ip(self) -> str:
+        state = self._record.state
+        return state.ips[0] if state is not None and state.ips else "127.0.0.1"
 
     def _note(self, container: Object, kind: str, result: _Result, error: str | None) -> None:
         """Counts one answer; tells the pod's worker when the verdict changed."""
@@ -130,33 +145,8 @@ class Probes:
                 self._kick(self._record.uid)
             return
         result.successes, result.failures = 0, result.failures + 1
-        self._notices.say(self._record.pod, WARNING, "Unhealthy", f"{_WORDS[kind]} probe failed: {error}")
+        message = f"{_WORDS[kind]} probe failed: {error}"
+        self._notices.say(self._record.pod, WARNING, "Unhealthy", message, container["name"])
         if result.failures == int(probe.get("failureThreshold") or 3):
             result.good = False
             self._kick(self._record.uid)
-
-    async def _ask(self, container: Object, probe: Mapping[str, Any], container_id: str) -> str | None:
-        """None when it is well, else what is wrong."""
-        timeout = float(probe.get("timeoutSeconds") or 1)
-        try:
-            if probe.get("exec"):
-                work = run_command(self._runtime, container_id, probe["exec"].get("command") or [])
-                code, output = await asyncio.wait_for(work, timeout)
-                return None if code == 0 else output
-            return await asyncio.wait_for(self._connect(container, probe, timeout), timeout + 0.5)
-        except TimeoutError:
-            return f"command timed out after {timeout:g}s" if probe.get("exec") else "context deadline exceeded"
-        except (RuntimeFailure, OSError, ValueError) as error:
-            return str(error)
-
-    async def _connect(self, container: Object, probe: Mapping[str, Any], timeout: float) -> str | None:
-        ask = probe.get("httpGet") or probe.get("tcpSocket") or probe.get("grpc") or {}
-        state = self._record.state
-        host = ask.get("host") or (state.ips[0] if state is not None and state.ips else "127.0.0.1")
-        port = port_number(ask.get("port"), container)
-        if probe.get("httpGet"):
-            status = await http_get(ask, host, port, timeout)
-            return None if 200 <= status < 400 else f"HTTP probe failed with statuscode: {status}"
-        _, writer = await asyncio.open_connection(host, port)
-        writer.close()
-        return None

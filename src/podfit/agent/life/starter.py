@@ -7,13 +7,14 @@ import logging
 from collections.abc import Callable
 
 from podfit.agent.decide import kernel
-from podfit.agent.decide.states import Object, all_containers, effective, resized
+from podfit.agent.decide.states import Object, effective, every_container, resized
 from podfit.agent.furnish.containers import ConfigProblem, ContainerMaker, VolumeProblem
 from podfit.agent.ledger import Ledger
 from podfit.agent.life.hooks import Hooks
 from podfit.agent.notices import NORMAL, WARNING, Notices
 from podfit.agent.observe import Snapshot
 from podfit.agent.record import PodRecord
+from podfit.agent.restarts import Restarts
 from podfit.agent.runtimes.base import CREATED, CannotRun, ImageMissing, Runtime, RuntimeFailure
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock
@@ -36,12 +37,13 @@ class Starter:
         notices: Notices,
         maker: ContainerMaker,
         hooks: Hooks,
+        restarts: Restarts,
         clock: Clock,
         tasks: Tasks,
         kick: Callable[[str], None],
     ) -> None:
         self._runtime, self._ledger, self._notices, self._maker = runtime, ledger, notices, maker
-        self._hooks, self._clock, self._tasks, self._kick = hooks, clock, tasks, kick
+        self._hooks, self._restarts, self._clock, self._tasks, self._kick = hooks, restarts, clock, tasks, kick
         self._trouble = Backoff(1.0, 300.0)
         self._pulls = Backoff(10.0, 300.0)
 
@@ -67,7 +69,7 @@ class Starter:
     async def start(self, record: PodRecord, snapshot: Snapshot, names: tuple[str, ...]) -> float:
         """Starts them in order. Returns seconds after which to try again, 0 when nothing is left over."""
         again = 0.0
-        by_name = {container["name"]: container for container in all_containers(record.pod["spec"])}
+        by_name = {container["name"]: container for container in every_container(record.pod["spec"])}
         for name in names:
             if record.job(f"hook:{name}") or record.job(f"stop:{name}"):
                 continue
@@ -98,13 +100,13 @@ class Starter:
         except (RuntimeFailure, ConfigProblem, OSError) as problem:
             reason = problem.reason if isinstance(problem, (CannotRun, ConfigProblem)) else "CreateContainerError"
             record.waiting[name] = (reason, str(problem))
-            self._notices.say(record.pod, WARNING, "Failed", f"Error: {problem}")
+            self._notices.say(record.pod, WARNING, "Failed", f"Error: {problem}", name)
             record.story.tell("not started", str(problem), container=name)
             return self._hold(record, name)
         self._trouble.forget(key)
         record.images.pop(container["image"], None)
         record.waiting.pop(name, None)
-        record.restarting.discard(name)
+        self._restarts.done(record, name)
         if (container.get("lifecycle") or {}).get("postStart"):
             return None
         return 0.0
@@ -126,9 +128,9 @@ class Starter:
         config = await self._maker.container_config(record, container, attempt, kernel.container_limits(wanted))
         container_id = await self._runtime.create_container(record.uid, config)
         self._ledger.actuate(record.uid, name, wanted)
-        self._notices.say(record.pod, NORMAL, "Created", "Container created")
+        self._notices.say(record.pod, NORMAL, "Created", "Container created", name)
         await self._runtime.start_container(container_id)
-        self._notices.say(record.pod, NORMAL, "Started", "Container started")
+        self._notices.say(record.pod, NORMAL, "Started", "Container started", name)
         record.story.tell("started", name, attempt=attempt, size=wanted)
         await self._remove_old(snapshot, name)
         if (container.get("lifecycle") or {}).get("postStart"):
@@ -171,7 +173,7 @@ class Starter:
             record.images[image] = await self._runtime.ensure_image(image, policy)
             self._pulls.forget(key)
             message = f'Container image "{image}" already present on machine and can be accessed by the pod'
-            self._notices.say(record.pod, NORMAL, "Pulled", message)
+            self._notices.say(record.pod, NORMAL, "Pulled", message, name)
             record.waiting.pop(name, None)
         except (RuntimeFailure, OSError) as error:
             missing = error if isinstance(error, ImageMissing) else ImageMissing(str(error))
@@ -187,22 +189,22 @@ class Starter:
         if reason == "ErrImageNeverPull":
             text = f'Container image "{image}" is not present with pull policy of Never'
         if reason == "ErrImagePull":
-            self._notices.say(record.pod, NORMAL, "Pulling", f'Pulling image "{image}"')
-            self._notices.say(record.pod, WARNING, "Failed", f'Failed to pull image "{image}": {text}')
+            self._notices.say(record.pod, NORMAL, "Pulling", f'Pulling image "{image}"', name)
+            self._notices.say(record.pod, WARNING, "Failed", f'Failed to pull image "{image}": {text}', name)
         else:
-            self._notices.say(record.pod, WARNING, _IMAGE_EVENTS.get(reason, "Failed"), text)
+            self._notices.say(record.pod, WARNING, _IMAGE_EVENTS.get(reason, "Failed"), text, name)
         self._no_image(record, name, reason, text)
         if reason == "ErrImagePull":
             await self._clock.sleep(_PULL_FAILED_S)
             pause -= _PULL_FAILED_S
-            self._notices.say(record.pod, NORMAL, "BackOff", f'Back-off pulling image "{image}"')
+            self._notices.say(record.pod, NORMAL, "BackOff", f'Back-off pulling image "{image}"', name)
             self._no_image(record, name, "ImagePullBackOff", f'Back-off pulling image "{image}": {reason}: {text}')
         await self._clock.sleep(pause)
 
     def _no_image(self, record: PodRecord, name: str, reason: str, message: str) -> None:
         record.waiting[name] = (reason, message)
         record.story.tell("not started", message, container=name)
-        self._notices.say(record.pod, WARNING, "Failed", f"Error: {reason}")
+        self._notices.say(record.pod, WARNING, "Failed", f"Error: {reason}", name)
         self._kick(record.uid)
 
     # --- hooks
@@ -213,7 +215,8 @@ class Starter:
     async def _hook(self, record: PodRecord, container: Object, container_id: str) -> None:
         error = await self._hooks.run(record, container, container["lifecycle"]["postStart"], container_id)
         if error:
-            self._notices.say(record.pod, WARNING, "FailedPostStartHook", f"PostStartHook failed: {error}")
+            message = f"PostStartHook failed: {error}"
+            self._notices.say(record.pod, WARNING, "FailedPostStartHook", message, container["name"])
             await self._end_after(record, container_id)
         self._kick_when_free(record, f"hook:{container['name']}")
 

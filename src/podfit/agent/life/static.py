@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +16,18 @@ from podfit.agent.config import AgentConfig
 from podfit.agent.decide.allocate import CONFIG_SOURCE, CRITICAL_PRIORITY, MIRROR
 from podfit.agent.record import Ending
 from podfit.agent.roster import Roster
+from podfit.agent.runtimes.base import Runtime
 from podfit.api.kinds import POD
 from podfit.api.status import ApiError, Object
 from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, rfc3339_micro
+from podfit.kit.folderwatch import WHOLE_FILES, FolderWatch
 
 log = logging.getLogger(__name__)
 
-_EVERY_S = 2.0
+_AGAIN_S = 2.0
+"""Mirrors that the API server did not take are tried again after this."""
 HASH, SEEN = "kubernetes.io/config.hash", "kubernetes.io/config.seen"
 
 
@@ -30,48 +36,91 @@ class StaticPods:
         self._config, self._client, self._clock, self._roster = config, client, clock, roster
         self._stamps: dict[Path, tuple[int, int]] = {}
         self._uids: dict[Path, str] = {}
+        self._leaving: dict[str, str] = {}
+        """Pods that are on their way out, uid → namespace/name: the next of that name waits for them."""
+        self._running: set[str] = set()
         self._unmirrored: set[str] = set()
         self._orphans: dict[str, Object] = {}
         """Mirrors whose file is gone."""
-        roster.mirrors = self._mirror_changed
+        self._poke: Callable[[], None] = lambda: None
+        roster.mirrors, roster.left = self._mirror_changed, self._left
 
     async def run(self) -> None:
-        while True:
-            await self._clock.sleep(_EVERY_S)
-            await self.scan()
-
-    async def scan(self) -> None:
-        """Looks at the folder; only files that changed are read."""
+        """Scans whenever something happened: to the folder, to a mirror, to a pod that others wait for."""
         folder = self._config.static_dir
         assert folder is not None
-        listed = list(folder.iterdir()) if folder.is_dir() else []
-        found = {file for file in listed if file.suffix in (".yaml", ".yml", ".json")}
-        for file in set(self._stamps) - found:
-            self._drop(file)
-        for file in sorted(found):
-            stat = file.stat()
-            stamp = (stat.st_mtime_ns, stat.st_size)
-            if self._stamps.get(file) != stamp:
-                self._drop(file)
-                self._stamps[file] = stamp
-                self._load(file)
+        watch = FolderWatch(folder, WHOLE_FILES)
+        self._poke = watch.poke
+        timer: asyncio.Task[None] | None = None
+        try:
+            while True:
+                await self.scan()
+                if (self._unmirrored or self._orphans) and (timer is None or timer.done()):
+                    timer = asyncio.ensure_future(self._poke_later())
+                await watch.wait()
+        finally:
+            watch.close()
+            if timer is not None:
+                timer.cancel()
+
+    async def _poke_later(self) -> None:
+        await self._clock.sleep(_AGAIN_S)
+        self._poke()
+
+    async def adopt(self, runtime: Runtime) -> None:
+        """The first look: pods that ran on while no agent watched are theirs again."""
+        self._running = {state.config.uid for state in await runtime.pods()}
+        self.look()
+        self._running = set()
+
+    async def scan(self) -> None:
+        self.look()
         for uid, mirror in list(self._orphans.items()):
             del self._orphans[uid]
             await self._delete(mirror)
         for uid in list(self._unmirrored):
             await self._mirror(uid)
 
-    def _load(self, file: Path) -> None:
+    def look(self) -> None:
+        """At the folder; only files that changed are read."""
+        found = self._files()
+        for file in set(self._stamps) - found.keys():
+            self._drop(file)
+        for file, stamp in found.items():
+            if self._stamps.get(file) != stamp and self._load(file):
+                self._stamps[file] = stamp
+
+    def _files(self) -> dict[Path, tuple[int, int]]:
+        """Everything but hidden files and folders, in order, with the stamp that tells a change."""
+        folder = self._config.static_dir
+        assert folder is not None
+        found = {}
+        for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+            with suppress(FileNotFoundError):
+                if not file.name.startswith(".") and file.is_file():
+                    stat = file.stat()
+                    found[file] = (stat.st_mtime_ns, stat.st_size)
+        return found
+
+    def _load(self, file: Path) -> bool:
+        """False when it has to be looked at again: a pod of that name is still on its way out."""
         try:
-            manifest = yaml.safe_load(file.read_text())
-            pod = self._pod(manifest, file)
+            pod = self._pod(yaml.safe_load(file.read_text()), file)
         except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
             log.error("static pod %s cannot be used: %s", file, error)
-            return
+            self._drop(file)
+            return True
         uid = pod["metadata"]["uid"]
+        if self._uids.get(file) == uid:
+            # Written anew with the same text: the same pod.
+            return True
+        self._drop(file)
+        if _full_name(pod) in self._leaving.values():
+            return False
         self._uids[file] = uid
         self._unmirrored.add(uid)
-        self._roster.add(pod, static=True)
+        self._roster.add(pod, adopted=uid in self._running, static=True)
+        return True
 
     def _drop(self, file: Path) -> None:
         self._stamps.pop(file, None)
@@ -80,8 +129,12 @@ class StaticPods:
         if record is not None:
             if record.mirror is not None:
                 self._orphans[record.uid] = record.mirror
-            grace = float(record.pod["spec"].get("terminationGracePeriodSeconds") or 30)
-            self._roster.end(record, Ending(grace, gone=True))
+            self._leaving[record.uid] = _full_name(record.pod)
+            self._roster.end(record, Ending(record.grace_s, gone=True))
+
+    def _left(self, uid: str) -> None:
+        if self._leaving.pop(uid, None) is not None:
+            self._poke()
 
     def _pod(self, manifest: Any, file: Path) -> Object:
         if not isinstance(manifest, dict) or manifest.get("kind") != "Pod" or not manifest["spec"]["containers"]:
@@ -160,10 +213,12 @@ class StaticPods:
         if record is None:
             if after is not None:
                 self._orphans[after["metadata"]["uid"]] = after
+            self._poke()
             return
         record.mirror = after
         if after is None and record.ending is None:
             self._unmirrored.add(uid)
+            self._poke()
 
     async def _delete(self, mirror: Object) -> None:
         meta = mirror["metadata"]
@@ -175,3 +230,8 @@ class StaticPods:
         except Unreachable as error:
             log.info("mirror %s: %s", meta["name"], error)
             self._orphans[meta["uid"]] = mirror
+
+
+def _full_name(pod: Object) -> str:
+    meta = pod["metadata"]
+    return f"{meta['namespace']}/{meta['name']}"

@@ -89,6 +89,8 @@ class Security:
     uid: int | None = None
     gid: int | None = None
     groups: tuple[int, ...] = ()
+    strict_groups: bool = False
+    """Only these: the image's memberships do not count."""
     privileged: bool = False
     add_capabilities: tuple[str, ...] = ()
     drop_capabilities: tuple[str, ...] = ()
@@ -139,6 +141,8 @@ class ContainerConfig:
     stdin_once: bool = False
     security: Security = Security()
     annotations: Mapping[str, str] = field(default_factory=dict)
+    target: str = ""
+    """The container of the pod whose processes it sees, and lives no longer than."""
 
 
 CREATED, RUNNING, EXITED = "created", "running", "exited"
@@ -151,6 +155,7 @@ class LinuxUser:
     uid: int
     gid: int
     groups: tuple[int, ...] = ()
+    """All of them, its own included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +179,7 @@ class ContainerState:
     """As configured; the actual values are read with `container_limits`."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     user: LinuxUser | None = None
-    """None where neither the pod nor the image names one by number."""
+    """None where the runtime does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +331,9 @@ class Runtime(Protocol):
     # images
     async def ensure_image(self, image: str, policy: str) -> str:
         """The image's id, having fetched it if `policy` (Always, IfNotPresent, Never) allows; raises ImageMissing."""
+
+    async def image_user(self, image: str) -> str:
+        """Whom an image that is here runs as, as its USER says it: "", "1000", "app", "app:staff"."""
 
     async def reopen_log(self, container_id: str) -> None:
         """After the agent renamed the log file."""

@@ -187,7 +187,7 @@ class FakeRuntime:
         now = self._clock.now()
         if container.config.command[:1] and "/nonexistent" in container.config.command[0]:
             finish(container, now, 128, "StartError", Limits())
-            container.message = f"No such file or directory: {container.config.command[0]}"
+            container.message = _no_program(container.config.command[0])
             raise CannotRun(f"failed to start container: {container.message}", "RunContainerError")
         container.state, container.started_at, container.seen_at = RUNNING, now, now
         self._time.events.put_nowait(Event("started", container.pod_uid, container_id))
@@ -293,7 +293,7 @@ class FakeRuntime:
         if container.state != RUNNING:
             raise CannotRun(f"container {container_id} is not running", "ExecFailed")
         if "/nonexistent" in command[0]:
-            raise CannotRun(f"failed to exec in container: No such file or directory: {command[0]}", "ExecFailed")
+            raise CannotRun(f"failed to exec in container: {_no_program(command[0])}", "ExecFailed")
         return FakeStream.of_program(read_program(tuple(command), {}), command, stdin, self._clock)
 
     async def attach(self, container_id: str, stdin: bool = False) -> ExecStream:
@@ -318,6 +318,9 @@ class FakeRuntime:
         if not image or image != image.strip() or " " in image:
             raise invalid_image(image)
         return f"fake:{image}"
+
+    async def image_user(self, image: str) -> str:
+        return self.state.image_users.get(image, "65532")
 
     async def reopen_log(self, container_id: str) -> None:
         self._container(container_id).config.log_file.touch()
@@ -348,6 +351,10 @@ class FakeRuntime:
         if container is None:
             raise NotFound(f"container {container_id} not found")
         return container
+
+
+def _no_program(name: str) -> str:
+    return f'exec: "{name}": stat {name}: no such file or directory'
 
 
 def _bounded(limits: Limits) -> bool:

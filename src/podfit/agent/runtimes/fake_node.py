@@ -22,6 +22,7 @@ from .base import (
     LinuxUser,
     PodConfig,
     PodState,
+    Security,
     Usage,
 )
 from .fake_load import Load, constant
@@ -102,8 +103,15 @@ class FakeContainer:
             self.pid if self.state == RUNNING else 0,
             self.config.limits,
             self.config.annotations,
-            LinuxUser(security.uid, security.gid or 0, security.groups) if security.uid is not None else None,
+            _user(security),
         )
+
+
+def _user(security: Security) -> LinuxUser | None:
+    if security.uid is None:
+        return None
+    gid = security.gid or 0
+    return LinuxUser(security.uid, gid, tuple(dict.fromkeys([gid, *security.groups])))
 
 
 @dataclass(slots=True)
@@ -128,6 +136,8 @@ class FakeNodeState:
     containers: dict[str, FakeContainer] = field(default_factory=dict)
     hooks: list[Hook] = field(default_factory=list)
     failures: dict[str, list[BaseException]] = field(default_factory=dict)
+    image_users: dict[str, str] = field(default_factory=dict)
+    """USER of images; others do not run as root."""
     missing_images: set[str] = field(default_factory=set)
     ports: dict[tuple[str, int], Callable[[bytes], bytes]] = field(default_factory=dict)
     loads: dict[tuple[str, str], tuple[Load | None, Load | None]] = field(default_factory=dict)

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from podfit.agent.server.inotify import FolderWatch
 from podfit.agent.server.logformat import LogOptions, LogPrinter
+from podfit.kit.folderwatch import FolderWatch
 
 CHUNK = 64 * 1024
 

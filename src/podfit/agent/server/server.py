@@ -19,7 +19,6 @@ from podfit.agent.agent import Agent
 from podfit.agent.runtimes.base import EXITED, Event, RuntimeFailure
 from podfit.agent.server import exposition, settings
 from podfit.agent.server.access import Gate
-from podfit.agent.server.inotify import FolderWatch
 from podfit.agent.server.logformat import BadLogOptions, LogOptions
 from podfit.agent.server.logs import follow_log, read_log
 from podfit.agent.server.routes import Handler, Info, Routes
@@ -29,6 +28,7 @@ from podfit.agent.server.summary import summary
 from podfit.agent.server.targets import Refusal, find_pod, logged_container
 from podfit.agent.server.usage import UsageReader
 from podfit.api.quantity import Quantity
+from podfit.kit.folderwatch import FolderWatch
 
 log = logging.getLogger(__name__)
 

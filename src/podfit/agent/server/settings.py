@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.agent.config import AgentConfig
+from podfit.agent.decide.pressure import HOLD_S
 
 
 def _duration(seconds: float) -> str:
@@ -34,6 +35,8 @@ def configz(config: AgentConfig, port: int) -> dict[str, Any]:
         "containerLogMaxSize": str(config.log_max_bytes),
         "containerLogMaxFiles": config.log_max_files,
         "systemReserved": dict(config.reserved),
+        "evictionHard": {one.signal: one.text for one in config.eviction_hard},
+        "evictionPressureTransitionPeriod": _duration(HOLD_S),
     }
     if config.cluster_dns:
         shown["clusterDNS"] = list(config.cluster_dns)

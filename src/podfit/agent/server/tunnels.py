@@ -14,6 +14,7 @@ from podfit.agent.runtimes.base import ByteStream, RuntimeFailure
 from podfit.agent.server.forward import Connect, why_not
 from podfit.agent.server.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT
 from podfit.agent.server.spdy import Carrier, SpdyError, SpdySession, SpdyStream
+from podfit.kit.takeover import take_over
 from podfit.kit.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -66,33 +67,10 @@ class PlainCarrier:
 
 
 async def upgraded(request: web.BaseRequest, protocol: str) -> tuple[web.StreamResponse, PlainCarrier]:
-    """Answers 101 and takes the connection out of HTTP's hands. The client waits for the answer, so nothing is lost."""
+    """Answers 101 and goes on with SPDY."""
     headers = {"Connection": "Upgrade", "Upgrade": UPGRADE, "X-Stream-Protocol-Version": protocol}
-    answer = web.StreamResponse(status=101, headers=headers)
-    transport = request.transport
-    if transport is None:
-        raise ConnectionResetError("the client is gone")
-    before = transport.get_protocol()
-    reader = asyncio.StreamReader()
-    handler = _Handed(reader, before)
-    await answer.prepare(request)
-    transport.set_protocol(handler)
-    handler.connection_made(transport)
-    answer.force_close()
-    loop = asyncio.get_running_loop()
-    return answer, PlainCarrier(reader, asyncio.StreamWriter(transport, handler, reader, loop))
-
-
-class _Handed(asyncio.StreamReaderProtocol):
-    """Tells HTTP's protocol of the end, which it must not miss."""
-
-    def __init__(self, reader: asyncio.StreamReader, before: asyncio.BaseProtocol) -> None:
-        super().__init__(reader)
-        self._before = before
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._before.connection_lost(exc)
+    answer, reader, writer = await take_over(request, headers)
+    return answer, PlainCarrier(reader, writer)
 
 
 # --- port-forward --------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Validation rules in CEL (`x-kubernetes-validations`), as far as the CEL library at hand understands them.
+"""Validation rules in CEL (`x-kubernetes-validations`).
 
-A rule that cannot be compiled or evaluated (Kubernetes' own function library is larger) counts as kept.
+A definition with a rule that cannot be compiled is refused; one that was stored nevertheless counts as kept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from podfit.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, FieldError
+from podfit.api.cel import BadExpression, Failed, compiled, problem
+from podfit.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, FieldError, go_quote, required
 
 Schema = dict[str, Any]
 RULES = "x-kubernetes-validations"
@@ -64,18 +65,8 @@ def rule_errors(value: Any, old: Any, schema: Schema, path: str) -> list[FieldEr
     return errors
 
 
-@lru_cache(maxsize=512)
-def _program(rule: str) -> Any:
-    try:
-        # Imported where it is used: the library brings a terminal along, and most servers never meet a rule.
-        import cel
-
-        return cel.compile(rule)
-    except Exception:
-        return None
-
-
 _OLD = re.compile(r"\boldSelf\b")
+VARIABLES = frozenset(("self", "oldSelf"))
 
 
 def _broken(rule: dict[str, Any], value: Any, old: Any, path: str) -> FieldError | None:
@@ -83,31 +74,67 @@ def _broken(rule: dict[str, Any], value: Any, old: Any, path: str) -> FieldError
     transition = bool(_OLD.search(text))
     if transition and old is None and not rule.get("optionalOldSelf"):
         return None
-    program = _program(text)
-    if program is None:
-        return None
     variables = {"self": _escaped(value)}
     if transition:
         variables["oldSelf"] = _escaped(old)
+    where, kind = path or "<nil>", INVALID
     try:
-        kept = program.execute(variables)
-    except Exception:
+        if compiled(text).evaluate(variables) is not False:
+            return None
+    except BadExpression:
         return None
-    if kept is not False:
-        return None
-    where = path or "<nil>"
+    except Failed as error:
+        return FieldError(kind, where, _unevaluated(str(error), str(rule.get("message") or text).strip()))
     if rule.get("fieldPath"):
         where = f"{path}{rule['fieldPath']}" if path else rule["fieldPath"].lstrip(".")
-    return FieldError(_REASONS.get(rule.get("reason") or "", INVALID), where, _message(rule, variables))
+    return FieldError(_REASONS.get(rule.get("reason") or "", kind), where, _message(rule, variables))
+
+
+def _unevaluated(why: str, rule: str) -> str:
+    if why.startswith("no such overload"):
+        told = "call arguments did not match a supported operator, function or macro signature for rule"
+        return f"'{why}': {told}: {rule}"
+    return f"{why} evaluating rule: {rule}"
+
+
+def rule_problems(schema: Schema, path: str) -> list[FieldError]:
+    """Rules of a definition that cannot be compiled."""
+    errors: list[FieldError] = []
+    for at, rule in enumerate(schema.get(RULES) or ()):
+        where = f"{path}.{RULES}[{at}]"
+        if not (rule.get("rule") or "").strip():
+            errors.append(required(f"{where}.rule", "rule is not specified"))
+        elif told := problem(rule["rule"], VARIABLES):
+            errors.append(FieldError(INVALID, f"{where}.rule", told, _as_go(rule)))
+        elif rule.get("messageExpression") and (told := problem(rule["messageExpression"], VARIABLES)):
+            why = f"messageExpression {told}"
+            errors.append(FieldError(INVALID, f"{where}.messageExpression", why, _as_go(rule)))
+    for name in sorted(schema.get("properties") or {}):
+        errors += rule_problems(schema["properties"][name], f"{path}.properties[{name}]")
+    for word in ("items", "additionalProperties"):
+        if isinstance(schema.get(word), dict):
+            errors += rule_problems(schema[word], f"{path}.{word}")
+    return errors
+
+
+def _as_go(rule: dict[str, Any]) -> str:
+    texts = [f"{field}:{go_quote(rule.get(key) or '')}" for field, key in _SHOWN]
+    reason = "(*apiextensions.FieldValueErrorReason)(nil)"
+    rest = f"Reason:{reason}, FieldPath:{go_quote(rule.get('fieldPath') or '')}, OptionalOldSelf:(*bool)(nil)"
+    return "apiextensions.ValidationRule{" + ", ".join([*texts, rest]) + "}"
+
+
+_SHOWN = (("Rule", "rule"), ("Message", "message"), ("MessageExpression", "messageExpression"))
 
 
 def _message(rule: dict[str, Any], variables: dict[str, Any]) -> str:
-    program = _program(rule["messageExpression"]) if rule.get("messageExpression") else None
-    if program is not None:
+    if rule.get("messageExpression"):
         try:
-            return str(program.execute(variables))
-        except Exception:
-            pass
+            made = compiled(rule["messageExpression"]).evaluate(variables)
+        except (BadExpression, Failed):
+            made = None
+        if isinstance(made, str) and made.strip():
+            return made
     return str(rule.get("message") or f"failed rule: {rule.get('rule', '').strip()}")
 
 

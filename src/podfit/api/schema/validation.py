@@ -74,6 +74,19 @@ def errors_of(value: Any, schema: Schema, path: str, old: Any = _MISSING) -> lis
     return errors
 
 
+def default_problems(schema: Schema, path: str) -> list[FieldError]:
+    """Defaults of a definition that its own schema would refuse."""
+    errors: list[FieldError] = []
+    if schema.get("default") is not None:
+        errors += errors_of(schema["default"], schema, f"{path}.default")
+    for name in sorted(schema.get("properties") or {}):
+        errors += default_problems(schema["properties"][name], f"{path}.properties[{name}]")
+    for word in ("items", "additionalProperties"):
+        if isinstance(schema.get(word), dict):
+            errors += default_problems(schema[word], f"{path}.{word}")
+    return errors
+
+
 def _same(left: Any, right: Any) -> bool:
     return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
 

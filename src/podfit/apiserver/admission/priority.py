@@ -104,7 +104,9 @@ class Priority(Plugin):
     async def validate(self, attrs: Attributes) -> None:
         if attrs.kind.plural == "pods" or not (attrs.object or {}).get("globalDefault"):
             return
-        for row in self._cluster.list(PRIORITY_CLASS):
-            other = meta_of(row)["name"]
-            if row.get("globalDefault") and other != meta_of(attrs.object).get("name"):
-                raise attrs.forbid(f"PriorityClass {other} is already marked as default. Only one default can exist")
+        default = self._default()
+        if default is None:
+            return
+        other = meta_of(default)["name"]
+        if attrs.operation == CREATE or other != meta_of(attrs.object).get("name"):
+            raise attrs.forbid(f"PriorityClass {other} is already marked as default. Only one default can exist")

@@ -6,6 +6,7 @@ authorization (`impersonate.py`).
 
 from __future__ import annotations
 
+import base64
 import ssl
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -26,6 +27,9 @@ _Name = tuple[tuple[tuple[str, str], ...], ...]
 class TokenAuthenticator(Protocol):
     def authenticate_token(self, token: str) -> User | None:
         """The bearer of the token, None when the token is not one of this kind; ApiError when it is a bad one."""
+
+
+_IN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
 
 
 def unauthorized() -> ApiError:
@@ -53,9 +57,9 @@ class Authenticator:
         """Headers have lower-case keys. A credential that is given but bad is a 401, never an anonymous user."""
         if peer:
             return self._from_certificate(peer, headers)
-        credential = headers.get("authorization")
-        if credential:
-            return self._from_token(credential)
+        token = _bearer(headers.get("authorization", "")) or _socket_bearer(headers)
+        if token:
+            return self._from_token(token)
         if self._anonymous:
             return ANONYMOUS
         raise unauthorized()
@@ -71,16 +75,37 @@ class Authenticator:
             return _user_behind_proxy(headers)
         return user
 
-    def _from_token(self, credential: str) -> User:
-        scheme, _, token = credential.strip().partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token:
-            raise unauthorized()
+    def _from_token(self, token: str) -> User:
         for source in self._tokens:
             user = source.authenticate_token(token)
             if user is not None:
                 return with_authenticated(user)
         raise unauthorized()
+
+
+def _bearer(credential: str) -> str:
+    """The token of an Authorization header; other schemes are nobody's business here."""
+    scheme, *words = credential.strip().split(" ", 2)
+    return words[0] if words and scheme.lower() == "bearer" else ""
+
+
+def _socket_bearer(headers: Mapping[str, str]) -> str:
+    """Browsers cannot send headers with a WebSocket: they name the token among the protocols they speak."""
+    if _IN_PROTOCOL not in headers.get("sec-websocket-protocol", ""):
+        return ""
+    words = [word.strip() for word in headers["sec-websocket-protocol"].split(",")]
+    tokens = [word.removeprefix(_IN_PROTOCOL) for word in words if word.startswith(_IN_PROTOCOL)]
+    if len(tokens) != 1 or len(words) < 2:
+        raise unauthorized()
+    try:
+        return base64.urlsafe_b64decode(tokens[0] + "=" * (-len(tokens[0]) % 4)).decode()
+    except ValueError:
+        raise unauthorized() from None
+
+
+def without_bearer(protocols: str) -> str:
+    """What may be passed on of a Sec-WebSocket-Protocol header."""
+    return ", ".join(word for word in map(str.strip, protocols.split(",")) if not word.startswith(_IN_PROTOCOL))
 
 
 @lru_cache(maxsize=4096)

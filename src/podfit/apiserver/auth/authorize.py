@@ -61,7 +61,7 @@ class Authorization:
 
     def check(self, user: User, action: Action) -> None:
         """Returns when allowed, raises the 403 when not."""
-        if MASTERS in user.groups:
+        if MASTERS in user.groups or self._may_any(user, action):
             return
         action = with_selected_name(action)
         decision = self.decide(user, action)
@@ -82,6 +82,12 @@ class Authorization:
                 self._decided.clear()
             decision = self._decided[key] = self._ask(user, action)
         return decision
+
+    def _may_any(self, user: User, action: Action) -> bool:
+        """Whether the user may do this to whatever name: one answer for the thousands of pods a controller makes."""
+        if user.name.startswith("system:node:") or not (action.name or action.field_selector):
+            return False
+        return self.decide(user, action._replace(name="", field_selector="")).allowed
 
     def forget(self) -> None:
         self._decided.clear()

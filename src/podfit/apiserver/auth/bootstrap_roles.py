@@ -1,7 +1,8 @@
 """The roles and bindings every cluster starts with. The server creates those that are missing at each start.
 
 As in Kubernetes, with two differences: `admin` and `edit` may resize pods (they may change the pod's controller
-anyway), and one process runs all controllers, so system:kube-controller-manager holds what their accounts would.
+anyway), and one process runs all controllers, so system:kube-controller-manager holds what their accounts would. What
+Kubernetes has no part for is in `part_roles`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podfit.api.status import Object
+from podfit.apiserver.auth import part_roles
 from podfit.apiserver.auth.rules import Rule, rule
 
 API_VERSION = "rbac.authorization.k8s.io/v1"
@@ -116,8 +118,14 @@ _SCHEDULER = (
     *_ASK,
 )
 _CONTROLLERS = (
-    rule([*READ_WRITE, "approve", "sign"], ["*"], ["*"]),
-    rule(["get"], urls=["*"]),
+    # Garbage collection and the emptying of namespaces know no bounds; making things does.
+    rule([*READ, "delete", "deletecollection", "patch", "update"], ["*"], ["*"]),
+    rule(["create"], [""], ["configmaps", "persistentvolumeclaims", "pods", "serviceaccounts"]),
+    rule(["create"], ["apps"], ["controllerrevisions", "replicasets"]),
+    rule(["create"], ["batch"], ["jobs"]),
+    rule(["create"], ["coordination.k8s.io"], ["leases"]),
+    rule(["approve", "sign"], ["certificates.k8s.io"], ["signers"]),
+    _EVENTS,
     *_ASK,
 )
 _NODE = (
@@ -133,24 +141,6 @@ _NODE = (
     _EVENTS,
     *_ASK,
 )
-_AUTOSCALER = (
-    rule(READ, [""], ["limitranges", "namespaces", "nodes", "pods", "replicationcontrollers"]),
-    rule(["patch", "update"], [""], ["pods/resize"]),
-    rule(["create"], [""], ["pods/eviction"]),
-    rule(READ, ["apps", "batch"], ["*"]),
-    rule(["get", "list"], ["*"], ["*/scale"]),
-    rule(["get", "list"], ["metrics.k8s.io"], ["nodes", "pods"]),
-    rule(READ_WRITE, ["autoscaling.k8s.io"], ["*"]),
-    rule(READ_WRITE, ["coordination.k8s.io"], ["leases"]),
-    rule(READ_WRITE, ["admissionregistration.k8s.io"], ["mutatingwebhookconfigurations"]),
-    _EVENTS,
-)
-_METER = (
-    rule(READ, [""], ["namespaces", "nodes", "pods"]),
-    rule(["get"], [""], ["nodes/metrics", "nodes/proxy", "nodes/stats"]),
-    *_ASK,
-)
-
 _SIGNERS = (
     ("legacy-unknown-approver", "kubernetes.io/legacy-unknown"),
     ("kubelet-serving-approver", "kubernetes.io/kubelet-serving"),
@@ -186,8 +176,7 @@ def cluster_roles() -> list[Object]:
         _role("system:kube-scheduler", _SCHEDULER),
         _role("system:kube-controller-manager", _CONTROLLERS),
         _role("system:node", _NODE),
-        _role("system:podfit:autoscaler", _AUTOSCALER),
-        _role("system:podfit:meter", _METER),
+        *(_role(name, rules) for name, rules in part_roles.CLUSTER_ROLES.items()),
         _role("system:kubelet-api-admin", _kubelet_api()),
         _role("system:node-bootstrapper", [_requests("", "create", *READ)]),
         _role(f"{requests}nodeclient", [_requests("/nodeclient", "create")]),
@@ -231,8 +220,7 @@ def cluster_role_bindings() -> list[Object]:
             "system:kube-controller-manager",
             ("User", "system:kube-controller-manager"),
         ),
-        _binding("system:podfit:autoscaler", "system:podfit:autoscaler", ("User", "system:podfit:autoscaler")),
-        _binding("system:podfit:meter", "system:podfit:meter", ("User", "system:podfit:meter")),
+        *(_binding(name, name, *subjects) for name, subjects in part_roles.SUBJECTS.items()),
         _binding("podfit:node-bootstrapper", "system:node-bootstrapper", bootstrappers),
         _binding("podfit:node-autoapprove-bootstrap", f"{requests}nodeclient", bootstrappers),
         _binding(
@@ -249,9 +237,15 @@ def cluster_role_bindings() -> list[Object]:
 def roles() -> list[Object]:
     """Namespaced roles, all in kube-system."""
     reader = rule(READ, [""], ["configmaps"], ["extension-apiserver-authentication"])
+    held = {"extension-apiserver-authentication-reader": (reader,), **part_roles.ROLES}
     return [
-        _described("Role", "extension-apiserver-authentication-reader", "kube-system") | {"rules": [reader.to_json()]}
+        _described("Role", name, "kube-system") | {"rules": [each.to_json() for each in rules]}
+        for name, rules in held.items()
     ]
+
+
+def role_bindings() -> list[Object]:
+    return [_binding(name, name, *part_roles.SUBJECTS[name], namespace="kube-system") for name in part_roles.ROLES]
 
 
 def _basic_user() -> list[Rule]:
@@ -303,9 +297,15 @@ def _aggregated(name: str, label: str, to: Sequence[str] = ()) -> Object:
     return _described("ClusterRole", name, to=to) | {"aggregationRule": selector, "rules": held}
 
 
-def _binding(name: str, role: str, *subjects: tuple[str, str]) -> Object:
-    group = "rbac.authorization.k8s.io"
-    return _described("ClusterRoleBinding", name) | {
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": kind, "apiGroup": group, "name": subject} for kind, subject in subjects],
+def _binding(name: str, role: str, *subjects: tuple[str, str], namespace: str = "") -> Object:
+    group, cluster = "rbac.authorization.k8s.io", "" if namespace else "Cluster"
+    return _described(f"{cluster}RoleBinding", name, namespace) | {
+        "roleRef": {"apiGroup": group, "kind": f"{cluster}Role", "name": role},
+        "subjects": [_subject(kind, subject) for kind, subject in subjects],
     }
+
+
+def _subject(kind: str, name: str) -> Object:
+    if kind == "ServiceAccount":
+        return {"kind": kind, "name": name, "namespace": "kube-system"}
+    return {"kind": kind, "apiGroup": "rbac.authorization.k8s.io", "name": name}

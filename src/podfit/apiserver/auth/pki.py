@@ -118,6 +118,11 @@ class Pki:
             raise SubjectRefused(f"the request asks for {list(asked_organizations)}, not for {list(organizations)}")
         return self.authority.answer(pem, ttl, usages=usages, names=names)
 
+    def answer_csr(self, pem: bytes, usages: Sequence[str], lifetime_s: int | None) -> bytes:
+        """Signs an approved request, for as long as it asks for within what is usual."""
+        ttl = CERT_TTL if lifetime_s is None else min(CERT_TTL, timedelta(seconds=lifetime_s))
+        return self.sign_csr(pem, usages=usages, ttl=ttl)
+
     def server_tls(self) -> ssl.SSLContext:
         """For the API server's socket: clients may show a certificate of either authority.
 

@@ -15,9 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from podfit.api.kinds import NODE, POD, kind_named
 from podfit.api.status import (
+    ApiError,
     Object,
     bad_request,
     conflict,
+    go_quote,
     invalid,
     not_found,
     unprocessable,
@@ -150,9 +152,19 @@ class ServiceAccountTokens:
         if claims is None:
             return None
         now = self._clock.now()
-        if not claims["nbf"] <= now + 60 or claims["exp"] <= now or not set(claims["aud"]) & set(audiences):
-            raise unauthorized()
+        if claims["exp"] <= now:
+            raise _refused("service account token has expired")
+        if not claims["nbf"] <= now + 60:
+            raise _refused("service account token is not valid yet")
+        if not set(claims["aud"]) & set(audiences):
+            given, wanted = (" ".join(map(go_quote, names)) for names in (claims["aud"], audiences))
+            raise _refused(f"token audiences [{given}] is invalid for the target audiences [{wanted}]")
         return self._bearer(claims, now)
+
+    def audiences_of(self, token: str) -> list[str] | None:
+        """Whom a token of ours is for; None when it is none of ours."""
+        claims = self._claims_of(token)
+        return None if claims is None else list(claims["aud"])
 
     def _claims_of(self, token: str) -> dict[str, Any] | None:
         claims = self._verified.get(token)
@@ -201,11 +213,11 @@ class ServiceAccountTokens:
     def _must_stand(self, kind: Any, namespace: str, ref: Object, now: float) -> None:
         meta = meta_of(self._cluster.get(kind, namespace, str(ref.get("name"))))
         if not meta or meta.get("uid") != ref.get("uid"):
-            raise unauthorized()
+            raise _refused("service account token has been invalidated")
         deleted = meta.get("deletionTimestamp")
         # A minute past its end a terminating pod may still say goodbye.
         if deleted and parse_rfc3339(deleted) + 60 < now:
-            raise unauthorized()
+            raise _refused("service account token has been invalidated")
 
     # --- discovery ----------------------------------------------------------------------------------------------
 
@@ -221,6 +233,13 @@ class ServiceAccountTokens:
     def jwks(self) -> Object:
         key = jwt.algorithms.ECAlgorithm.to_jwk(self._public, as_dict=True)
         return {"keys": [{**key, "use": "sig", "kid": KEY_ID, "alg": "ES256"}]}
+
+
+def _refused(why: str) -> ApiError:
+    """The bearer is told nothing; who reviews the token reads the note."""
+    error = unauthorized()
+    error.add_note(why)
+    return error
 
 
 def _check_duration(seconds: Any) -> None:

@@ -65,7 +65,10 @@ class Strategy:
         if self.has_generation:
             obj.setdefault("metadata", {})["generation"] = 1
         else:
-            obj.setdefault("metadata", {}).pop("generation", None)
+            # Nobody counts it: what the client said stays.
+            metadata = obj.setdefault("metadata", {})
+            if not metadata.get("generation"):
+                metadata.pop("generation", None)
 
     def reset_status(self, obj: Object) -> None:
         """The status of a new object: empty but for counters that are always shown."""

@@ -57,6 +57,11 @@ def port(value: int | str | None, path: str, errors: Errors) -> None:
 
 @lru_cache(maxsize=16384)
 def parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    if "%" in text:
+        return None
+    if text.count(".") == 3 and ":" not in text:
+        # Kubernetes reads 010.0.0.1 as 10.0.0.1, as it did before Go forbade it.
+        text = ".".join(part.lstrip("0") or part[:1] for part in text.split("."))
     try:
         return ipaddress.ip_address(text)
     except ValueError:
@@ -69,12 +74,9 @@ def ip(text: str, path: str, errors: Errors) -> None:
 
 
 def cidr(text: str, path: str, errors: Errors) -> None:
-    try:
-        ipaddress.ip_network(text, strict=False)
-        fine = "/" in text
-    except ValueError:
-        fine = False
-    if not fine:
+    address, _, bits = text.partition("/")
+    parsed = parse_ip(address)
+    if parsed is None or not bits.isdigit() or int(bits) > parsed.max_prefixlen:
         errors.append(invalid(path, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
 
 
@@ -147,6 +149,13 @@ def _requirement(expression: Mapping[str, Any], path: str, errors: Errors) -> No
     label_name(expression.get("key", ""), f"{path}.key", errors)
     for at, value in enumerate(values):
         names_valid(value, f"{path}.values[{at}]", names.label_value(value), errors)
+
+
+def selector_usable(selector: Mapping[str, Any] | None) -> bool:
+    """Whether a selector can be compiled; none at all can: it selects nothing."""
+    errors: Errors = []
+    label_selector(selector, "", errors)
+    return not errors
 
 
 def selector_matches(selector: Mapping[str, Any] | None, values: Mapping[str, str] | None) -> bool:

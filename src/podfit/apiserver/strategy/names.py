@@ -17,6 +17,9 @@ _subdomain = re.compile(_SUBDOMAIN)
 _qualified = re.compile(_NAME_PART)
 _port_charset = re.compile("[-a-z0-9]+")
 _port_letter = re.compile("[a-z]")
+_UNDERSCORE_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_UNDERSCORED = rf"{_UNDERSCORE_LABEL}(\.{_UNDERSCORE_LABEL})*"
+_underscored = re.compile(_UNDERSCORED)
 _wildcard = re.compile(rf"\*\.{_SUBDOMAIN}")
 _env_name_strict = re.compile("[-._a-zA-Z][-._a-zA-Z0-9]*")
 _env_name_relaxed = re.compile("[ -<>-~]+")
@@ -46,6 +49,12 @@ _DNS_SUBDOMAIN_TEXT = regex_complaint(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
     "end with an alphanumeric character",
     _SUBDOMAIN,
+    "example.com",
+)
+_UNDERSCORE_TEXT = regex_complaint(
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must "
+    "start and end with an alphanumeric character",
+    _UNDERSCORED,
     "example.com",
 )
 _DNS_1035_TEXT = regex_complaint(
@@ -103,6 +112,13 @@ def dns_label(name: str, prefix: bool = False) -> list[str]:
 
 def dns_subdomain(name: str, prefix: bool = False) -> list[str]:
     return list(_complaints_subdomain(_without_dash(name, prefix)))
+
+
+@lru_cache(maxsize=4096)
+def dns_subdomain_with_underscore(name: str) -> tuple[str, ...]:
+    """What resolvers search: labels may begin with an underscore, and hold some."""
+    found = (max_length(253),) if len(name.encode()) > 253 else ()
+    return found if _underscored.fullmatch(name) else (*found, _UNDERSCORE_TEXT)
 
 
 def dns_1035(name: str, prefix: bool = False) -> list[str]:

@@ -8,6 +8,8 @@ from podfit.api.kinds import Kind
 from podfit.apiserver.strategy.base import Strategy
 from podfit.apiserver.strategy.kinds import (
     access,
+    cronjobs,
+    definitions,
     extensions,
     jobs,
     limits,
@@ -45,7 +47,7 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("apps", "Deployment"): apps.DeploymentStrategy,
     ("apps", "ReplicaSet"): apps.ReplicaSetStrategy,
     ("apps", "StatefulSet"): stateful.StatefulSetStrategy,
-    ("batch", "CronJob"): jobs.CronJobStrategy,
+    ("batch", "CronJob"): cronjobs.CronJobStrategy,
     ("batch", "Job"): jobs.JobStrategy,
     ("policy", "PodDisruptionBudget"): policy.PodDisruptionBudgetStrategy,
     ("scheduling.k8s.io", "PriorityClass"): plain.PriorityClassStrategy,
@@ -58,7 +60,7 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("autoscaling", "HorizontalPodAutoscaler"): policy.AutoscalerStrategy,
     (_HOOKS, "MutatingWebhookConfiguration"): extensions.WebhookConfigurationStrategy,
     (_HOOKS, "ValidatingWebhookConfiguration"): extensions.WebhookConfigurationStrategy,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): extensions.CustomResourceDefinitionStrategy,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.CustomResourceDefinitionStrategy,
     ("events.k8s.io", "Event"): notes.EventStrategy,
     ("certificates.k8s.io", "CertificateSigningRequest"): extensions.CertificateSigningRequestStrategy,
     ("apiregistration.k8s.io", "APIService"): extensions.APIServiceStrategy,

@@ -9,7 +9,7 @@ from podfit.apiserver.bodies import read_body
 from podfit.apiserver.calls import Call, success
 from podfit.apiserver.options import write_options
 from podfit.apiserver.request import Response
-from podfit.apiserver.writes import RETRIES, precondition_failed
+from podfit.apiserver.writes import RETRIES, match_namespace, precondition_failed
 from podfit.kit.clock import rfc3339
 from podfit.store.backend import Mismatch
 
@@ -21,6 +21,7 @@ async def bind(call: Call) -> Response:
     options = write_options(call.request.query, "CreateOptions")
     binding = read_body(call, _BINDING, options.validation)
     meta = binding.setdefault("metadata", {})
+    match_namespace(meta, call.namespace)
     if meta.get("name", "") != call.route.name:
         raise bad_request("name in URL does not match name in Binding object")
     return await _assign(call, binding, call.route.name, options.dry_run)
@@ -35,6 +36,7 @@ async def bind_named(call: Call) -> Response:
 
 async def _assign(call: Call, binding: Object, name: str, dry_run: bool) -> Response:
     namespace, chain = call.namespace, call.parts.writer.chain
+    match_namespace(binding["metadata"], namespace)
     attrs = Attributes(CREATE, POD, "binding", namespace, name, binding, None, call.request.user, dry_run)
     await chain.admit(attrs)
     _check_target(binding)
@@ -71,6 +73,8 @@ def _set_node(pod: Object, binding: Object, now: str) -> None:
     name, spec = meta["name"], pod.setdefault("spec", {})
     if given.get("uid") and given["uid"] != meta.get("uid"):
         raise precondition_failed(POD, pod, given["uid"])
+    if given.get("resourceVersion") and given["resourceVersion"] != meta.get("resourceVersion"):
+        raise precondition_failed(POD, pod, given["resourceVersion"], "ResourceVersion")
 
     def refuse(why: str) -> ApiError:
         return conflict("pods/binding", name, why)

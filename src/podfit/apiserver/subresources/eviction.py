@@ -14,7 +14,7 @@ from podfit.apiserver.calls import Call, success
 from podfit.apiserver.options import checked_delete_options, write_options
 from podfit.apiserver.request import Response
 from podfit.apiserver.verbs.delete import remove
-from podfit.apiserver.writes import RETRIES
+from podfit.apiserver.writes import RETRIES, match_namespace
 from podfit.kit.clock import rfc3339
 from podfit.store.backend import Mismatch
 
@@ -29,6 +29,7 @@ async def evict(call: Call) -> Response:
     call.request.body = _in_one_version(call.request.body)
     eviction = read_body(call, EVICTION, options.validation)
     meta, name, namespace = eviction.setdefault("metadata", {}), call.route.name, call.namespace
+    match_namespace(meta, namespace)
     if meta.get("name", "") != name:
         raise bad_request("name in URL does not match name in Eviction object")
     wanted = checked_delete_options(dict(eviction.get("deleteOptions") or {}))

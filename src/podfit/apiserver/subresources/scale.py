@@ -7,15 +7,24 @@ from typing import Any
 
 from podfit.api.kinds import Kind
 from podfit.api.patches import APPLY, patch_object
+from podfit.api.patches.apply import apply_patch, track_update
+from podfit.api.patches.apply.scales import narrowed, widened
 from podfit.api.schema import type_of
-from podfit.api.status import ApiError, Object, invalid, unprocessable
+from podfit.api.schema.types import Struct
+from podfit.api.status import Object, invalid, unprocessable
 from podfit.apiserver import managed
 from podfit.apiserver.bodies import check_name, read_body
 from podfit.apiserver.calls import Call
-from podfit.apiserver.options import write_options
+from podfit.apiserver.forms import MetadataOnly
+from podfit.apiserver.negotiate import TABLE
+from podfit.apiserver.options import WriteOptions, first, write_options
 from podfit.apiserver.request import Response
-from podfit.apiserver.tables.columns import selector_text
+from podfit.apiserver.tables.columns import AGE, NAME, Column, Layout, age, selector_text
+from podfit.apiserver.tables.form import TableForm, Tables
+from podfit.apiserver.verbs.apply import read_configuration
 from podfit.apiserver.verbs.patch import patch_type
+from podfit.apiserver.writes import Change, Lens, Track
+from podfit.kit.clock import rfc3339
 from podfit.store.backend import Record
 
 SCALE = Kind("autoscaling", "v1", "Scale", "scales", True)
@@ -41,7 +50,8 @@ class ScaleHandlers:
         verb = call.route.verb
         if verb == "get":
             record = call.objects.required(call.kind, call.namespace, call.route.name)
-            return call.answer_value(self._scale(call.kind, call.objects.served(call.kind, record)))
+            record = (await call.objects.shown(call.kind, (record,)))[0]
+            return _answer(call, self._scale(call.kind, call.objects.served(call.kind, record)))
         return await (self._put(call) if verb == "update" else self._patch(call))
 
     async def _put(self, call: Call) -> Response:
@@ -52,15 +62,14 @@ class ScaleHandlers:
         def change(stored: Object, record: Record) -> Object:
             return self._scaled(call, stored, scale)
 
-        return await self._write(call, options, change)
+        return await self._write(call, options, change, self._tracking(call, options))
 
     async def _patch(self, call: Call) -> Response:
         media = patch_type(call)
         options = write_options(call.request.query, "PatchOptions", media)
-        struct = type_of(SCALE)
-        assert struct is not None
+        struct = _struct()
         if media == APPLY:
-            raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+            return await self._apply(call, options)
 
         def change(stored: Object, record: Record) -> Object:
             now = self._scale(call.kind, stored)
@@ -69,14 +78,53 @@ class ScaleHandlers:
             check_name(made.obj, call.route.name, call.namespace)
             return self._scaled(call, stored, made.obj)
 
-        return await self._write(call, options, change)
+        return await self._write(call, options, change, self._tracking(call, options))
 
-    async def _write(self, call: Call, options: Any, change: Any) -> Response:
-        write = call.write(options, "scale")
-        write.subresource = ""
-        write.track = managed.updates(call, options)
+    async def _apply(self, call: Call, options: WriteOptions) -> Response:
+        applied = read_configuration(call, SCALE, options)
+        manager, path = managed.manager_of(call, options), self.where(call.kind).replicas
+
+        def change(stored: Object, record: Record) -> Object:
+            live, entries = self._scale(call.kind, stored), stored["metadata"].get("managedFields")
+            live["metadata"]["managedFields"] = narrowed(entries, path)
+            now = rfc3339(call.objects.clock.now())
+            made = apply_patch(live, applied, _struct(), manager, options.force, now, "scale")
+            check_name(made, call.route.name, call.namespace)
+            owners = widened(entries, made["metadata"].get("managedFields"), path, call.kind.api_version)
+            stored = self._scaled(call, stored, made)
+            return {**stored, "metadata": {**stored["metadata"], "managedFields": owners}}
+
+        return await self._write(call, options, change, None)
+
+    async def _write(self, call: Call, options: WriteOptions, change: Change, track: Track | None) -> Response:
+        write = call.write(options)
+        write.track, write.lens = track, self._lens(call)
         written = await call.parts.writer.update(write, change)
-        return call.answer_value(self._scale(call.kind, written.obj))
+        return _answer(call, self._scale(call.kind, written.obj))
+
+    def _lens(self, call: Call) -> Lens:
+        def put_back(obj: Object, scale: Object) -> Object:
+            return self._scaled(call, obj, scale) if scale != self._scale(call.kind, obj) else obj
+
+        return Lens("scale", lambda obj: self._scale(call.kind, obj), put_back)
+
+    def _tracking(self, call: Call, options: WriteOptions) -> Track:
+        """Who changes a Scale owns its replicas, and no more of the object."""
+        manager, path = managed.manager_of(call, options), self.where(call.kind).replicas
+
+        def track(new: Object, old: Object | None) -> None:
+            assert old is not None
+            entries = old["metadata"].get("managedFields")
+            before, after = (self._scale(call.kind, obj) for obj in (old, new))
+            for scale in (before, after):
+                scale["metadata"]["managedFields"] = narrowed(entries, path)
+            now = rfc3339(call.objects.clock.now())
+            track_update(before, after, _struct(), manager, "Update", now, "scale")
+            owners = widened(entries, after["metadata"].get("managedFields"), path, call.kind.api_version)
+            if owners:
+                new["metadata"]["managedFields"] = owners
+
+        return track
 
     def _scaled(self, call: Call, stored: Object, scale: Object) -> Object:
         replicas = (scale.get("spec") or {}).get("replicas", 0)
@@ -86,12 +134,13 @@ class ScaleHandlers:
         revision = (scale.get("metadata") or {}).get("resourceVersion")
         if revision and revision != stored["metadata"]["resourceVersion"]:
             raise call.objects.modified(call.kind, call.route.name)
-        at = stored
         *path, last = self.where(call.kind).replicas
+        made = at = dict(stored)
         for part in path:
-            at = at.setdefault(part, {})
+            at[part] = dict(at.get(part) or {})
+            at = at[part]
         at[last] = replicas
-        return stored
+        return made
 
     def _scale(self, kind: Kind, obj: Object) -> Object:
         where, meta = self.where(kind), obj["metadata"]
@@ -115,6 +164,40 @@ class ScaleHandlers:
 
 
 _BUILT_IN = Where()
+_TABLES = Tables()
+_TABLES.set(
+    SCALE,
+    Layout(
+        (
+            NAME,
+            Column("Desired", "integer", "The number of pods that is wanted."),
+            Column("Available", "integer", "The number of pods there are."),
+            AGE,
+        ),
+        lambda scale, now_s: [
+            scale["metadata"]["name"],
+            scale["spec"].get("replicas", 0),
+            scale["status"]["replicas"],
+            age(scale, now_s),
+        ],
+    ),
+)
+
+
+def _answer(call: Call, scale: Object) -> Response:
+    accepted = call.accepted()
+    if accepted.shape == TABLE:
+        include, now_s = first(call.request.query, "includeObject"), call.objects.clock.now()
+        return call.answer(accepted, TableForm(_TABLES, SCALE, accepted.version, include, now_s), scale)
+    if accepted.shape:
+        return call.answer(accepted, MetadataOnly(accepted.version), scale)
+    return call.answer_value(scale)
+
+
+def _struct() -> Struct:
+    struct = type_of(SCALE)
+    assert struct is not None
+    return struct
 
 
 def _lookup(obj: Any, path: tuple[str, ...]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podfit.api.kinds import Kind
-from podfit.api.status import ApiError, Object
+from podfit.api.status import ApiError, Object, bad_request
 from podfit.apiserver.admission.base import CREATE, Attributes
 from podfit.apiserver.auth.authenticate import Authenticator
 from podfit.apiserver.auth.reviews import user_info
@@ -15,6 +15,9 @@ from podfit.apiserver.request import Response
 from podfit.kit.clock import rfc3339
 
 TOKEN_REQUEST = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests", True)
+
+
+_INVALID = "invalid bearer token"
 
 
 class TokenHandlers:
@@ -39,19 +42,25 @@ class TokenHandlers:
         review = read_body(call, call.kind, options.validation)
         review.setdefault("metadata", {})
         spec = review.get("spec") or {}
-        review["status"] = self._status(spec.get("token", ""), spec.get("audiences") or [])
+        if not spec.get("token"):
+            raise bad_request("token is required for TokenReview in authentication")
+        review["status"] = self._status(spec["token"], spec.get("audiences") or list(self._tokens.audiences))
         return call.answer_value(review, 201)
 
     def _status(self, token: str, audiences: list[str]) -> Object:
-        if not token:
-            return {"user": {}, "error": "no token provided"}
+        """For whom a token vouches, if it is meant for one of the audiences."""
+        meant = self._tokens.audiences_of(token)
         try:
-            if audiences:
-                found = self._tokens.authenticate_for(token, audiences)
-                if found is None:
-                    return {"user": {}, "error": "invalid bearer token"}
-                return {"authenticated": True, "user": user_info(found), "audiences": audiences}
-            user = self._authenticator.authenticate({"authorization": f"Bearer {token}"})
+            if meant is not None:
+                user = self._tokens.authenticate_for(token, audiences)
+            else:
+                # Tokens of other kinds are meant for this server, whatever it is called.
+                meant = list(self._tokens.audiences)
+                user = self._authenticator.authenticate({"authorization": f"Bearer {token}"})
         except ApiError as error:
-            return {"user": {}, "error": error.message}
-        return {"authenticated": True, "user": user_info(user)}
+            notes = getattr(error, "__notes__", [])
+            return {"user": {}, "error": f"[{_INVALID}, {notes[0]}]" if notes else _INVALID}
+        shared = [name for name in audiences if name in meant]
+        if user is None or not shared:
+            return {"user": {}, "error": _INVALID}
+        return {"authenticated": True, "user": user_info(user), "audiences": shared}

@@ -215,15 +215,15 @@ def _namespace(obj: Object, now_s: float) -> list[Any]:
 
 
 def _config_map(obj: Object, now_s: float) -> list[Any]:
-    return [name(obj), str(len(obj.get("data") or {}) + len(obj.get("binaryData") or {})), age(obj, now_s)]
+    return [name(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), age(obj, now_s)]
 
 
 def _secret(obj: Object, now_s: float) -> list[Any]:
-    return [name(obj), obj.get("type", ""), str(len(obj.get("data") or {})), age(obj, now_s)]
+    return [name(obj), obj.get("type", ""), len(obj.get("data") or {}), age(obj, now_s)]
 
 
 def _service_account(obj: Object, now_s: float) -> list[Any]:
-    return [name(obj), str(len(obj.get("secrets") or [])), age(obj, now_s)]
+    return [name(obj), len(obj.get("secrets") or []), age(obj, now_s)]
 
 
 def _pod_template(obj: Object, now_s: float) -> list[Any]:

@@ -5,13 +5,15 @@ An object that is not there is created, through the main endpoint only.
 
 from __future__ import annotations
 
+from podfit.api.kinds import Kind
 from podfit.api.patches.apply import apply_patch, read_applied
 from podfit.api.schema import type_of
 from podfit.api.schema.decode import DecodeError, convert
+from podfit.api.schema.scalars import json_word
 from podfit.api.schema.types import Struct
 from podfit.api.schema.walk import UNSTRUCTURED
 from podfit.api.schema.yamls import YamlError, parse_yaml
-from podfit.api.status import ApiError, Object, bad_request, conflict, go_quote, not_found
+from podfit.api.status import Object, bad_request, conflict, not_found
 from podfit.apiserver import managed, shapes
 from podfit.apiserver.bodies import check_name
 from podfit.apiserver.calls import Call
@@ -26,25 +28,23 @@ from podfit.store.backend import Record
 async def apply(call: Call, accepted: Accepted, form: Form, options: WriteOptions) -> Response:
     struct = type_of(call.kind)
     assert struct is not None
-    applied = _read(call)
-    warned = _strict(call, applied, struct, options)
+    applied = read_configuration(call, call.kind, options)
     write = call.write(options, call.route.subresource)
     applier = _Applier(call, applied, struct, options)
     if call.objects.record(call.kind, call.namespace, call.route.name) is None:
         if call.route.subresource:
             raise not_found(call.kind.plural, call.route.name, call.kind.group)
-        uid = (applied.get("metadata") or {}).get("uid")
+        metadata = applied.get("metadata")
+        uid = metadata.get("uid") if isinstance(metadata, dict) else None
         if uid:
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise conflict(call.kind.plural, call.route.name, why, call.kind.group)
-        call.warnings += warned
         written = await call.parts.writer.create(write, applier.merged(None))
         return call.answer(accepted, form, written.record or written.obj, 201)
 
     def change(stored: Object, record: Record) -> Object:
         return applier.merged(stored)
 
-    call.warnings += warned
     written = await call.parts.writer.update(write, change)
     return call.answer(accepted, form, written.record or written.obj)
 
@@ -77,24 +77,19 @@ class _Applier:
         return obj
 
 
-def _read(call: Call) -> Object:
+def read_configuration(call: Call, kind: Kind, options: WriteOptions) -> Object:
+    """The body; keys given twice are complained about, fields that nobody knows are refused later, by their schema."""
     try:
-        value, _ = parse_yaml(call.request.body)
+        value, twice = parse_yaml(call.request.body)
     except YamlError as error:
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
-    return read_applied(value, call.kind.api_version, call.kind.kind)
-
-
-def _strict(call: Call, applied: Object, struct: Struct, options: WriteOptions) -> list[str]:
-    """Warnings about unknown fields; an error when they are not to be."""
-    if options.validation == "Ignore":
-        return []
-    try:
-        found = convert(applied, struct, field_validation=options.validation, dialect=UNSTRUCTURED)
-    except DecodeError as error:
-        if options.validation != "Strict":
-            return []
-        body = f"Invalid value: {go_quote(call.request.body.decode(errors='replace'))}: {error}"
-        causes = [{"reason": "FieldValueInvalid", "message": body, "field": "patch"}]
-        raise ApiError(422, "Invalid", f' "" is invalid: patch: {body}', {"causes": causes}) from None
-    return found.warnings
+    if value is not None and not isinstance(value, dict):
+        why = f"json: cannot unmarshal {json_word(value)} into Go value of type map[string]interface {{}}"
+        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
+    applied = read_applied(value, kind.api_version, kind.kind)
+    complaints = [f"error converting YAML to JSON: {text}" for text in twice]
+    if complaints and options.validation == "Strict":
+        raise bad_request(f"error strict decoding YAML: {complaints[0]}")
+    if options.validation == "Warn":
+        call.warnings += complaints
+    return applied

@@ -6,6 +6,7 @@ from podfit.api.kinds import Kind
 from podfit.api.status import Object, not_found
 from podfit.apiserver import deletes, wire
 from podfit.apiserver.admission.base import DELETE, Attributes
+from podfit.apiserver.bodies import json_body
 from podfit.apiserver.calls import Call, success
 from podfit.apiserver.options import delete_options, list_options
 from podfit.apiserver.request import Response
@@ -18,7 +19,7 @@ from podfit.store.backend import Mismatch, Record
 async def delete(call: Call) -> Response:
     accepted = call.accepted()
     form = call.form(accepted)
-    options = delete_options(call.request.query, call.request.body)
+    options = delete_options(call.request.query, json_body(call))
     obj, gone = await remove(call, call.kind, call.namespace, call.route.name, options)
     if gone and (call.kind.group, call.kind.plural) not in deletes.RETURNS_OBJECT:
         return call.answer_value(success(0, _details(call.kind, obj)))
@@ -37,12 +38,13 @@ async def remove(call: Call, kind: Kind, namespace: str, name: str, options: Obj
     objects = call.objects
     for _ in range(RETRIES):
         record = objects.required(kind, namespace, name)
+        if kind.custom:
+            record = (await objects.shown(kind, (record,)))[0]
         obj = objects.served(kind, record)
+        old = objects.served(kind, record) if kind.custom else objects.decoded(record)
         deletes.check_preconditions(kind, obj, options)
         dry_run = bool(options.get("dryRun"))
-        attrs = Attributes(
-            DELETE, kind, "", namespace, name, None, objects.decoded(record), call.request.user, dry_run, options
-        )
+        attrs = Attributes(DELETE, kind, "", namespace, name, None, old, call.request.user, dry_run, options)
         await call.parts.writer.chain.admit(attrs)
         await call.parts.writer.chain.validate(attrs)
         verdict = deletes.decide(kind, obj, options, objects.clock.now())
@@ -72,13 +74,14 @@ async def _carry_out(
 async def delete_collection(call: Call) -> Response:
     accepted = call.accepted()
     form = call.form(accepted)
-    options = delete_options(call.request.query, call.request.body)
+    options = delete_options(call.request.query, json_body(call))
     wanted = list_options(call.request.query, False)
     selection = chosen(call.objects, call.kind, wanted.label_selector, wanted.field_selector)
     revision = call.objects.store.revision
     records = call.objects.store.scan(prefix_of(call.kind, call.namespace))
     if selection is not None:
         records = selection.filter(records)
+    shown = await call.objects.shown(call.kind, records)
     for record in records:
         meta = wire.object_of(record)["metadata"]
         try:
@@ -86,4 +89,4 @@ async def delete_collection(call: Call) -> Response:
         except Exception as error:
             if getattr(error, "code", 0) != 404:
                 raise
-    return call.reply(accepted, form.list(records, revision))
+    return call.reply(accepted, form.list(shown, revision))

@@ -15,4 +15,6 @@ async def get(call: Call) -> Response:
     if revision:
         await wait_until(call.objects.store, parse_revision(revision))
     record = call.objects.required(call.kind, call.namespace, call.route.name)
+    if call.kind.custom:
+        record = (await call.objects.shown(call.kind, (record,)))[0]
     return call.answer(accepted, form, record)

@@ -39,14 +39,22 @@ async def list_objects(call: Call) -> Response:
         raise bad_request("specifying resource version is not allowed when using continue")
     store, prefix = call.objects.store, prefix_of(call.kind, call.namespace)
     if selection is not None and selection.name is not None and not options.token and _newest(options):
-        return call.reply(accepted, form.list(*await _by_name(call, selection, options)))
+        return call.reply(accepted, form.list(*await _shown(call, await _by_name(call, selection, options))))
     page = await _page(store, prefix, options, selection)
+    if call.kind.custom:
+        stored, page = page[0], await _shown(call, page)
+        if page[0] is not stored:
+            return call.reply(accepted, form.list(*page))
     if selection is None and not options.limit and isinstance(form, Spliced):
         return call.reply(accepted, form.whole(prefix, page[0], page[1]))
     return call.reply(accepted, form.list(*page))
 
 
 Page = tuple[Sequence[Record], int, Object | None]
+
+
+async def _shown(call: Call, page: Page) -> Page:
+    return await call.objects.shown(call.kind, page[0]), page[1], page[2]
 
 
 def prefix_of(kind: Kind, namespace: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from podfit.api.status import Object, not_found
+from podfit.api.status import ApiError, Object, not_found
 from podfit.apiserver import managed
 from podfit.apiserver.bodies import check_name, read_object
 from podfit.apiserver.calls import Call
 from podfit.apiserver.options import write_options
 from podfit.apiserver.request import Response
+from podfit.apiserver.revisions import unsigned
 from podfit.apiserver.strategy import strategy_for
 from podfit.store.backend import Record
 
@@ -23,9 +24,13 @@ async def update(call: Call) -> Response:
     if call.objects.record(call.kind, call.namespace, call.route.name) is None:
         if call.route.subresource or not strategy_for(call.kind).create_on_update:
             raise not_found(call.kind.plural, call.route.name, call.kind.group)
+        obj["metadata"].pop("resourceVersion", None)
         written = await call.parts.writer.create(write, obj)
         return call.answer(accepted, form, written.record or written.obj, 201)
-    stated = bool((obj.get("metadata") or {}).get("resourceVersion"))
+    revision = (obj.get("metadata") or {}).get("resourceVersion")
+    stated = bool(revision)
+    if revision and (complaint := unsigned(revision)[1]):
+        raise ApiError(500, "", complaint)
     sent = [obj]
 
     def replace(stored: Object, record: Record) -> Object:

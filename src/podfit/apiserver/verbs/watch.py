@@ -7,13 +7,13 @@ between the first look and the registration with the hub is read from the store'
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 from podfit.api.status import ApiError
 from podfit.apiserver import wire
 from podfit.apiserver.calls import Call
 from podfit.apiserver.events import Happening, Watcher
-from podfit.apiserver.forms import Form
+from podfit.apiserver.forms import Event, Form, Held
 from podfit.apiserver.negotiate import JSON
 from podfit.apiserver.options import ListOptions, list_options
 from podfit.apiserver.request import Response
@@ -50,6 +50,7 @@ class _Stream:
         timeout = options.timeout_s or 0
         self._timeout_s = float(timeout) if timeout > 0 else random.uniform(_SHORTEST_S, _LONGEST_S)
         self._prefix = prefix_of(call.kind, call.namespace)
+        self._held = Held() if call.objects.versions.converts(call.kind) else None
 
     async def run(self) -> AsyncIterator[bytes]:
         watcher: Watcher | None = None
@@ -59,8 +60,8 @@ class _Stream:
                 await wait_until(self._store, revision)
             elif not self._options.revision:
                 await self._store.sync()
-            watcher, first = self._begin(revision)
-            for chunk in first:
+            watcher, records, at = self._begin(revision)
+            async for chunk in self._present(records, at):
                 yield chunk
             async for chunk in self._follow(watcher):
                 yield chunk
@@ -77,15 +78,15 @@ class _Stream:
             return self._options.send_initial
         return self._options.revision in ("", "0")
 
-    def _begin(self, revision: int) -> tuple[Watcher, Iterator[bytes]]:
-        """Registers with the hub and returns what is to be sent before anything it hands out."""
+    def _begin(self, revision: int) -> tuple[Watcher, list[Record] | None, int]:
+        """Registers with the hub and returns what is to be shown before anything it hands out, and as of when."""
         if self._initial:
             at = self._store.revision
             records = self._store.scan(self._prefix)
             if self._selection is not None:
                 records = self._selection.filter(records)
             watcher = self._register(at)
-            return watcher, self._present(records, at)
+            return watcher, records, at
         after = revision or self._store.revision
         watcher = self._register(after)
         try:
@@ -95,14 +96,14 @@ class _Stream:
             raise too_old(after, gone.oldest) from None
         except FutureRevision:
             pass
-        return watcher, iter(())
+        return watcher, None, after
 
     def _register(self, after: int) -> Watcher:
         selection = self._selection
         watcher = Watcher(
             self._call.kind.storage_prefix,
             self._call.namespace,
-            self._form,
+            self._held or self._form,
             selection,
             selection.index(self._call.kind) if selection is not None else None,
             after,
@@ -120,9 +121,11 @@ class _Stream:
             backlog.close()
         watcher.after = max(watcher.after, self._store.revision)
 
-    def _present(self, records: list[Record], at: int) -> Iterator[bytes]:
+    async def _present(self, records: list[Record] | None, at: int) -> AsyncIterator[bytes]:
+        if records is None:
+            return
         for start in range(0, len(records), _CHUNK):
-            part = records[start : start + _CHUNK]
+            part = await self._call.objects.shown(self._call.kind, records[start : start + _CHUNK])
             yield b"".join([self._form.event("ADDED", record, record.modified) for record in part])
         if self._options.send_initial and self._options.bookmarks:
             yield self._form.bookmark(at, INITIAL_EVENTS_END)
@@ -137,7 +140,7 @@ class _Stream:
             if watcher.queue:
                 data = b"".join(watcher.queue)
                 watcher.queue.clear()
-                yield data
+                yield data if self._held is None else await self._converted(self._held.take())
                 continue
             if watcher.lagging:
                 raise too_old(watcher.after, self._store.revision)
@@ -147,6 +150,15 @@ class _Stream:
             if now >= bookmark:
                 yield self._form.bookmark(max(self._hub.seen, watcher.after))
                 bookmark = self._next_bookmark(now, end)
+
+    async def _converted(self, events: list[Event]) -> bytes:
+        records = await self._call.objects.shown(self._call.kind, [record for _, record, _ in events])
+        return b"".join(
+            [
+                self._form.event(word, record, revision)
+                for (word, _, revision), record in zip(events, records, strict=True)
+            ]
+        )
 
     def _next_bookmark(self, now: float, end: float) -> float:
         if not self._options.bookmarks:

@@ -10,6 +10,7 @@ import typer
 from podfit.cli.run import run, serve, until_stopped
 
 if TYPE_CHECKING:
+    from podfit.agent.decide.thresholds import Threshold
     from podfit.compose import UpOptions
     from podfit.scheduler import SchedulerConfig
 
@@ -240,6 +241,10 @@ def agent(
     node_cpu: NodeCpu = "",
     node_memory: NodeMemory = "",
     pod_manifests: Annotated[Path | None, typer.Option("--pod-manifest-path", help="A folder of static pods.")] = None,
+    eviction_hard: Annotated[
+        str | None,
+        typer.Option("--eviction-hard", help="Thresholds of pressure, as memory.available<100Mi,nodefs.available<10%."),
+    ] = None,
     stop_pods: StopPods = False,
     verbose: Verbose = 0,
 ) -> None:
@@ -253,7 +258,13 @@ def agent(
     if bool(server) != bool(token):
         raise BadSetting("--server and --token go together: where to join, and what to show there")
     name = node_name or socket.gethostname().lower()
-    config = AgentConfig(name, data_dir, capacity=capacity(node_cpu, node_memory), static_dir=pod_manifests)
+    config = AgentConfig(
+        name,
+        data_dir,
+        capacity=capacity(node_cpu, node_memory),
+        static_dir=pod_manifests,
+        eviction_hard=thresholds(eviction_hard),
+    )
 
     async def main() -> None:
         if server:
@@ -270,6 +281,16 @@ def agent(
         await serve(start, lambda: started.stop(stop_pods=stop_pods))
 
     run(main(), verbose)
+
+
+def thresholds(text: str | None) -> tuple[Threshold, ...]:
+    from podfit.agent.decide.thresholds import DEFAULTS, BadThreshold, parse
+    from podfit.compose import BadSetting
+
+    try:
+        return DEFAULTS if text is None else parse(text)
+    except BadThreshold as error:
+        raise BadSetting(f"--eviction-hard: {error}") from error
 
 
 def meter(

@@ -39,7 +39,7 @@ def recommender(context: typer.Context) -> None:
 
         return recommender_alone(load(config.kubeconfig), config)
 
-    _run(work)
+    _run(work, config.v)
 
 
 def updater(context: typer.Context) -> None:
@@ -55,7 +55,7 @@ def updater(context: typer.Context) -> None:
 
         return updater_alone(load(config.kubeconfig), config)
 
-    _run(work)
+    _run(work, config.v)
 
 
 def admission(context: typer.Context) -> None:
@@ -71,14 +71,16 @@ def admission(context: typer.Context) -> None:
 
         return admission_alone(load(config.kubeconfig), config)
 
-    _run(work)
+    _run(work, config.v)
 
 
-def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def _run(work: Callable[[], Coroutine[Any, Any, None]], level: int) -> None:
+    """`level` is klog's: its usual 4 shows warnings here, 5 also what is done, 8 everything."""
+
     async def main() -> None:
         await until_stopped(work())
 
-    run(main())
+    run(main(), (level >= 5) + (level >= 8))
 
 
 def _helped(context: typer.Context, default: object) -> bool:

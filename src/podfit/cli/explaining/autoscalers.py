@@ -7,12 +7,14 @@ from typing import Any
 from podfit.api.kinds import EVENT, VPA_CHECKPOINT
 from podfit.api.status import ApiError, Object
 from podfit.cli.amounts import number
+from podfit.cli.explaining.asking import recommenders_story
 from podfit.cli.output import age, table
 from podfit.cli.recommended import mode_of, recommendations, target_pods
 from podfit.client import Client
 from podfit.vpa.recommender.explain import explain_objects
 
 FROZEN = "podfit.dev/freeze"
+NOT_ALL = "These steps come from checkpoints, which leave out the memory peaks of windows that still last (a day)"
 COLUMNS = ["  CONTAINER", "RESOURCE", "REQUEST NOW", "LOWER", "TARGET", "UPPER", "PODS OFF TARGET"]
 
 
@@ -20,15 +22,18 @@ async def explain_vpa(client: Client, vpa: Object) -> tuple[list[str], dict[str,
     namespace, name = vpa["metadata"]["namespace"], vpa["metadata"]["name"]
     checkpoints = (await client.list(VPA_CHECKPOINT, namespace))["items"]
     events = await _events(client, vpa)
-    numbers = explain_objects(vpa, checkpoints)
+    numbers = await recommenders_story(client, vpa, checkpoints) or explain_objects(vpa, checkpoints)
     rows = [one.cells()[2:] for one in await recommendations(client, vpa)]
     pods = await target_pods(client, vpa)
     told = [_headline(vpa, len(pods))]
     told.append(table([["  " + row[0], *row[1:]] for row in rows], COLUMNS))
     told += _conditions(vpa)
     told += why_numbers(numbers)
+    if numbers.get("settings"):
+        named = ", ".join(f"--{flag}={value}" for flag, value in numbers["settings"].items())
+        told.append(f"The recommender's settings: {named}")
     if other_settings(vpa, numbers):
-        told.append("The recommender's settings are not the defaults that these steps assume: the table above counts.")
+        told.append(f"{NOT_ALL}: the table above counts.")
     told += _why_not(vpa, events)
     return told, {"vpa": f"{namespace}/{name}", "numbers": numbers, "events": events}
 
@@ -69,7 +74,7 @@ def why_numbers(numbers: dict[str, Any]) -> list[str]:
 
 
 def other_settings(vpa: Object, numbers: dict[str, Any]) -> bool:
-    """Whether the steps, computed with default settings, lead elsewhere than the recommendation."""
+    """Whether the steps, computed from what checkpoints hold, lead elsewhere than the recommendation."""
     given = ((vpa.get("status") or {}).get("recommendation") or {}).get("containerRecommendations") or []
     for one in given:
         known = (numbers.get("containers") or {}).get(one["containerName"])

@@ -68,7 +68,8 @@ class CertificatesController:
         assert self._world.sign_request is not None
         pem = base64.b64decode(request["spec"]["request"])
         try:
-            certificate = self._world.sign_request(pem, request["spec"].get("usages") or ())
+            spec = request["spec"]
+            certificate = self._world.sign_request(pem, spec.get("usages") or (), spec.get("expirationSeconds"))
         except ValueError as error:
             self._world.recorder.record(request, "Warning", "SigningFailed", str(error))
             return

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from zoneinfo import ZoneInfoNotFoundError
 
 from podfit.api.kinds import kind_named
-from podfit.api.status import ApiError, Object
+from podfit.api.status import ApiError, Object, go_quote
 from podfit.controllers.workloads.job import is_finished
-from podfit.controllers.workloads.ownership import Owned, owner_reference
+from podfit.controllers.workloads.ownership import Owned, is_namespace_going, owner_reference
 from podfit.controllers.workloads.podstate import is_deleting
 from podfit.controllers.workloads.schedule import BadSchedule, Schedule
 from podfit.controllers.world import World
@@ -53,34 +55,45 @@ class CronJobController:
         if cron is None or is_deleting(cron):
             return DONE
         jobs = await self._owned.of(cron, None)
+        if _listed(cron) != {job["metadata"]["uid"] for job in jobs if not is_finished(job)}:
+            # The cache may not show our own last write yet, which knows these jobs.
+            cron = await self._world.client.find(CRON_JOB, *key) or cron
         status = self._status(cron, jobs)
         await self._clean_up(cron, jobs)
-        try:
-            schedule = Schedule.parse(cron["spec"]["schedule"], cron["spec"].get("timeZone") or "")
-        except (BadSchedule, ZoneInfoNotFoundError) as error:
-            self._world.recorder.record(cron, "Warning", "UnparseableSchedule", f"unparseable schedule: {error}")
+        schedule = None if cron["spec"].get("suspend") else self._schedule(cron)
+        if schedule is None:
             await self._write(cron, status)
             return DONE
-        if not cron["spec"].get("suspend"):
-            await self._start_due(cron, schedule, jobs, status)
+        await self._start_due(cron, schedule, jobs, status)
         await self._write(cron, status)
-        upcoming = schedule.next(self._world.clock.now())
+        upcoming = schedule.upcoming(_since(cron, status), self._world.clock.now())
         return Again(max(0.05, upcoming - self._world.clock.now()), "the next due time") if upcoming else DONE
+
+    def _schedule(self, cron: Object) -> Schedule | None:
+        """None, and an Event, for what is no schedule: only a change of the CronJob can help."""
+        text, zone = cron["spec"]["schedule"], cron["spec"].get("timeZone") or ""
+        try:
+            return Schedule.parse(text, zone)
+        except (ZoneInfoNotFoundError, OSError, ValueError) as error:
+            if isinstance(error, BadSchedule):
+                reason, message = "UnparseableSchedule", f"unparseable schedule: {go_quote(text)} : {error}"
+            else:
+                reason, message = "UnknownTimeZone", f"invalid timeZone: {go_quote(zone)}: unknown time zone {zone}"
+            self._world.recorder.record(cron, "Warning", reason, message)
+            return None
 
     async def _start_due(self, cron: Object, schedule: Schedule, jobs: list[Object], status: Object) -> None:
         now = self._world.clock.now()
-        since = parse_rfc3339(status.get("lastScheduleTime") or cron["metadata"]["creationTimestamp"])
-        due, missed = due_time(schedule, since, now, cron["spec"].get("startingDeadlineSeconds"))
+        since = _since(cron, status)
+        deadline = cron["spec"].get("startingDeadlineSeconds")
+        due, missed = due_time(schedule, since, now, deadline)
         if due is None:
+            if deadline is not None:
+                self._tell_missed(cron, due_time(schedule, since, now, None)[0])
             return
         if missed > _TOO_MANY:
-            self._world.recorder.record(
-                cron,
-                "Warning",
-                "TooManyMissedTimes",
-                f"too many missed start times: {missed}. "
-                "Set or decrease .spec.startingDeadlineSeconds or check clock skew",
-            )
+            message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+            self._world.recorder.record(cron, "Warning", "TooManyMissedTimes", message)
         active = [job for job in jobs if not is_finished(job) and not is_deleting(job)]
         policy = cron["spec"].get("concurrencyPolicy", "Allow")
         if active and policy == "Forbid":
@@ -99,6 +112,12 @@ class CronJobController:
                 )
             status["active"] = []
         await self._create(cron, due, status)
+
+    def _tell_missed(self, cron: Object, due: float | None) -> None:
+        if due is not None:
+            when = format_datetime(datetime.fromtimestamp(due, UTC))
+            message = f"Missed scheduled time to start a job: {when}"
+            self._world.recorder.record(cron, "Warning", "MissSchedule", message)
 
     async def _create(self, cron: Object, due: float, status: Object) -> None:
         template, meta = cron["spec"]["jobTemplate"], cron["metadata"]
@@ -126,6 +145,8 @@ class CronJobController:
             if error.reason == "AlreadyExists":
                 status["lastScheduleTime"] = rfc3339(due)
                 return
+            if is_namespace_going(error):
+                return
             self._world.recorder.record(cron, "Warning", "FailedCreate", f"Error creating job: {error}")
             raise
         self._world.recorder.record(cron, "Normal", "SuccessfulCreate", f"Created job {job['metadata']['name']}")
@@ -134,19 +155,27 @@ class CronJobController:
 
     def _status(self, cron: Object, jobs: list[Object]) -> Object:
         status = dict(cron.get("status") or {})
-        before = {one["uid"] for one in status.get("active") or []}
+        before = {one["uid"]: one["name"] for one in status.get("active") or []}
         active = [job for job in jobs if not is_finished(job) and not is_deleting(job)]
+        for uid in before.keys() - {job["metadata"]["uid"] for job in jobs}:
+            message = f"Active job went missing: {before[uid]}"
+            self._world.recorder.record(cron, "Normal", "MissingJob", message)
         for job in jobs:
-            if is_finished(job) and job["metadata"]["uid"] in before:
+            if not is_finished(job):
+                if job["metadata"]["uid"] not in before and not is_deleting(job):
+                    message = f"Saw a job that the controller did not create or forgot: {job['metadata']['name']}"
+                    self._world.recorder.record(cron, "Warning", "UnexpectedJob", message)
+                continue
+            if job["metadata"]["uid"] in before:
                 self._world.recorder.record(
                     cron,
                     "Normal",
                     "SawCompletedJob",
                     f"Saw completed job: {job['metadata']['name']}, condition: {_ending(job)}",
                 )
-                done = (job.get("status") or {}).get("completionTime")
-                if done and done > status.get("lastSuccessfulTime", ""):
-                    status["lastSuccessfulTime"] = done
+            done = (job.get("status") or {}).get("completionTime")
+            if done and done > status.get("lastSuccessfulTime", ""):
+                status["lastSuccessfulTime"] = done
         status["active"] = [_reference(job) for job in active]
         return status
 
@@ -173,6 +202,15 @@ class CronJobController:
 
 def _key(cron: Object) -> Key:
     return cron["metadata"]["namespace"], cron["metadata"]["name"]
+
+
+def _since(cron: Object, status: Object) -> float:
+    """The last due time that was met, or when the CronJob was made."""
+    return parse_rfc3339(status.get("lastScheduleTime") or cron["metadata"]["creationTimestamp"])
+
+
+def _listed(cron: Object) -> set[str]:
+    return {str(one["uid"]) for one in (cron.get("status") or {}).get("active") or []}
 
 
 def _reference(job: Object) -> Object:

@@ -9,10 +9,11 @@ from podfit.api.placement import node_matches, untolerated
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.controllers.workloads.history import HASH_LABEL, History, hash_of, template_of
-from podfit.controllers.workloads.inplace import InPlace, differ_in_size_only, is_resized, wants_in_place
+from podfit.controllers.workloads.inplace import InPlace, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import available_in, is_deleting, is_ready, phase
 from podfit.controllers.workloads.rolling import scaled
+from podfit.controllers.workloads.sizes import differ_in_size_only, is_resized, is_up_to_date
 from podfit.controllers.world import World
 from podfit.kit.backoff import Backoff
 from podfit.reconcile import DONE, Again, Engine, Result
@@ -215,11 +216,13 @@ class DaemonSetController:
             return DONE
         live = [pod for pod in pods if not is_deleting(pod)]
         old = [pod for pod in live if not _is_of(pod, update)]
-        resized: Result = DONE
-        if wants_in_place(owner):
-            resized, old = await self._resize(owner, live, old, revisions, update)
         wanted = sum(should_run(owner["spec"]["template"], node)[0] for node in self._nodes)
         allowed = max(1, scaled((strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1), wanted, up=True))
+        resized: Result = DONE
+        if wants_in_place(owner):
+            old = await self._relabel(old, revisions, update)
+            moving = sorted((pod for pod in live if pod not in old), key=node_of)
+            resized = await self._in_place.advance(owner, template_of(update), moving, allowed)
         now, minimum = self._world.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
         available = [pod for pod in live if available_in(pod, minimum, now) == 0.0]
         if _surges(owner):
@@ -256,24 +259,20 @@ class DaemonSetController:
                 begin.append(place)
         await self._start(owner, begin, update)
 
-    async def _resize(
-        self, owner: Object, live: list[Object], old: list[Object], revisions: list[Object], update: Object
-    ) -> tuple[Result, list[Object]]:
-        """Resizes what differs in size only; returns the pods that must be replaced all the same."""
+    async def _relabel(self, old: list[Object], revisions: list[Object], update: Object) -> list[Object]:
+        """Gives pods whose resize is in force the newest revision's label; returns those no resize can bring to it."""
         template = template_of(update)
         known = {hash_of(one): template_of(one) for one in revisions}
-        chosen: list[Object] = []
         others: list[Object] = []
         for pod in old:
             own = known.get(str((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "")))
-            (chosen if own is not None and differ_in_size_only(own, template) else others).append(pod)
-        for pod in chosen:
-            if is_resized(pod, template):
+            if own is None or not differ_in_size_only(own, template):
+                others.append(pod)
+            elif is_resized(pod, template):
                 meta = pod["metadata"]
                 change = {"metadata": {"labels": {HASH_LABEL: hash_of(update)}}}
                 await self._world.client.patch(POD, meta["namespace"], meta["name"], change)
-        moving = [pod for pod in live if pod not in others]
-        return (await self._in_place.advance(owner, template, moving) if chosen else DONE), others
+        return others
 
     async def _report(self, owner: Object, pods: list[Object], update: Object) -> float:
         now, minimum = self._world.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
@@ -297,7 +296,7 @@ class DaemonSetController:
                 waits += due
                 counts["ready"] += any(map(is_ready, here))
                 counts["available"] += 0.0 in due
-                counts["updated"] += all(_is_of(pod, update) for pod in here)
+                counts["updated"] += all(_is_updated(owner, pod, update) for pod in here)
         status: Object = {
             "currentNumberScheduled": counts["current"],
             "numberMisscheduled": counts["misscheduled"],
@@ -327,6 +326,10 @@ def _surges(owner: Object) -> bool:
 
 def _is_of(pod: Object, revision: Object) -> bool:
     return bool((pod["metadata"].get("labels") or {}).get(HASH_LABEL) == hash_of(revision))
+
+
+def _is_updated(owner: Object, pod: Object, revision: Object) -> bool:
+    return _is_of(pod, revision) and (not wants_in_place(owner) or is_up_to_date(pod, template_of(revision)))
 
 
 def _traits(node: Object | None) -> object:

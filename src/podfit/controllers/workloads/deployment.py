@@ -7,13 +7,13 @@ template and resizes its pods; the former template is kept as a ReplicaSet witho
 
 from __future__ import annotations
 
-from podfit.api.kinds import kind_named
+from podfit.api.kinds import POD, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.controllers.workloads.hashing import template_hash
 from podfit.controllers.workloads.inplace import BATCH, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, owner_reference
-from podfit.controllers.workloads.podstate import controller_of, is_deleting
+from podfit.controllers.workloads.podstate import controller_of, is_active, is_deleting
 from podfit.controllers.workloads.progress import deployment_status
 from podfit.controllers.workloads.revisions import (
     DESIRED,
@@ -30,6 +30,7 @@ from podfit.controllers.workloads.revisions import (
     set_annotations,
 )
 from podfit.controllers.workloads.rolling import Size, bounds, new_size, old_sizes, proportional
+from podfit.controllers.workloads.sizes import is_up_to_date
 from podfit.controllers.world import World
 from podfit.reconcile import DONE, Again, Engine, Result
 
@@ -45,9 +46,11 @@ class DeploymentController:
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=8, clock=world.clock)
         self._deployments = world.cache(DEPLOYMENT)
         self._sets = world.cache(REPLICA_SET)
+        self._pods = world.cache(POD)
         self._owned = Owned(world, DEPLOYMENT, REPLICA_SET)
         self._deployments.subscribe(self._changed)
         self._owned.wake(self._engine.add)
+        self._pods.subscribe(self._pod_changed)
 
     async def run(self) -> None:
         await self._engine.run()
@@ -57,6 +60,17 @@ class DeploymentController:
             self._engine.add((after["metadata"]["namespace"], after["metadata"]["name"]))
         elif before is not None:
             self._owned.forget(before["metadata"]["uid"])
+
+    def _pod_changed(self, before: Object | None, after: Object | None) -> None:
+        """A resize shows in the pod alone: its ReplicaSet's counts stay the same."""
+        pod = after or before
+        above = controller_of(pod) if pod is not None else None
+        if pod is None or above is None or above.get("kind") != REPLICA_SET.kind:
+            return
+        one = self._sets.get(pod["metadata"]["namespace"], above["name"])
+        owner = controller_of(one) if one is not None and wants_in_place(one) else None
+        if owner is not None and owner.get("kind") == DEPLOYMENT.kind:
+            self._engine.add((pod["metadata"]["namespace"], owner["name"]))
 
     async def _reconcile(self, key: Key) -> Result:
         deployment = self._deployments.get(*key)
@@ -309,12 +323,20 @@ class DeploymentController:
 
     async def _report(self, deployment: Object, new: Object | None, sets: list[Object]) -> Result:
         now = self._world.clock.now()
-        status, deadline = deployment_status(deployment, new, sets, now)
+        status, deadline = deployment_status(deployment, new, sets, now, self._updated(deployment, new))
         if status != (deployment.get("status") or {}):
             await self._world.client.update(DEPLOYMENT, {**deployment, "status": status}, "status")
         if deadline is not None and deadline > now:
             return Again(deadline - now + 1, "the roll-out has to progress by then")
         return DONE
+
+    def _updated(self, deployment: Object, new: Object | None) -> int:
+        """How many pods have the newest template; in place, how many have it in force."""
+        if new is None or not wants_in_place(deployment):
+            return count(new, "replicas") if new else 0
+        pods = [pod for pod in self._pods.by("controller", _uid(new)) if is_active(pod)]
+        made = sum(is_up_to_date(pod, deployment["spec"]["template"]) for pod in pods)
+        return min(made, count(new, "replicas"))
 
 
 def _uid(obj: Object) -> str:

@@ -18,16 +18,16 @@ from podfit.controllers.workloads.jobcount import (
     failure_action,
     format_indexes,
     index_of,
-    is_complete,
-    matched_success,
-    over_backoff,
+    is_pod_failed,
     parse_indexes,
     tally,
+    waits_for_the_end,
     wanted_active,
 )
 from podfit.controllers.workloads.jobindexes import FAILURES, failed_indexes, failures_so_far, has_index_limit, held
-from podfit.controllers.workloads.ownership import Owned, pod_of
-from podfit.controllers.workloads.podstate import condition, is_deleting, phase, set_condition
+from podfit.controllers.workloads.jobverdict import COMPLETE, FAILED, Verdict, conclude, declare, verdict
+from podfit.controllers.workloads.ownership import Owned, is_namespace_going, pod_of
+from podfit.controllers.workloads.podstate import condition, deletion_rank, is_deleting, phase, set_condition
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
 from podfit.reconcile import DONE, Again, Engine, Result
@@ -35,6 +35,7 @@ from podfit.reconcile import DONE, Again, Engine, Result
 JOB = kind_named("Job")
 TRACKING = "batch.kubernetes.io/job-tracking"
 _BACKOFF_S, _BACKOFF_MAX_S = 10.0, 600.0
+_BURST = 500
 Key = tuple[str, str]
 
 
@@ -78,12 +79,18 @@ class JobController:
         status = dict(job.get("status") or {})
         named = status.get("uncountedTerminatedPods") or {}
         good, bad = set(named.get("succeeded") or []), set(named.get("failed") or [])
-        fresh = [pod for pod in pods if _tracked(pod) and (phase(pod) in ("Succeeded", "Failed") or is_deleting(pod))]
+        over = is_deleting(job) or _is_ending(job)
+        fresh = [
+            pod
+            for pod in pods
+            if _tracked(pod)
+            and (phase(pod) == "Succeeded" or is_pod_failed(job["spec"], pod) or (over and is_deleting(pod)))
+        ]
         indexed = job["spec"].get("completionMode") == "Indexed"
         if indexed:
             self._count_indexes(job, status, fresh)
         if has_index_limit(job["spec"]):
-            kept = held(pods, _settled(status))
+            kept = set() if over else held(job["spec"], pods, _settled(status))
             fresh = [pod for pod in fresh if pod["metadata"]["uid"] not in kept]
         for pod in fresh:
             uid = pod["metadata"]["uid"]
@@ -133,14 +140,15 @@ class JobController:
         succeeded, failed = int(status.get("succeeded", 0)), int(status.get("failed", 0))
         now = self._world.clock.now()
         again: Result = DONE
-        verdict = self._verdict({**job, "status": status}, counts, succeeded, failed, now)
-        if verdict is not None:
-            await (self._withdraw if verdict[0] == "Complete" else self._end)(list(counts.active))
-            if counts.terminating == 0 and not counts.active:
-                self._finish(job, status, *verdict)
+        found = verdict({**job, "status": status}, pods, counts, succeeded, failed, now)
+        if found is not None:
+            declare(status, found, now)
+            await (self._withdraw if found.type == COMPLETE else self._end)(job, list(counts.active))
+            if counts.terminating == 0 and not counts.active and not status["uncountedTerminatedPods"]:
+                self._finish(job, status, found)
             active = 0
         elif spec.get("suspend"):
-            await self._withdraw(list(counts.active))
+            await self._withdraw(job, list(counts.active))
             self._suspend(job, status, True)
             active = 0
         elif is_deleting(job):
@@ -150,66 +158,29 @@ class JobController:
             active, again = await self._scale(job, counts, status, succeeded, failed)
         await self._report(job, status, counts, active)
         deadline = spec.get("activeDeadlineSeconds")
-        if verdict is None and deadline and status.get("startTime") and not isinstance(again, Again):
+        if found is None and deadline and status.get("startTime") and not isinstance(again, Again):
             return Again(max(0.1, parse_rfc3339(status["startTime"]) + int(deadline) - now), "the Job's deadline")
         return again
 
-    def _verdict(
-        self, job: Object, counts: Tally, succeeded: int, failed: int, now: float
-    ) -> tuple[str, str, str] | None:
-        """(Complete or Failed, reason, message) when the Job is over."""
-        spec, status = job["spec"], job.get("status") or {}
-        for pod in counts.failed:
-            action, why = failure_action(spec, pod)
-            if action == "FailJob":
-                return "Failed", "PodFailurePolicy", why
-        if over_backoff(spec, failed, counts.active):
-            return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-        lost = len(parse_indexes(status.get("failedIndexes", "")))
-        most = spec.get("maxFailedIndexes")
-        if most is not None and lost > int(most):
-            message = "Job has exceeded the specified maximal number of failed indexes"
-            return "Failed", "MaxFailedIndexesExceeded", message
-        if lost and lost + succeeded >= int(spec.get("completions", 1)):
-            return "Failed", "FailedIndexes", "Job has failed indexes"
-        deadline = spec.get("activeDeadlineSeconds")
-        if deadline and status.get("startTime") and now >= parse_rfc3339(status["startTime"]) + int(deadline):
-            return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
-        rule = matched_success(spec, parse_indexes(status.get("completedIndexes", "")))
-        if rule is not None:
-            return "Complete", "SuccessPolicy", f"Matched rules at index {rule}"
-        if is_complete(spec, len(counts.active), succeeded):
-            return "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
-        return None
-
-    async def _end(self, pods: list[Object]) -> None:
+    async def _end(self, job: Object, pods: list[Object]) -> None:
         await asyncio.gather(*(self._owned.delete(pod) for pod in pods))
+        for pod in pods:
+            self._world.recorder.record(job, "Normal", "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
 
-    async def _withdraw(self, pods: list[Object]) -> None:
+    async def _withdraw(self, job: Object, pods: list[Object]) -> None:
         """Ends pods that did nothing wrong: untracked before, so that they are not counted as failures."""
         await self._untrack(pods)
-        await self._end(pods)
+        await self._end(job, pods)
 
-    def _finish(self, job: Object, status: Object, type: str, reason: str, message: str) -> None:
-        now = rfc3339(self._world.clock.now())
-        criteria = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}[type]
-        conditions = status.get("conditions") or []
-        for word in (criteria, type):
-            made = {
-                "type": word,
-                "status": "True",
-                "lastProbeTime": now,
-                "lastTransitionTime": now,
-                "reason": reason,
-                "message": message,
-            }
-            conditions = set_condition(conditions, made)
-        status["conditions"] = conditions
-        if type == "Complete":
-            status["completionTime"] = now
-            self._world.recorder.record(job, "Normal", "Completed", "Job completed")
-        else:
-            self._world.recorder.record(job, "Warning", reason, message)
+    def _finish(self, job: Object, status: Object, found: Verdict) -> None:
+        conclude(status, found, self._world.clock.now())
+        if found.type == FAILED:
+            self._world.recorder.record(job, "Warning", found.reason, found.message)
+            return
+        if int(status.get("succeeded", 0)) > int(job["spec"].get("completions") or status.get("succeeded", 0)):
+            message = "Too many succeeded pods running after completion count reached"
+            self._world.recorder.record(job, "Warning", "TooManySucceededPods", message)
+        self._world.recorder.record(job, "Normal", "Completed", "Job completed")
 
     def _suspend(self, job: Object, status: Object, yes: bool) -> None:
         now = rfc3339(self._world.clock.now())
@@ -239,9 +210,11 @@ class JobController:
         lost = len(parse_indexes(status.get("failedIndexes", "")))
         wanted = wanted_active(job["spec"], active, succeeded, lost)
         if active > wanted:
-            await self._withdraw(list(counts.active)[: active - wanted])
+            now = self._world.clock.now()
+            ranked = sorted(counts.active, key=lambda pod: deletion_rank(pod, 0, now))
+            await self._withdraw(job, ranked[: active - wanted])
             return wanted, DONE
-        missing = wanted - active - (counts.terminating if job["spec"].get("podReplacementPolicy") == "Failed" else 0)
+        missing = min(wanted - active - (counts.terminating if waits_for_the_end(job["spec"]) else 0), _BURST)
         if missing <= 0:
             return active, DONE
         waits = self._waits(job, counts)
@@ -249,17 +222,26 @@ class JobController:
         if wait_s > 0:
             return active, Again(wait_s, "a failed pod is retried with backoff")
         bodies = self._bodies(job, counts, status, missing, set(waits))
-        results = await asyncio.gather(*(self._owned.create(job, body) for body in bodies), return_exceptions=True)
-        made = 0
-        for result in results:
-            if isinstance(result, BaseException):
-                if isinstance(result, ApiError):
-                    self._world.recorder.record(job, "Warning", "FailedCreate", f"Error creating: {result}")
-                raise result
-            made += 1
-            self._world.recorder.record(job, "Normal", "SuccessfulCreate", f"Created pod: {result['metadata']['name']}")
+        made, batch = 0, 1
+        while bodies:
+            # In growing batches: where the first pod is refused (quota), hundreds of others are not even tried.
+            made += await self._create(job, bodies[:batch])
+            bodies, batch = bodies[batch:], batch * 2
         again = Again(min(waits.values()), "a failed index is retried with backoff") if waits else DONE
         return active + made, again
+
+    async def _create(self, job: Object, bodies: list[Object]) -> int:
+        results = await asyncio.gather(*(self._owned.create(job, body) for body in bodies), return_exceptions=True)
+        for result in results:
+            if isinstance(result, ApiError) and not is_namespace_going(result):
+                self._world.recorder.record(job, "Warning", "FailedCreate", f"Error creating: {result}")
+            elif not isinstance(result, BaseException):
+                message = f"Created pod: {result['metadata']['name']}"
+                self._world.recorder.record(job, "Normal", "SuccessfulCreate", message)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return len(results)
 
     def _waits(self, job: Object, counts: Tally) -> dict[int | None, float]:
         """How long which index has to wait yet; None stands for all of them."""
@@ -355,6 +337,12 @@ class JobController:
 def is_finished(job: Object) -> bool:
     conditions = (job.get("status") or {}).get("conditions") or []
     return any(one["type"] in ("Complete", "Failed") and one["status"] == "True" for one in conditions)
+
+
+def _is_ending(job: Object) -> bool:
+    """Whether it was declared to have failed: every pod that is made to end counts as failed then."""
+    target = condition(job, "FailureTarget")
+    return target is not None and target["status"] == "True"
 
 
 def _settled(status: Object) -> set[int]:

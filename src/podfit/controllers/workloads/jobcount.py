@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podfit.api.status import Object
-from podfit.controllers.workloads.podstate import is_deleting, is_ready, phase, restarts
+from podfit.controllers.workloads.podstate import is_deleting, is_ready, phase
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -76,9 +76,23 @@ def wanted_active(spec: Object, active: int, succeeded: int, lost: int = 0) -> i
 
 def is_complete(spec: Object, active: int, succeeded: int) -> bool:
     completions = spec.get("completions")
-    if completions is None:
-        return succeeded > 0 and active == 0
-    return succeeded >= int(completions)
+    if active:
+        return False
+    return succeeded > 0 if completions is None else succeeded >= int(completions)
+
+
+def is_pod_failed(spec: Object, pod: Object) -> bool:
+    """A pod that is deleted counts as failed, unless the Job waits to see how it ends."""
+    if phase(pod) == "Failed":
+        return True
+    if waits_for_the_end(spec):
+        return False
+    return is_deleting(pod) and phase(pod) != "Succeeded"
+
+
+def waits_for_the_end(spec: Object) -> bool:
+    """Whether only pods that did fail are replaced, and a pod that is still ending is not."""
+    return spec.get("podReplacementPolicy") == "Failed" or bool(spec.get("podFailurePolicy"))
 
 
 def matched_success(spec: Object, done: set[int]) -> int | None:
@@ -99,22 +113,35 @@ def over_backoff(spec: Object, failed: int, active: tuple[Object, ...]) -> bool:
     template = (spec.get("template") or {}).get("spec") or {}
     if template.get("restartPolicy") != "OnFailure":
         return False
-    total = sum(restarts(pod) for pod in active if phase(pod) in ("Running", "Pending"))
+    total = sum(_restarts(pod) for pod in active if phase(pod) in ("Running", "Pending"))
     return total > 0 if limit == 0 else total >= limit
+
+
+def _restarts(pod: Object) -> int:
+    """Of all its containers together."""
+    status = pod.get("status") or {}
+    told = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    return sum(int(one.get("restartCount", 0)) for one in told)
 
 
 def failure_action(spec: Object, pod: Object) -> tuple[str, str]:
     """What the Job's podFailurePolicy says of a failed pod: (action or "", why)."""
+    name = f"{pod['metadata'].get('namespace', '')}/{pod['metadata']['name']}"
     for number, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or []):
-        if _codes_match(rule.get("onExitCodes"), pod) or _conditions_match(rule.get("onPodConditions"), pod):
-            name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-            return str(rule["action"]), f"Pod {name} failed matching {rule['action']} rule at index {number}"
+        action, which = str(rule["action"]), f"matching {rule['action']} rule at index {number}"
+        if rule.get("onExitCodes"):
+            ended = _ended_with(rule["onExitCodes"], pod)
+            if ended is not None:
+                return action, f"Container {ended[0]} for pod {name} failed with exit code {ended[1]} {which}"
+        else:
+            found = _condition_of(rule.get("onPodConditions") or [], pod)
+            if found:
+                return action, f"Pod {name} has condition {found} {which}"
     return "", ""
 
 
-def _codes_match(rule: Object | None, pod: Object) -> bool:
-    if not rule:
-        return False
+def _ended_with(rule: Object, pod: Object) -> tuple[str, int] | None:
+    """The container that ended as the rule says, and its exit code."""
     status = pod.get("status") or {}
     for one in [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]:
         ended = (one.get("state") or {}).get("terminated")
@@ -122,10 +149,11 @@ def _codes_match(rule: Object | None, pod: Object) -> bool:
             continue
         code = int(ended.get("exitCode", 0))
         if code and (code in rule["values"]) == (rule["operator"] == "In"):
-            return True
-    return False
+            return str(one["name"]), code
+    return None
 
 
-def _conditions_match(patterns: list[Object] | None, pod: Object) -> bool:
-    have = {one["type"]: one["status"] for one in (pod.get("status") or {}).get("conditions") or []}
-    return any(have.get(pattern["type"]) == pattern.get("status", "True") for pattern in patterns or [])
+def _condition_of(patterns: list[Object], pod: Object) -> str:
+    wanted = {(pattern["type"], pattern.get("status", "True")) for pattern in patterns}
+    have = (pod.get("status") or {}).get("conditions") or []
+    return next((str(one["type"]) for one in have if (one["type"], one["status"]) in wanted), "")

@@ -7,8 +7,7 @@ of that index, and is held until its replacement exists.
 from __future__ import annotations
 
 from podfit.api.status import Object
-from podfit.controllers.workloads.jobcount import failure_action, index_of
-from podfit.controllers.workloads.podstate import is_deleting, phase
+from podfit.controllers.workloads.jobcount import failure_action, index_of, is_pod_failed
 
 FAILURES = "batch.kubernetes.io/job-index-failure-count"
 
@@ -17,8 +16,8 @@ def has_index_limit(spec: Object) -> bool:
     return spec.get("completionMode") == "Indexed" and spec.get("backoffLimitPerIndex") is not None
 
 
-def is_spoiled(pod: Object) -> bool:
-    return phase(pod) == "Failed" or (is_deleting(pod) and phase(pod) != "Succeeded")
+def _spoiled(spec: Object, pods: list[Object]) -> list[Object]:
+    return [pod for pod in pods if is_pod_failed(spec, pod)]
 
 
 def failures_before(pod: Object) -> int:
@@ -29,7 +28,7 @@ def failures_before(pod: Object) -> int:
 def failed_indexes(spec: Object, pods: list[Object]) -> set[int]:
     """Those whose pods failed once more than they may, or in a way that the Job's policy takes as final."""
     found = set()
-    for pod in filter(is_spoiled, pods):
+    for pod in _spoiled(spec, pods):
         index, action = index_of(pod), failure_action(spec, pod)[0]
         spent = failures_before(pod) >= int(spec["backoffLimitPerIndex"]) and action != "Ignore"
         if index is not None and (spent or action == "FailIndex"):
@@ -40,7 +39,7 @@ def failed_indexes(spec: Object, pods: list[Object]) -> set[int]:
 def failures_so_far(spec: Object, pods: list[Object]) -> dict[int, int]:
     """How often each index failed, as far as its pods remember."""
     found: dict[int, int] = {}
-    for pod in filter(is_spoiled, pods):
+    for pod in _spoiled(spec, pods):
         index = index_of(pod)
         if index is not None:
             count = failures_before(pod) + (failure_action(spec, pod)[0] != "Ignore")
@@ -48,11 +47,11 @@ def failures_so_far(spec: Object, pods: list[Object]) -> dict[int, int]:
     return found
 
 
-def held(pods: list[Object], settled: set[int]) -> set[str]:
+def held(spec: Object, pods: list[Object], settled: set[int]) -> set[str]:
     """UIDs of failed pods that are the only memory of an index that is neither done nor failed."""
     newest: dict[int, Object] = {}
-    replaced = {index_of(pod) for pod in pods if not is_spoiled(pod)}
-    for pod in filter(is_spoiled, pods):
+    replaced = {index_of(pod) for pod in pods if not is_pod_failed(spec, pod)}
+    for pod in _spoiled(spec, pods):
         index = index_of(pod)
         if index is None or index in settled or index in replaced:
             continue

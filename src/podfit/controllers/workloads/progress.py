@@ -12,13 +12,13 @@ _COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", 
 
 
 def deployment_status(
-    deployment: Object, new: Object | None, sets: list[Object], now: float
+    deployment: Object, new: Object | None, sets: list[Object], now: float, updated: int
 ) -> tuple[Object, float | None]:
     """The status to write, and the time by which the roll-out must have progressed (None: it is not waiting)."""
     counts = {
         field: sum(count(one, field) for one in sets) for field in ("replicas", "readyReplicas", "availableReplicas")
     }
-    counts["updatedReplicas"] = count(new, "replicas") if new else 0
+    counts["updatedReplicas"] = updated
     counts["unavailableReplicas"] = max(0, sum(map(replicas_of, sets)) - counts["availableReplicas"])
     status: Object = {"observedGeneration": deployment["metadata"].get("generation", 0)}
     status.update({field: counts[field] for field in _COUNTS if counts[field]})

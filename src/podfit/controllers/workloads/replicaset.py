@@ -9,8 +9,8 @@ from podfit.api.kinds import POD, Kind, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.client.transport import Unreachable
-from podfit.controllers.workloads.inplace import InPlace, wants_in_place
-from podfit.controllers.workloads.ownership import Owned, pod_of
+from podfit.controllers.workloads.inplace import InPlace, batch_of, wants_in_place
+from podfit.controllers.workloads.ownership import Owned, is_namespace_going, pod_of
 from podfit.controllers.workloads.podstate import (
     available_in,
     controller_of,
@@ -82,7 +82,8 @@ class ReplicaSetController:
             except ApiError as error:
                 failure = error
             if failure is None and wants_in_place(owner):
-                result = await self._in_place.advance(owner, owner["spec"]["template"], active)
+                active.sort(key=lambda pod: str(pod["metadata"]["name"]))
+                result = await self._in_place.advance(owner, owner["spec"]["template"], active, batch_of(owner))
         pods = await self._owned.of(owner, self.selector(owner))
         wait_s = await self._report(owner, pods, failure)
         if failure is not None:
@@ -116,7 +117,7 @@ class ReplicaSetController:
                     owner, "Normal", "SuccessfulCreate", f"Created pod: {result['metadata']['name']}"
                 )
             for result in results:
-                if isinstance(result, ApiError) and _namespace_going(result):
+                if isinstance(result, ApiError) and is_namespace_going(result):
                     return
                 if isinstance(result, (ApiError, Unreachable)):
                     raise result
@@ -126,7 +127,7 @@ class ReplicaSetController:
             batch *= 2
 
     def _refused(self, owner: Object, error: ApiError) -> None:
-        if not _namespace_going(error):
+        if not is_namespace_going(error):
             self._world.recorder.record(owner, "Warning", "FailedCreate", f"Error creating: {error}")
 
     async def _delete(self, owner: Object, active: list[Object], count: int) -> None:
@@ -194,8 +195,3 @@ class ReplicationControllerController(ReplicaSetController):
 
     def _more_status(self, pods: list[Object]) -> Object:
         return {}
-
-
-def _namespace_going(error: ApiError) -> bool:
-    causes = (error.details or {}).get("causes") or []
-    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podfit.api.status import Object
-from podfit.controllers.workloads.inplace import differ_in_size_only
+from podfit.controllers.workloads.sizes import differ_in_size_only
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"

@@ -1,11 +1,13 @@
 """Cron schedules: when is the next time? Pure.
 
-Five fields (minute, hour, day of month, month, day of week), names, ranges, steps, lists, `@hourly` and friends; the
-day matches when either day field does, if both are restricted, as cron has always done it.
+Five fields (minute, hour, day of month, month, day of week), names, ranges, steps, lists, `@hourly` and friends,
+`@every 90s`; the day matches when either day field does, if both are restricted, as cron has always done it.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
@@ -26,6 +28,8 @@ _MONTHS = {
     )
 }
 _DAYS = {name: number for number, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _HORIZON = timedelta(days=366 * 5)
 
 
@@ -43,10 +47,18 @@ class Schedule:
     any_day: bool
     any_weekday: bool
     zone: tzinfo
+    every_s: float = 0.0
+    """For `@every`: due so long after the time before, whatever the clock says."""
 
     @staticmethod
     def parse(text: str, zone: str = "") -> Schedule:
+        if text.startswith(("TZ=", "CRON_TZ=")):
+            named, _, text = text.partition(" ")
+            zone = named.partition("=")[2]
         where: tzinfo = ZoneInfo(zone) if zone else UTC
+        if text.startswith("@every "):
+            none: frozenset[int] = frozenset()
+            return Schedule(none, none, none, none, none, False, False, where, _duration_s(text[7:]))
         fields = _MACROS.get(text.strip(), text).split()
         if len(fields) != 5:
             raise BadSchedule(f"expected exactly 5 fields, found {len(fields)}: {text}")
@@ -64,6 +76,8 @@ class Schedule:
 
     def next(self, after: float) -> float | None:
         """The first due time later than `after`; None when there is none within years."""
+        if self.every_s:
+            return math.floor(after) + self.every_s
         at = datetime.fromtimestamp(after, self.zone).replace(second=0, microsecond=0) + timedelta(minutes=1)
         end = at + _HORIZON
         while at < end:
@@ -78,6 +92,12 @@ class Schedule:
             else:
                 return at.timestamp()
         return None
+
+    def upcoming(self, since: float, now: float) -> float | None:
+        """The first due time later than `now`, counted from `since` where times are counted."""
+        if not self.every_s:
+            return self.next(now)
+        return since + (math.floor((now - since) / self.every_s) + 1) * self.every_s
 
     def _day_matches(self, at: datetime) -> bool:
         day, weekday = at.day in self.days, at.isoweekday() % 7 in self.weekdays
@@ -101,6 +121,14 @@ def _field(text: str, low: int, high: int, names: dict[str, int]) -> frozenset[i
             raise BadSchedule(f"{part!r} is out of range {low}-{high}")
         found.update(range(start, end + 1, width))
     return frozenset(found)
+
+
+def _duration_s(text: str) -> float:
+    """Go's notation; whole seconds, at least one."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise BadSchedule(f"failed to parse duration @every {text}")
+    return float(max(1, int(sum(float(number) * _UNITS[unit] for number, unit in parts))))
 
 
 def _number(text: str, names: dict[str, int]) -> int:

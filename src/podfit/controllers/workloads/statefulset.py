@@ -9,10 +9,11 @@ from podfit.api.kinds import POD, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.controllers.workloads.history import HASH_LABEL, History, hash_of, template_of
-from podfit.controllers.workloads.inplace import InPlace, differ_in_size_only, is_resized, size_patch, wants_in_place
+from podfit.controllers.workloads.inplace import InPlace, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import available_in, is_deleting, is_ready, phase
 from podfit.controllers.workloads.rolling import scaled
+from podfit.controllers.workloads.sizes import differ_in_size_only, is_resized, is_up_to_date
 from podfit.controllers.world import World
 from podfit.reconcile import DONE, Again, Engine, Result
 
@@ -32,6 +33,12 @@ class Revisions:
 def ordinal(pod: Object) -> int:
     found = _ORDINAL.search(pod["metadata"]["name"])
     return int(found.group(1)) if found else -1
+
+
+def _allowed(owner: Object) -> int:
+    """How many pods may be missing while the set is updated."""
+    rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return max(1, scaled(rolling.get("maxUnavailable", 1), int(owner["spec"].get("replicas", 1)), up=True))
 
 
 class StatefulSetController:
@@ -116,8 +123,7 @@ class StatefulSetController:
             return DONE
         resized = await self._resize(owner, pods, revisions)
         rolling = strategy.get("rollingUpdate") or {}
-        partition, replicas = int(rolling.get("partition", 0)), int(owner["spec"].get("replicas", 1))
-        allowed = max(1, scaled(rolling.get("maxUnavailable", 1), replicas, up=True))
+        partition, allowed = int(rolling.get("partition", 0)), _allowed(owner)
         start = int((owner["spec"].get("ordinals") or {}).get("start", 0))
         missing = sum(not self._available(owner, pod) or is_deleting(pod) for pod in pods)
         for pod in sorted(pods, key=ordinal, reverse=True):
@@ -143,28 +149,31 @@ class StatefulSetController:
         if not wants_in_place(owner):
             return False
         if self._has(pod, revisions.update):
-            return size_patch(pod, template_of(revisions.update)) is not None
+            return not is_up_to_date(pod, template_of(revisions.update))
         # Not just the current revision: a second change may come while pods are on their way to the first.
         own = revisions.templates.get(str((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "")))
         return own is not None and differ_in_size_only(own, template_of(revisions.update))
 
     async def _resize(self, owner: Object, pods: list[Object], revisions: Revisions) -> Result:
+        """Resizes what differs in size only; a pod whose resize is in force gets the newest revision's label."""
+        if not wants_in_place(owner):
+            return DONE
         partition = int(((owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}).get("partition", 0))
         start = int((owner["spec"].get("ordinals") or {}).get("start", 0))
-        chosen = [
-            pod
-            for pod in pods
-            if ordinal(pod) >= start + partition and not is_deleting(pod) and self._resizable(owner, pod, revisions)
-        ]
-        if not chosen:
-            return DONE
         template = template_of(revisions.update)
-        for pod in chosen:
-            if is_resized(pod, template) and not self._has(pod, revisions.update):
-                meta = pod["metadata"]
-                change = {"metadata": {"labels": {HASH_LABEL: hash_of(revisions.update)}}}
-                await self._world.client.patch(POD, meta["namespace"], meta["name"], change)
-        return await self._in_place.advance(owner, template, chosen)
+        chosen = []
+        for pod in sorted(pods, key=ordinal, reverse=True):
+            if ordinal(pod) < start + partition or is_deleting(pod):
+                continue
+            if self._has(pod, revisions.update):
+                chosen.append(pod)
+            elif self._resizable(owner, pod, revisions):
+                chosen.append(pod)
+                if is_resized(pod, template):
+                    meta = pod["metadata"]
+                    change = {"metadata": {"labels": {HASH_LABEL: hash_of(revisions.update)}}}
+                    await self._world.client.patch(POD, meta["namespace"], meta["name"], change)
+        return await self._in_place.advance(owner, template, chosen, _allowed(owner))
 
     # --- pods
     async def _create(self, owner: Object, number: int, revisions: Revisions) -> None:
@@ -239,7 +248,9 @@ class StatefulSetController:
         now, minimum = self._world.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
         live = [pod for pod in pods if not is_deleting(pod)]
         waits = [available_in(pod, minimum, now) for pod in live]
-        updated = [pod for pod in live if self._has(pod, revisions.update)]
+        updated = [
+            pod for pod in live if self._has(pod, revisions.update) and not self._resizable(owner, pod, revisions)
+        ]
         status: Object = {
             "observedGeneration": owner["metadata"].get("generation", 0),
             "replicas": len(pods),

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from podfit.api.status import Object
 from podfit.scheduler.decide.fitting import Codes, Fitting
+from podfit.scheduler.decide.owners import Owners
 from podfit.scheduler.decide.pods import Key, Resident, Shape, pod_key, priority_of, resident, shape_of
 from podfit.scheduler.decide.reasons import CONFLICT, NO_NODES, available
 from podfit.scheduler.decide.rules import Rules
@@ -45,6 +46,7 @@ class Board:
     def __init__(self, snapshot: Snapshot | None = None, rules: Rules | None = None, seed: int | None = None) -> None:
         self.snapshot, self.rules = snapshot or Snapshot(), rules or Rules()
         self.selection = Selection(self.snapshot)
+        self.owners = Owners()
         self.nominated: dict[Key, Resident] = {}
         """Pods that wait for the pods they preempted to go, with the node they are to get."""
         self._fittings: OrderedDict[bytes, Fitting] = OrderedDict()
@@ -59,7 +61,10 @@ class Board:
         return snapshot.freed, snapshot.filled, snapshot.reshaped.position, self._promises
 
     def shape(self, pod: Object) -> Shape:
-        return shape_of(pod, self.snapshot.holders.cared_for, self._known)
+        family = None
+        if self.rules.default_spread and not pod["spec"].get("topologySpreadConstraints"):
+            family = self.owners.family(pod)
+        return shape_of(pod, self.snapshot.holders.cared_for, self._known, family)
 
     def _known(self, key: bytes) -> Shape | None:
         found = self._fittings.get(key)

@@ -179,6 +179,8 @@ class Fitting:
 
     def _preferences(self, fits: Bools) -> Ints:
         snapshot, rules = self._snapshot, self._rules
+        if self.shape.defaults and not self._prefers_nodes and self._soft is None and not self.relations.liked:
+            return rules.spread_weight * self._default_spread(fits)
         total = np.zeros(len(fits), np.int64)
         if self._prefers_nodes:
             total += rules.node_affinity_weight * scores.scaled(self._liked, fits)
@@ -189,8 +191,14 @@ class Fitting:
             total += rules.pod_affinity_weight * scores.stretched(liking, fits)
         if any(not spread.hard for spread in self.shape.spreads):
             counted = self.relations.soft_spreads(self._masks)
-            total += rules.spread_weight * scores.spreading(snapshot, counted, fits, strict=True)
+            total += rules.spread_weight * scores.spreading(snapshot, counted, fits)
+        elif self.shape.defaults:
+            total += rules.spread_weight * self._default_spread(fits)
         return total
+
+    def _default_spread(self, fits: Bools) -> Ints:
+        counted = self.relations.default_spreads(self._selection.mask(self.shape))
+        return scores.spreading_by_default(self._snapshot, counted, fits)
 
     # --- explaining
     def reasons(self, codes: Codes) -> Counter[str]:

@@ -14,6 +14,7 @@ import msgspec
 from podfit.api.resources import CPU, MEMORY, is_resize_infeasible, pod_requests
 from podfit.api.status import Object
 from podfit.kit.clock import parse_rfc3339
+from podfit.scheduler.decide.owners import Family
 from podfit.scheduler.decide.terms import NO_TERMS, Spread, Terms, spreads_of, terms_of
 
 PODS = "pods"
@@ -75,6 +76,8 @@ class Shape:
     spreads: tuple[Spread, ...]
     tolerations: list[Object] = field(default_factory=list)
     selector_key: bytes = b""
+    defaults: tuple[Spread, ...] = ()
+    """Soft constraints that a pod without its own has by default; they rule nothing out."""
 
     @property
     def relational(self) -> bool:
@@ -197,10 +200,13 @@ def resident(pod: Object, node: str = "") -> Resident:
 
 
 def shape_of(
-    pod: Object, cared_for: frozenset[str] | None, known: Callable[[bytes], Shape | None] = lambda key: None
+    pod: Object,
+    cared_for: frozenset[str] | None,
+    known: Callable[[bytes], Shape | None] = lambda key: None,
+    family: Family | None = None,
 ) -> Shape:
     """`cared_for` are the labels that running pods look at in others (None: they care for nobody): pods that differ in
-    other labels only are of one shape."""
+    other labels only are of one shape. `family`: whom the pod is spread among if it does not say so itself."""
     meta, spec = pod["metadata"], pod.get("spec") or {}
     namespace, labels = meta.get("namespace") or "", meta.get("labels") or {}
     affinity = spec.get("affinity") or {}
@@ -215,6 +221,7 @@ def shape_of(
         spec.get("tolerations"),
         ports,
         _identity(namespace, labels, spec, relational, cared_for),
+        family.told if family is not None else None,
     )
     key = _encode(told)
     return known(key) or Shape(
@@ -228,6 +235,7 @@ def shape_of(
         spreads_of(spec, namespace, labels) if relational else (),
         spec.get("tolerations") or [],
         selector,
+        family.spreads if family is not None else (),
     )
 
 

@@ -16,6 +16,7 @@ from podfit.scheduler.decide.pods import Shape
 from podfit.scheduler.decide.reasons import Code
 from podfit.scheduler.decide.snapshot import Snapshot
 from podfit.scheduler.decide.terms import Matcher, Spread, Term
+from podfit.scheduler.decide.topology import HOSTNAME
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -57,7 +58,13 @@ class Relations:
     def preferring(self) -> bool:
         self._refresh()
         soft = any(not spread.hard for spread in self._shape.spreads)
-        return bool(soft or self._shape.terms.preferred or self._wanted_by)
+        return bool(soft or self._shape.defaults) or self.liked
+
+    @property
+    def liked(self) -> bool:
+        """Whether this pod or running ones prefer to be near or away from each other."""
+        self._refresh()
+        return bool(self._shape.terms.preferred or self._wanted_by)
 
     def _refresh(self) -> None:
         holders = self._snapshot.holders
@@ -182,10 +189,23 @@ class Relations:
             if not spread.hard
         ]
 
+    def default_spreads(self, selected: Bools) -> list[tuple[Spread, Ints]]:
+        """Each default constraint with its matching pods, by row for nodes and by domain for larger ones."""
+        topology, everywhere = self._snapshot.topology, bool(selected.all())
+        found = []
+        for spread in self._shape.defaults:
+            key, counted = spread.topology_key, self.matching(spread)
+            if key == HOSTNAME:
+                found.append((spread, counted.by_row))
+            elif everywhere:
+                found.append((spread, counted.by_domain(key)))
+            else:
+                found.append((spread, np.append(topology.sum(key, counted.by_row * selected), 0)))
+        return found
+
     def liking(self) -> Ints | None:
         """The sum of what this pod and the running ones prefer, by row; None where nobody prefers anything."""
-        self._refresh()
-        if not self._shape.terms.preferred and not self._wanted_by:
+        if not self.liked:
             return None
         total = np.zeros(self._snapshot.capacity, np.int64)
         for weight, term in self._shape.terms.preferred:

@@ -17,6 +17,8 @@ class Rules:
     node_affinity_weight: int = 2
     spread_weight: int = 2
     pod_affinity_weight: int = 2
+    default_spread: bool = True
+    """Spread the pods of a Service or a set softly among nodes and zones, where they do not say how."""
     deterministic: bool = False
     """Among equally good nodes take the first instead of any."""
     max_shapes: int = 1024

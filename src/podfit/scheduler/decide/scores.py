@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from podfit.scheduler.decide.topology import HOSTNAME
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Floats = NDArray[np.floating[Any]]
 MAX = 100
 
 
@@ -104,31 +106,61 @@ def stretched(raw: Ints, among: Bools) -> Ints:
     return stretched
 
 
-def spreading(snapshot: Snapshot, counted: list[tuple[Spread, Ints]], among: Bools, strict: bool) -> Ints:
+def spreading(snapshot: Snapshot, counted: list[tuple[Spread, Ints]], among: Bools) -> Ints:
     """Soft spread constraints with their matching pods by row: fewer in the domain is better."""
     topology = snapshot.topology
     ignored = np.zeros(len(among), np.bool_)
-    if strict:
-        for spread, _ in counted:
-            ignored |= topology.of(spread.topology_key) < 0
+    for spread, _ in counted:
+        ignored |= topology.of(spread.topology_key) < 0
     eligible = among & ~ignored
     raw = np.zeros(len(among), np.float64)
     for spread, counts in counted:
         key = spread.topology_key
         ids = topology.of(key)
-        there = ids >= 0
         if key == HOSTNAME:
             domains, by_row = int(eligible.sum()), counts
         else:
-            domains = len(np.unique(ids[eligible & there]))
+            domains = len(np.unique(ids[eligible]))
             by_row = topology.spread(key, topology.sum(key, counts))
-        raw += np.where(there, by_row * math.log(domains + 2) + (spread.max_skew - 1), 0)
-    rounded = np.floor(raw + 0.5).astype(np.int64)
-    if not eligible.any():
-        return np.zeros(len(among), np.int64)
-    low, high = int(rounded[eligible].min()), int(rounded[eligible].max())
+        raw += np.where(ids >= 0, by_row * math.log(domains + 2) + (spread.max_skew - 1), 0)
+    return np.where(ignored, 0, _fewest_best(raw, eligible))
+
+
+def spreading_by_default(snapshot: Snapshot, counted: list[tuple[Spread, Ints]], among: Bools) -> Ints:
+    """The same for default constraints: a node without a key is compared by the others it has.
+
+    Counts of nodes are by row, those of larger domains by domain.
+    """
+    topology, nodes = snapshot.topology, int(np.count_nonzero(among))
+    raw: Floats = np.zeros(0)
+    flat = 0.0
+    for spread, counts in counted:
+        key, some = spread.topology_key, float(spread.max_skew - 1)
+        if key == HOSTNAME:
+            one = counts * math.log(nodes + 2)
+            if topology.everywhere(key):
+                flat += some
+            else:
+                one = np.where(topology.of(key) >= 0, one + some, 0.0)
+        else:
+            ids = topology.of(key)
+            domains = topology.domains(key) if nodes == len(snapshot) else len(np.unique(ids[among]))
+            by_domain = counts * math.log(domains + 2) + some
+            by_domain[-1] = 0.0
+            one = by_domain.take(ids)
+        raw = np.add(raw, one, out=raw) if len(raw) else one
+    return _fewest_best(raw, among, flat)
+
+
+def _fewest_best(raw: Floats, eligible: Bools, flat: float = 0.0) -> Ints:
+    """Whole numbers from the least loaded (100) down; few distinct ones, so each is divided once.
+
+    `flat` is the same for all nodes; others than the eligible get any number.
+    """
+    rounded = np.where(eligible, (raw + (flat + 0.5)).astype(np.int64), 0)
+    high = int(rounded.max(initial=0))
     if high == 0:
-        score = np.full(len(among), MAX, np.int64)
-    else:
-        score = MAX * (high + low - rounded) // high
-    return np.where(ignored, 0, score)
+        return np.full(len(raw), MAX if eligible.any() else 0, np.int64)
+    low = int(np.where(eligible, rounded, high).min())
+    table: Ints = MAX * (high + low - np.arange(high + 1)) // high
+    return table.take(rounded)

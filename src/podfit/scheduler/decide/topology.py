@@ -21,6 +21,7 @@ class Topology:
         self._snapshot = snapshot
         self._ids: dict[str, Ids] = {}
         self._values: dict[str, dict[str, int]] = {}
+        self._domains: dict[str, tuple[int, tuple[int, bool]]] = {}
         self.version = 0
         """Changes when a node may have changed its domain: what was summed up by domain must be summed up anew."""
 
@@ -38,6 +39,22 @@ class Topology:
         """One more than the largest domain number."""
         self.of(key)
         return len(self._values[key])
+
+    def domains(self, key: str) -> int:
+        """How many domains all nodes are in; those without the label count as one."""
+        return self._all_nodes(key)[0]
+
+    def everywhere(self, key: str) -> bool:
+        """Whether every node has the label."""
+        return self._all_nodes(key)[1]
+
+    def _all_nodes(self, key: str) -> tuple[int, bool]:
+        version, found = self._domains.get(key, (-1, (0, True)))
+        if version != self.version:
+            ids = np.unique(self.of(key)[self._snapshot.alive])
+            found = (len(ids), NOWHERE not in ids)
+            self._domains[key] = (self.version, found)
+        return found
 
     def sum(self, key: str, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Counts by row summed up by domain."""

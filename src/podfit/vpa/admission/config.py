@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 
 from podfit.api.quantity import Quantity
-from podfit.vpa.flags import BadFlag, namespaces_apart, parse
+from podfit.vpa.flags import BadFlag, namespaces_apart, own_namespace, parse
 
 TLS_VERSIONS = ("tls1_2", "tls1_3")
-
-
-def _own_namespace() -> str:
-    return os.environ.get("NAMESPACE") or "kube-system"
 
 
 @dataclass(frozen=True)
@@ -40,12 +35,14 @@ class AdmissionConfig:
     vpa_object_namespace: str = ""
     ignored_vpa_object_namespaces: tuple[str, ...] = ()
     kubeconfig: str = ""
+    profiling: bool = False
+    v: int = 4
     kube_api_qps: float = 50.0
     kube_api_burst: float = 100.0
     feature_gates: dict[str, bool] = field(default_factory=dict)
     host: str = ""
     """Where to listen; empty is everywhere."""
-    namespace: str = field(default_factory=_own_namespace)
+    namespace: str = field(default_factory=own_namespace)
     recommender_url: str = ""
     """Asked for every new pod, if set; otherwise the recommendation in the autoscaler's status is used."""
     recommender_timeout: float = 0.5

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 
 from podfit.api.kinds import LEASE, kind_named
 from podfit.api.status import ApiError, Object
@@ -33,21 +33,21 @@ from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.decide.gate import gate_patch, must_wait
 from podfit.vpa.admission.decide.review import Verdict, World, answer
 from podfit.vpa.admission.lookup import Ask, Freshest, HttpAsk, Index, Owners
+from podfit.vpa.admission.measures import Measures
 from podfit.vpa.admission.registration import register
 from podfit.vpa.model.matching import controlling_vpa, target_of
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.serve.http import Health, HttpServer
-from podfit.vpa.serve.measures import StepTimer
+from podfit.vpa.serve.profiling import add_profiling
+from podfit.vpa.serve.requests import measured
 
 log = logging.getLogger(__name__)
 
 LEASE_NAME, LEASE_EVERY_S = "vpa-admission-controller", 10.0
 UPKEEP_S = 60.0
 MAX_BODY = 8 << 20
-P = "vpa_admission_controller"
-_LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
 
 
 class AdmissionWebhook:
@@ -60,7 +60,9 @@ class AdmissionWebhook:
         ask: Ask | None = None,
     ) -> None:
         """`ask` reaches a recommender in this process; otherwise the configured URL is asked, if there is one."""
-        self.client, self.config = client, config or AdmissionConfig()
+        self.registry = registry or CollectorRegistry()
+        self.config = config or AdmissionConfig()
+        client = self.client = measured(client, self.registry, self.config)
         self.clock: Clock = clock or RealClock()
         # New pods are admitted in all namespaces: an ignored one has no autoscalers that count.
         self.sight = Sight(
@@ -73,17 +75,10 @@ class AdmissionWebhook:
         self.owners = Owners(client, self.sight, self.targets)
         self._http_ask = HttpAsk(self.config.recommender_url) if ask is None and self.config.recommender_url else None
         self.freshest = Freshest(ask or self._http_ask, self.config.recommender_timeout, self.clock)
-        self.registry = registry or CollectorRegistry()
-        self.steps = StepTimer(self.registry, P, self.clock)
-        self.pods = Counter(f"{P}_admission_pods", "Number of Pods processed.", ("applied",), registry=self.registry)
-        self.latency = Histogram(
-            f"{P}_admission_latency_seconds",
-            "Time spent handling admission requests.",
-            ("status", "resource"),
-            buckets=_LATENCIES,
-            registry=self.registry,
-        )
+        self.measures = Measures(self.registry, self.clock)
         self.http = HttpServer(self.config.address, self.registry, Health(self.clock, float("inf")))
+        if self.config.profiling:
+            add_profiling(self.http, self.clock)
         self.port = 0
         self.registered = asyncio.Event()
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -211,18 +206,27 @@ class AdmissionWebhook:
     async def _handle(self, request: web.Request) -> web.Response:
         if request.headers.get("Content-Type", "").partition(";")[0] != "application/json":
             return web.Response()
-        started = self.clock.monotonic()
-        with self.steps.step("total"):
-            with self.steps.step("read_request"):
+        with self.measures.steps.step("total"):
+            with self.measures.steps.step("read_request"):
                 body = await request.read()
-            with self.steps.step("admit"):
-                resource, verdict = await self.admit(body)
-            with self.steps.step("build_response"):
-                text = response_of(verdict)
-        self.latency.labels(verdict.outcome, resource).observe(self.clock.monotonic() - started)
+            text = await self.review(body)
+            with self.measures.steps.step("write_response"):
+                response = web.Response(body=text, content_type="application/json")
+                await response.prepare(request)
+                await response.write_eof()
+        return response
+
+    async def review(self, body: bytes) -> bytes:
+        """An AdmissionReview in, its answer out: what is served, and what an API server of this process asks."""
+        started = self.clock.monotonic()
+        with self.measures.steps.step("admit"):
+            resource, verdict = await self.admit(body)
+        with self.measures.steps.step("build_response"):
+            text = response_of(verdict)
+        self.measures.latency.labels(verdict.outcome, resource).observe(self.clock.monotonic() - started)
         if resource == "Pod":
-            self.pods.labels(str(verdict.outcome == "applied").lower()).inc()
-        return web.Response(body=text, content_type="application/json")
+            self.measures.pods.labels(str(verdict.outcome == "applied").lower()).inc()
+        return text
 
     async def admit(self, body: bytes) -> tuple[str, Verdict]:
         """The kind of object, and the verdict on it."""
@@ -246,6 +250,9 @@ class AdmissionWebhook:
             except Exception:
                 log.exception("looking up a pod's autoscaler")
         verdict = answer(body, world)
+        if kind == "VPA" and not _has_spec(request):
+            # A default cannot be put into a spec that is not there; the server's own check says that it is missing.
+            verdict = replace(verdict, patch=None)
         if kind == "Pod" and must_wait(pod, vpa):
             verdict = replace(verdict, patch=[*(verdict.patch or []), *gate_patch(pod)], outcome="applied")
         return kind, verdict
@@ -270,6 +277,11 @@ def _request_of(body: bytes) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         return {}
     return request if isinstance(request, dict) else {}
+
+
+def _has_spec(request: Mapping[str, Any]) -> bool:
+    given = request.get("object")
+    return isinstance(given, dict) and isinstance(given.get("spec"), dict)
 
 
 def response_of(verdict: Verdict) -> bytes:

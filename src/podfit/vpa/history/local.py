@@ -7,6 +7,7 @@ most one sample a minute and container is kept: the mean of its CPU use, the hig
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import zlib
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from podfit.kit.clock import Clock, RealClock
 from podfit.vpa.history.base import NONE, Batch, HistoryAway, Series, Sink
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.oom import Oom
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 DAY = 86400.0
@@ -73,10 +76,15 @@ class LocalHistory:
         await self._write(self._clock.now() // self._resolution_s * self._resolution_s)
 
     async def close(self) -> None:
-        await self._write(float("inf"))
-        if self._database is not None:
-            self._database.close()
-            self._database = None
+        try:
+            await self._write(float("inf"))
+        except HistoryAway as error:
+            log.warning("the last samples are lost: %s", error)
+        finally:
+            async with self._lock:
+                if self._database is not None:
+                    self._database.close()
+                    self._database = None
 
     # --- writing
 
@@ -170,17 +178,41 @@ class LocalHistory:
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(self._file, check_same_thread=False)
-            self._database.execute("PRAGMA journal_mode=WAL")
-            self._database.execute("PRAGMA synchronous=NORMAL")
-            self._database.executescript(_SCHEMA)
+            try:
+                self._database = self._connected()
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError as error:
+                # What cannot be read will not become readable: it makes room, and can still be looked at.
+                aside = self._file.with_name(f"{self._file.name}.damaged")
+                log.error("history file %s: %s; it is kept as %s and a new one is begun", self._file, error, aside)
+                self._file.replace(aside)
+                for rest in ("-wal", "-shm"):
+                    self._file.with_name(f"{self._file.name}{rest}").unlink(missing_ok=True)
+                self._database = self._connected()
         return self._database
+
+    def _connected(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self._file, check_same_thread=False)
+        try:
+            database.execute("PRAGMA journal_mode=WAL")
+            database.execute("PRAGMA synchronous=NORMAL")
+            database.executescript(_SCHEMA)
+        except sqlite3.Error:
+            database.close()
+            raise
+        return database
 
     async def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
         async with self._lock:
+            running = asyncio.ensure_future(asyncio.to_thread(lambda: work(self._open())))
             try:
-                return await asyncio.to_thread(lambda: work(self._open()))
-            except sqlite3.DatabaseError as error:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                # The thread cannot be stopped: nobody may close the file under it.
+                await asyncio.wait({running})
+                raise
+            except sqlite3.Error as error:
                 raise HistoryAway(f"history file {self._file}: {error}") from error
 
     def _read_series(self, db: sqlite3.Connection) -> dict[int, Series]:
@@ -204,15 +236,14 @@ class LocalHistory:
         base, last, samples, blob = db.execute(
             "SELECT base, last, samples, columns FROM rows WHERE rowid = ?", (row,)
         ).fetchone()
-        columns = zlib.decompress(blob)
-        if len(columns) != samples * _COLUMNS.itemsize:
-            raise HistoryAway(f"history file {self._file}: row {row} is damaged")
+        columns = self._unpacked(blob, samples, row)
+        samples = len(columns) // _COLUMNS.itemsize
         ids = np.frombuffer(columns, "<u4", samples)
         at = np.frombuffer(columns, "<f4", samples, 4 * samples)
         cpu = np.frombuffer(columns, "<i8", samples, 8 * samples)
         memory = np.frombuffer(columns, "<i8", samples, 16 * samples)
         distinct, index = np.unique(ids, return_inverse=True)
-        known = np.array([int(id) in series for id in distinct])
+        known = np.array([int(id) in series for id in distinct], np.bool_)
         who = [series.get(int(id)) or Series("", "", "", "") for id in distinct]
         good = known[index]
         # Events since the row before: some fall between two rows.
@@ -220,6 +251,18 @@ class LocalHistory:
         ooms = [Oom(namespace, pod, container, at, memory) for at, namespace, pod, container, memory in found]
         self._ooms_until = last
         return base, Batch(who, index[good], base + at[good].astype(np.float64), cpu[good], memory[good], ooms)
+
+    def _unpacked(self, blob: bytes, samples: int, row: int) -> bytes:
+        """Nothing for a row that is damaged: the others are as good as ever."""
+        try:
+            columns = zlib.decompress(blob)
+        except (zlib.error, TypeError) as error:
+            log.warning("history file %s: row %d is damaged: %s", self._file, row, error)
+            return b""
+        if len(columns) != samples * _COLUMNS.itemsize:
+            log.warning("history file %s: row %d is damaged", self._file, row)
+            return b""
+        return columns
 
 
 def _row_ids(db: sqlite3.Connection, after: Seconds, until: Seconds) -> list[int]:

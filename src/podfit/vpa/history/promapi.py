@@ -69,7 +69,7 @@ class Sample:
 
 class PrometheusApi:
     def __init__(self, config: PrometheusConfig, clock: Clock, measured: Measured | None = None) -> None:
-        self._config, self._clock, self._measured = config, clock, measured
+        self._config, self._clock, self.measured = config, clock, measured
         self._session: aiohttp.ClientSession | None = None
         self._free_at = 0.0
         self.asked = 0
@@ -126,8 +126,8 @@ class PrometheusApi:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise HistoryAway(f"Prometheus {self._config.prometheus_address}: {error or 'timed out'}") from error
         finally:
-            if self._measured is not None:
-                self._measured(code, "POST", self._clock.monotonic() - started)
+            if self.measured is not None:
+                self.measured(code, "post", self._clock.monotonic() - started)
 
     async def _pace(self) -> None:
         """The query budget: at most so many a second, however many parts there are."""

@@ -29,7 +29,7 @@ def cap_to_limits(recommended: Resources, limits: Resources) -> tuple[ResourceLi
     capped, notes = dict(recommended), []
     for resource in sorted(capped):
         limit = limits.get(resource)
-        if limit and capped[resource].milli > limit.milli:
+        if limit is not None and capped[resource].milli > limit.milli:
             capped[resource] = limit
             notes.append(f"{resource} capped to container limit")
     return capped, notes

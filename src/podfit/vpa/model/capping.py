@@ -114,7 +114,9 @@ def _scaled_to_pod(
     most = (bounds.max or {}).get(resource, ZERO)
     default = (bounds.default or {}).get(resource, ZERO)
     limits, total = ZERO, ZERO
-    for entry in entries:
+    # A recommendation for a container that the pod does not have takes no part.
+    present = {container.get("name") or "" for container in containers(pod)}
+    for entry in (entry for entry in entries if entry.container in present):
         amount = getattr(entry, field).get(resource, ZERO)
         limit, _ = proportional_limit(
             resource,
@@ -134,7 +136,7 @@ def _scaled_to_pod(
 
     def resized(entry: Recommended) -> Recommended:
         resources: ResourceList = getattr(entry, field)
-        if not resources:
+        if not resources or entry.container not in present:
             return entry
         made = scale(resource, resources.get(resource, ZERO), base, result, up)[0]
         changed: Any = {field: {**resources, resource: made}}

@@ -52,8 +52,8 @@ def _merge(type: str, items: Iterable[Object]) -> Bounds | None:
     least: ResourceList | None = None
     default: ResourceList | None = None
     for item in items:
-        most = _tighter(most, item.get("max"), min)
-        least = _tighter(least, item.get("min"), max)
+        most = _tighter(most, item.get("max"), lambda one, other: one if one < other else other)
+        least = _tighter(least, item.get("min"), lambda one, other: one if one > other else other)
         if item.get("default") is not None:
             default = resource_list(item["default"])
     if most is None and least is None and default is None:
@@ -71,7 +71,7 @@ def _tighter(
         return given
     known = dict(known)
     for resource in RESOURCES:
-        other = given.get(resource)
-        if other:
-            known[resource] = choose(known[resource], other) if known.get(resource) else other
+        if resource in given:
+            other = given[resource]
+            known[resource] = choose(known[resource], other) if resource in known else other
     return known

@@ -20,15 +20,21 @@ def scale(resource: str, amount: Quantity, base: Quantity, result: Quantity, up:
     """amount · result / base, and whether it had to be cut to 64 bits. CPU counts in thousandths, memory in bytes."""
     if resource == CPU:
         # Thousandths of absurd amounts wrap around at 64 bits: upstream's arithmetic, which recorded limits show.
-        whole, rest = divmod(_int64(amount.milli) * _int64(result.milli), _int64(base.milli) or 1)
+        whole, rest = _divided(_int64(amount.milli) * _int64(result.milli), _int64(base.milli) or 1)
     else:
-        whole, rest = divmod(amount.value * result.value, base.value)
+        whole, rest = _divided(amount.value * result.value, base.value)
     if up and rest:
         whole += 1
-    cut = whole > MAX_INT64
-    whole = min(whole, MAX_INT64)
+    cut = not -MAX_INT64 - 1 <= whole <= MAX_INT64
+    whole = MAX_INT64 if cut else whole
     made = Quantity.of_milli(whole, amount.format) if resource == CPU else Quantity.of_units(whole, amount.format)
     return made, cut
+
+
+def _divided(number: int, by: int) -> tuple[int, int]:
+    """So that the rest is never negative, whatever the signs: as Go's large numbers divide."""
+    whole, rest = divmod(number, abs(by))
+    return (whole if by > 0 else -whole), rest
 
 
 def _int64(number: int) -> int:

@@ -10,6 +10,10 @@ from podfit.api.quantity import Quantity
 Object = Mapping[str, Any]
 ResourceList = dict[str, Quantity]
 
+FROM_STATUS, FROM_SPEC = "Pod.Status.ContainerStatuses", "Pod.Spec.Containers"
+reads = {FROM_STATUS: 0, FROM_SPEC: 0}
+"""How often resources were found where; a metric tells it."""
+
 
 def resource_list(raw: Mapping[str, Any] | None) -> ResourceList:
     return {name: Quantity.parse(value) for name, value in (raw or {}).items()}
@@ -34,9 +38,11 @@ def resources_of(pod: Object, name: str) -> Object:
     """The resources block in force: the one in the container's status if there is one, else the spec's."""
     status = container_status(pod, name)
     if status is not None and status.get("resources") is not None:
+        reads[FROM_STATUS] += 1
         return status["resources"]  # type: ignore[no-any-return]
     for container in containers(pod):
         if container.get("name") == name:
+            reads[FROM_SPEC] += 1
             return container.get("resources") or {}
     return {}
 

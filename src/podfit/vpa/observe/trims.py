@@ -61,8 +61,7 @@ def workload(obj: Object) -> Object:
 
 def plain(obj: Object) -> Object:
     """Everything but who wrote which field."""
-    obj["metadata"].pop("managedFields", None)
-    return obj
+    return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name != "managedFields"}}
 
 
 def _labels(template: Object) -> Object:

@@ -10,6 +10,7 @@ from aiohttp import web
 from podfit.vpa.model.matching import by_target, controlling_vpa
 from podfit.vpa.model.pods import controller_of, labels_of
 from podfit.vpa.recommender.decide.cluster import Vpa
+from podfit.vpa.recommender.decide.config import to_flags
 from podfit.vpa.recommender.explain import explain
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ class Answers:
         vpa = self._of.cluster.vpas.get(id)
         if vpa is None:
             return web.json_response({"kind": "Status", "message": f"no autoscaler {id[0]}/{id[1]}"}, status=404)
-        ledger = self._of.ledger
-        story = explain(vpa.object, self._of.cluster.merged(vpa), self._of.cluster.config, ledger.ooms_of(vpa))
-        story["recommender"] = self._of.plugin_of(vpa)
+        ledger, config, plugin = self._of.ledger, self._of.cluster.config, self._of.plugin_of(vpa)
+        story = explain(vpa.object, self._of.cluster.merged(vpa), config, ledger.ooms_of(vpa), plugin)
+        story["recommender"], story["settings"] = plugin, to_flags(config)
         story["pods"] = len(vpa.pods)
         story["conditions"] = (vpa.object.get("status") or {}).get("conditions") or []
         story["changes"] = ledger.changes_of(id)

@@ -1,7 +1,7 @@
 """The recommender's settings: upstream's flags with upstream's defaults, and a few of our own.
 
-Known difference: `kube-api-qps` and `kube-api-burst` are read and not used; a server protects itself with priority and
-fairness, and pacing here would only make decisions old.
+Known difference: `kube-api-qps` and `kube-api-burst` pace requests only when they are not at their defaults; a server
+protects itself with priority and fairness, and pacing here makes decisions old.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from podfit.vpa.flags import BadFlag, namespaces_apart, parse
 from podfit.vpa.history.queries import PrometheusConfig
+from podfit.vpa.leading import check_election
 from podfit.vpa.recommender.decide.config import Config
 
 
@@ -34,6 +35,8 @@ class RecommenderConfig:
     vpa_object_namespace: str = ""
     ignored_vpa_object_namespaces: tuple[str, ...] = ()
     kubeconfig: str = ""
+    profiling: bool = False
+    v: int = 4
     kube_api_qps: float = 50.0
     kube_api_burst: float = 100.0
     feature_gates: dict[str, bool] = field(default_factory=dict)
@@ -73,12 +76,15 @@ def recommender_config(arguments: list[str], default: RecommenderConfig | None =
 
     config = parse(default or RecommenderConfig(), arguments)
     namespaces_apart(config.vpa_object_namespace, config.ignored_vpa_object_namespaces)
+    check_election(config)
     if config.storage not in ("", "checkpoint", "prometheus", "local"):
         raise BadFlag(
             f'invalid argument "{config.storage}" for "--storage" flag: it is checkpoint, prometheus or local'
         )
-    if config.use_external_metrics or config.external_metrics_cpu_metric or config.external_metrics_memory_metric:
-        raise BadFlag("--use-external-metrics: usage is read from metrics.k8s.io only")
+    if config.use_external_metrics and not (
+        config.external_metrics_cpu_metric or config.external_metrics_memory_metric
+    ):
+        raise BadFlag("--use-external-metrics needs --external-metrics-cpu-metric or --external-metrics-memory-metric")
     tokens = config.prometheus.prometheus_bearer_token, config.prometheus.prometheus_bearer_token_file
     if all(tokens) and config.prometheus.username:
         raise BadFlag(

@@ -6,17 +6,21 @@ cluster's caps. The steps repeat the estimator's arithmetic, and a test holds th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from podfit.api.quantity import Quantity
 from podfit.vpa.model.policy import container_policy, controlled_resources, scaling_off
 from podfit.vpa.model.times import to_rfc3339
 from podfit.vpa.recommender.decide.aggregate import AggregateState, load_aggregate
-from podfit.vpa.recommender.decide.amounts import amount_of, cpu_quantity, memory_quantity, scaled
+from podfit.vpa.recommender.decide.amounts import amount_of, cpu_quantity, memory_quantity, rounded_up, scaled
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError
-from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.recommender.decide.config import Config, from_flags, to_flags
 from podfit.vpa.recommender.decide.estimate import LOWER, UPPER, confidence, minimums, widening, with_margin
+from podfit.vpa.recommender.decide.histogram import mean
+from podfit.vpa.recommender.decide.postprocess import whole_cores
 
 Object = Mapping[str, Any]
 Steps = list[dict[str, Any]]
@@ -28,8 +32,38 @@ _PERCENTILES = {
 _WIDENING = {"target": None, "lowerBound": LOWER, "upperBound": UPPER}
 
 
+SETTINGS = "podfit.dev/recommender-settings"
+"""Annotation on a checkpoint: what its recommender was told that is not a default, so that others can follow it."""
+LISTENS = "listens"
+"""Where in that annotation a recommender on this machine says how to reach it."""
+BATCH = "batch"
+
+
+def settings_note(config: Config, recommender: str, url: str = "") -> str:
+    """The annotation's text; empty when everything is as usual."""
+    told = to_flags(config) | ({"recommender": recommender} if recommender == BATCH else {})
+    told |= {LISTENS: url} if url else {}
+    return json.dumps(told, sort_keys=True) if told else ""
+
+
+def noted_settings(checkpoint: Object) -> tuple[Config, str]:
+    """The settings and the recommender behind a checkpoint; the usual ones if they cannot be read."""
+    text = ((checkpoint.get("metadata") or {}).get("annotations") or {}).get(SETTINGS)
+    try:
+        told = dict(json.loads(text)) if text else {}
+        recommender = str(told.pop("recommender", ""))
+        told.pop(LISTENS, None)
+        return from_flags(told), recommender
+    except (ValueError, TypeError, AttributeError):
+        return Config(), ""
+
+
 def explain(
-    vpa: Object, states: Mapping[str, AggregateState], config: Config, ooms: Iterable[Mapping[str, Any]] = ()
+    vpa: Object,
+    states: Mapping[str, AggregateState],
+    config: Config,
+    ooms: Iterable[Mapping[str, Any]] = (),
+    recommender: str = "",
 ) -> dict[str, Any]:
     """Everything behind an autoscaler's recommendation, by container and resource."""
     meta = vpa.get("metadata") or {}
@@ -46,7 +80,9 @@ def explain(
                 "lastSample": to_rfc3339(state.last),
                 "oomEvents": [event for event in events if event.get("container") == name],
                 "resources": {
-                    resource: _resource(vpa, name, state, resource, config, least[resource], len(counted))
+                    resource: _resource(
+                        _Told(vpa, name, state, resource, config, least[resource], len(counted), recommender)
+                    )
                     for resource in controlled_resources(container_policy(vpa, name))
                 },
             }
@@ -57,60 +93,99 @@ def explain(
 
 
 def explain_objects(vpa: Object, checkpoints: Iterable[Object], config: Config | None = None) -> dict[str, Any]:
-    """The same from an autoscaler and its checkpoint objects, for who has no recommender to ask."""
-    config = config or Config()
+    """The same from an autoscaler and its checkpoint objects, for who has no recommender to ask.
+
+    Without a configuration the one counts that the checkpoints' recommender noted on them.
+    """
     name = (vpa.get("metadata") or {}).get("name")
+    own = [one for one in checkpoints if (one.get("spec") or {}).get("vpaObjectName") == name]
+    noted, recommender = noted_settings(own[0]) if own else (Config(), "")
+    config = config or noted
     states, unusable = {}, []
-    for checkpoint in checkpoints:
-        spec = checkpoint.get("spec") or {}
-        if spec.get("vpaObjectName") != name:
-            continue
+    for checkpoint in own:
         try:
-            states[spec.get("containerName") or ""] = load_aggregate(checkpoint.get("status") or {}, config)
+            container = checkpoint["spec"].get("containerName") or ""
+            states[container] = load_aggregate(checkpoint.get("status") or {}, config)
         except CheckpointError as error:
             unusable.append(str(error))
-    return {**explain(vpa, states, config), **({"unusableCheckpoints": unusable} if unusable else {})}
+    told = explain(vpa, states, config, recommender=recommender)
+    told["settings"] = to_flags(config)
+    return {**told, **({"unusableCheckpoints": unusable} if unusable else {})}
 
 
-def _resource(
-    vpa: Object, container: str, state: AggregateState, resource: str, config: Config, least: int, siblings: int
-) -> dict[str, Any]:
-    interval = config.confidence_interval_cpu if resource == "cpu" else config.confidence_interval_memory
-    trust = confidence(state.first, state.last, state.count, interval)
-    return {
-        "confidence": round(trust, 6),
-        **{size: _size(vpa, container, state, resource, config, size, trust, least, siblings) for size in _PERCENTILES},
-    }
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """One resource of one container, and all that its sizes depend on."""
+
+    vpa: Object
+    container: str
+    state: AggregateState
+    resource: str
+    config: Config
+    least: int
+    siblings: int
+    recommender: str
+
+    @property
+    def trust(self) -> float:
+        cpu = self.resource == "cpu"
+        interval = self.config.confidence_interval_cpu if cpu else self.config.confidence_interval_memory
+        return confidence(self.state.first, self.state.last, self.state.count, interval)
+
+    @property
+    def by_mean(self) -> bool:
+        return self.recommender == BATCH and self.resource == "cpu"
 
 
-def _size(
-    vpa: Object,
-    container: str,
-    state: AggregateState,
-    resource: str,
-    config: Config,
-    size: str,
-    trust: float,
-    least: int,
-    siblings: int,
-) -> dict[str, Any]:
+def _resource(told: _Told) -> dict[str, Any]:
+    return {"confidence": round(told.trust, 6), **{size: _size(told, size) for size in _PERCENTILES}}
+
+
+def _size(told: _Told, size: str) -> dict[str, Any]:
+    amount, steps = _estimated(told, size)
+    if told.by_mean and size != "target":
+        target = _estimated(told, "target")[0]
+        kept = min(amount, target) if size == "lowerBound" else max(amount, target)
+        if kept != amount:
+            amount = kept
+            steps.append(_step("moved to enclose the target", told.resource, amount))
+    step = told.config.round_cpu_millicores if told.resource == "cpu" else told.config.round_memory_bytes
+    if rounded_up(amount, step) != amount:
+        amount = rounded_up(amount, step)
+        steps.append(_step(f"rounded up to a multiple of {step}", told.resource, amount))
+    quantity = _quantity(told.resource, amount)
+    if told.resource == "cpu" and told.config.cpu_integer_post_processor_enabled:
+        whole = whole_cores(told.vpa, told.container, quantity)
+        if whole != quantity:
+            quantity = whole
+            steps.append({"what": "rounded up to whole cores", "value": quantity.as_written()})
+    capped, words = _capped(told.vpa, told.container, told.resource, told.config, quantity)
+    steps += [{"what": what, "value": value.as_written()} for what, value in words]
+    return {"value": capped.as_written(), "steps": steps}
+
+
+def _estimated(told: _Told, size: str) -> tuple[int, Steps]:
+    """Whole millicores or bytes, as the estimator has them, and how it came to them."""
+    config, resource = told.config, told.resource
     fraction = getattr(config, _PERCENTILES[size].format(resource))
-    histogram = state.cpu if resource == "cpu" else state.memory
-    amount = amount_of(histogram.percentile(fraction) * (1000.0 if resource == "cpu" else 1.0))
-    steps: Steps = [_step(f"percentile {fraction:g} of what was seen", resource, amount)]
+    histogram = told.state.cpu if resource == "cpu" else told.state.memory
+    unit = 1000.0 if resource == "cpu" else 1.0
+    if told.by_mean and size == "target":
+        amount, what = amount_of(mean(histogram) * unit), "mean of what was seen"
+    else:
+        amount, what = amount_of(histogram.percentile(fraction) * unit), f"percentile {fraction:g} of what was seen"
+    steps: Steps = [_step(what, resource, amount)]
     amount = with_margin(amount, config.recommendation_margin_fraction)
     steps.append(_step(f"plus a margin of {config.recommendation_margin_fraction:.0%}", resource, amount))
     widen = _WIDENING[size]
     if widen is not None:
-        factor = widening(trust, *widen)
+        factor = widening(told.trust, *widen)
         amount = scaled(amount, factor)
-        steps.append(_step(f"times {factor:.4g} for a confidence of {trust:.4g}", resource, amount))
-    if amount < least:
-        amount = least
-        steps.append(_step(f"raised to the smallest pod's share (1/{siblings})", resource, amount))
-    capped, words = _capped(vpa, container, resource, config, _quantity(resource, amount))
-    steps += [{"what": what, "value": value.as_written()} for what, value in words]
-    return {"value": capped.as_written(), "steps": steps}
+        steps.append(_step(f"times {factor:.4g} for a confidence of {told.trust:.4g}", resource, amount))
+    if amount < told.least:
+        amount = told.least
+        steps.append(_step(f"raised to the smallest pod's share (1/{told.siblings})", resource, amount))
+    return amount, steps
 
 
 def _capped(

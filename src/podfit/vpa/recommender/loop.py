@@ -13,6 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from podfit.api.kinds import kind_named
+from podfit.api.status import Object
 from podfit.client import Client, EventRecorder
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock, rfc3339
@@ -25,7 +26,7 @@ from podfit.vpa.model.times import from_rfc3339
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets
-from podfit.vpa.recommender import usage
+from podfit.vpa.recommender import external, usage
 from podfit.vpa.recommender.answers import Answers
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.decide.cluster import ClusterState, UnknownTarget, Vpa, VpaId
@@ -33,6 +34,7 @@ from podfit.vpa.recommender.decide.container import OomRefused
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.oom import Oom
 from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome
+from podfit.vpa.recommender.explain import settings_note
 from podfit.vpa.recommender.feed import Feed
 from podfit.vpa.recommender.ledger import Ledger
 from podfit.vpa.recommender.measures import Measures, Recommendations
@@ -41,13 +43,13 @@ from podfit.vpa.recommender.past import Past
 from podfit.vpa.recommender.plugins import WORKLOAD, Sizes, plugin_for, sizes_by_plugin
 from podfit.vpa.recommender.writes import Checkpoints, write_statuses
 from podfit.vpa.serve.http import Health, HttpServer
+from podfit.vpa.serve.profiling import add_profiling
+from podfit.vpa.serve.requests import measured
 
 log = logging.getLogger(__name__)
 
 HISTORY_PATIENCE_S = 30.0
 """How long the first pass waits for the past; after that it goes on loading beside the loop."""
-CHECKPOINTS_SHARE = 0.02
-"""The part of an interval that writing checkpoints may take."""
 Seen = tuple[Any, ...]
 
 
@@ -60,7 +62,9 @@ class Recommender:
         clock: Clock | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
-        self.client, self.config = client, config or RecommenderConfig()
+        self.registry = registry or CollectorRegistry()
+        self.config = config or RecommenderConfig()
+        client = self.client = measured(client, self.registry, self.config)
         self.history: History = history or NoHistory()
         self.clock: Clock = clock or RealClock()
         self.cluster = ClusterState(self.config.model, Fleet(self.config.model))
@@ -72,15 +76,23 @@ class Recommender:
         self.targets = Targets(self.sight, self.scales)
         self.feed = Feed(self.sight, self.targets, self.cluster, self.config)
         self.events = EventRecorder(client, "vpa-recommender", clock=self.clock)
-        self.registry = registry or CollectorRegistry()
         self.measures = Measures(self.registry, self.clock)
+        if isinstance(self.history, PrometheusHistory):
+            self.history.api.measured = self.measures.prometheus_asked
         self.registry.register(Recommendations(self._sizes))
         self.health = Health(self.clock, self.config.recommender_interval)
         self.http = HttpServer(self.config.address, self.registry, self.health)
+        if self.config.profiling:
+            add_profiling(self.http, self.clock)
         self.ledger = Ledger()
         Answers(self)
         self.checkpoints = Checkpoints(
-            client, self.feed.checkpoints, self.clock, self.config.update_worker_count, self.measures
+            client,
+            self.feed.checkpoints,
+            self.clock,
+            self.config.update_worker_count,
+            self.measures,
+            lambda vpa: settings_note(self.config.model, self.plugin_of(vpa), self.http.url_here),
         )
         self.passes = 0
         self.fetching = ""
@@ -117,10 +129,12 @@ class Recommender:
         await asyncio.wait({loading}, timeout=HISTORY_PATIENCE_S if not self.fetching else 0)
 
     async def stop(self) -> None:
-        await self._tasks.stop()
-        await self.sight.stop()
-        await self.http.stop()
-        await self.history.close()
+        try:
+            await self._tasks.stop()
+            await self.sight.stop()
+            await self.http.stop()
+        finally:
+            await self.history.close()
 
     async def one_pass(self) -> None:
         step = self.measures.steps.step
@@ -187,7 +201,7 @@ class Recommender:
         if healed := usage.heal_clock(self.cluster.fleet, now):
             log.warning("the clock went back: %d containers start anew", healed)
         try:
-            items = await usage.fetch(self.client, self.config.vpa_object_namespace)
+            items = await self._fetch_usage()
             self._usage_gone = ""
         except usage.UsageGone as error:
             items = []
@@ -196,6 +210,7 @@ class Recommender:
             self._usage_gone = f"The resource metrics API does not answer: {error}"
         self.measures.usage_answers.labels(str(bool(self._usage_gone)).lower(), "default-metrics-client").inc()
         found = usage.scraped(items, self.cluster, now)
+        self.measures.quality.scraped(found, self.cluster.fleet)
         self.measures.samples.inc(usage.ingest(found, self.cluster.fleet))
         ooms = [oom for oom in self._drained() if self._count_oom(oom)]
         if not self.history.keeps_samples:
@@ -206,6 +221,11 @@ class Recommender:
         except HistoryAway as error:
             log.warning("history: %s", error)
 
+    async def _fetch_usage(self) -> list[Object]:
+        if self.config.use_external_metrics:
+            return await external.fetch(self.client, self.cluster, self.config)
+        return await usage.fetch(self.client, self.config.vpa_object_namespace)
+
     def _drained(self) -> list[Oom]:
         found = list(self.feed.ooms)
         self.feed.ooms.clear()
@@ -215,7 +235,9 @@ class Recommender:
         pod = self.cluster.pod((oom.namespace, oom.pod))
         outcome = "counted"
         try:
-            self.cluster.record_oom((oom.namespace, oom.pod), oom.container, oom.instant, oom.memory)
+            needed = self.cluster.record_oom((oom.namespace, oom.pod), oom.container, oom.instant, oom.memory)
+            state = self.cluster.aggregate_of((oom.namespace, oom.pod), oom.container)
+            self.measures.quality.ran_out(state, needed)
         except OomRefused as error:
             outcome = "refused"
             log.info("%s", error)
@@ -303,14 +325,13 @@ class Recommender:
             if self._usage_gone and before:
                 self.events.record(dict(vpa.object), "Warning", "MetricsUnavailable", self._usage_gone)
         self.measures.objects(self.cluster)
+        self.measures.quality.recommended(self.cluster, dict(self._sizes()))
 
     async def _maintain_checkpoints(self) -> None:
         now = self.clock.now()
         if self.fetching or not self.history.writes_checkpoints:
             return
-        # A pass stays short: what is not written now is the first to be written next time.
-        share = max(1.0, self.config.recommender_interval * CHECKPOINTS_SHARE)
-        await self.checkpoints.write(self.cluster, now, min(self.config.checkpoints_timeout, share))
+        await self.checkpoints.write(self.cluster, now, self.config.checkpoints_timeout)
         if now - self._collected >= self.config.checkpoints_gc_interval:
             self._collected = now
             await self.checkpoints.collect(

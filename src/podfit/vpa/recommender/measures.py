@@ -15,9 +15,14 @@ from podfit.api.quantity import Quantity
 from podfit.kit.clock import Clock
 from podfit.vpa.model.policy import MODES, update_mode
 from podfit.vpa.recommender.decide.cluster import ClusterState, VpaId
-from podfit.vpa.serve.measures import BUCKETS, StepTimer
+from podfit.vpa.recommender.quality import Quality
+from podfit.vpa.serve.measures import BUCKETS, ResourceReads, StepTimer
 
 P = "vpa_recommender"
+FIRST_SIZE_BUCKETS = (
+    *(1.0, 2.0, 5.0, 7.5, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 90.0, 120.0, 150.0, 180.0, 240.0, 300.0, 600.0),
+    *(900.0, 1800.0),
+)
 _FLAGS = ("true", "false")
 _SIZES = {"target": "target", "lowerBound": "lower_bound", "upperBound": "upper_bound", "uncappedTarget": "uncapped"}
 
@@ -25,6 +30,8 @@ _SIZES = {"target": "target", "lowerBound": "lower_bound", "upperBound": "upper_
 class Measures:
     def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
         self.steps = StepTimer(registry, P, clock)
+        self.quality = Quality(registry)
+        registry.register(ResourceReads())
         self._objects = Gauge(
             f"{P}_vpa_objects_count",
             "Number of VPA objects present in the cluster.",
@@ -34,31 +41,12 @@ class Measures:
         self.latency = Histogram(
             f"{P}_recommendation_latency_seconds",
             "Time elapsed from creating a valid VPA configuration to the first recommendation.",
-            buckets=(
-                1.0,
-                2.0,
-                5.0,
-                7.5,
-                10.0,
-                20.0,
-                30.0,
-                40.0,
-                50.0,
-                60.0,
-                90.0,
-                120.0,
-                150.0,
-                180.0,
-                240.0,
-                300.0,
-                600.0,
-            ),
+            buckets=FIRST_SIZE_BUCKETS,
             registry=registry,
         )
         self.aggregates = Gauge(
             f"{P}_aggregate_container_states_count", "Number of aggregate container states.", registry=registry
         )
-        # Upstream's counters carry no `_total`; a gauge keeps the name.
         self.usage_answers = Gauge(
             f"{P}_metric_server_responses",
             "Count of responses to queries to metrics server.",

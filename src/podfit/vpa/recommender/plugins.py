@@ -15,7 +15,7 @@ from podfit.vpa.recommender.decide.amounts import amount_of
 from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa, VpaId
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.estimate import Estimate, estimate, minimums, with_margin
-from podfit.vpa.recommender.decide.histogram import Histogram
+from podfit.vpa.recommender.decide.histogram import mean
 from podfit.vpa.recommender.decide.scrape import estimate_vpas
 
 Sizes = dict[VpaId, dict[str, Estimate]]
@@ -53,17 +53,6 @@ def _batch(state: AggregateState, config: Config, least: dict[str, int]) -> Esti
         {**sizes.lower, "cpu": min(sizes.lower["cpu"], target)},
         {**sizes.upper, "cpu": max(sizes.upper["cpu"], target)},
     )
-
-
-def mean(histogram: Histogram) -> float:
-    """Of values in their buckets' middles."""
-    if histogram.total <= 0:
-        return 0.0
-    scheme = histogram.scheme
-    weighted = sum(
-        weight * (scheme.starts[bucket] + scheme.end(bucket)) / 2 for bucket, weight in enumerate(histogram.weights)
-    )
-    return weighted / histogram.total
 
 
 PLUGINS: Mapping[str, Plugin] = {DEFAULT: default, BATCH: batch}

@@ -14,12 +14,18 @@ from podfit.client.rest import JSON_PATCH
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock
 from podfit.vpa.model.times import Seconds
-from podfit.vpa.recommender.decide.checkpoints import checkpoints_of, status_patch
+from podfit.vpa.recommender.decide.checkpoints import checkpoints_of_all, status_patch
 from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa, VpaId
 from podfit.vpa.recommender.decide.status import Outcome
+from podfit.vpa.recommender.explain import SETTINGS
 from podfit.vpa.recommender.measures import Measures
 
 log = logging.getLogger(__name__)
+
+AT_ONCE = 250
+"""Autoscalers whose checkpoints are made in one go: few enough to keep answering meanwhile, and to fit into memory."""
+State = tuple[int, float]
+Ready = tuple[Vpa, State, list[Object]]
 
 
 async def write_statuses(
@@ -47,56 +53,80 @@ async def write_statuses(
 class Checkpoints:
     """Writes one object a container, those longest unwritten first, for as long as a pass allows."""
 
-    def __init__(self, client: Client, cache: Cache, clock: Clock, workers: int, measures: Measures) -> None:
+    def __init__(
+        self,
+        client: Client,
+        cache: Cache,
+        clock: Clock,
+        workers: int,
+        measures: Measures,
+        note_of: Callable[[Vpa], str] = lambda vpa: "",
+    ) -> None:
+        """`note_of` tells the settings behind an autoscaler's numbers, for who explains them."""
         self._client, self._cache, self._clock = client, cache, clock
-        self._workers, self._measures = max(1, workers), measures
-        self._written: dict[VpaId, tuple[Seconds, tuple[int, float]]] = {}
+        self._workers, self._measures, self._note_of = max(1, workers), measures, note_of
+        self._written: dict[VpaId, tuple[Seconds, State]] = {}
 
     async def write(self, cluster: ClusterState, now: Seconds, timeout_s: float) -> int:
-        """Answers how many autoscalers' checkpoints were written."""
+        """Answers how many autoscalers' checkpoints were written; each worker writes one even when time is up."""
         for id in [id for id in self._written if id not in cluster.vpas]:
             del self._written[id]
         waiting = [vpa for vpa in cluster.vpas.values() if self._written.get(vpa.id, (0, None))[1] != _state(vpa)]
-        waiting.sort(key=lambda vpa: self._written.get(vpa.id, (float("-inf"), None))[0], reverse=True)
+        waiting.sort(key=lambda vpa: self._written.get(vpa.id, (float("-inf"), None))[0])
         deadline = self._clock.monotonic() + timeout_s
+        done = 0
+        for start in range(0, len(waiting), AT_ONCE):
+            part = waiting[start : start + AT_ONCE]
+            states = [_state(vpa) for vpa in part]
+            ready = list(zip(part, states, checkpoints_of_all(cluster, part, now), strict=True))
+            done += await self._write_part(ready, now, deadline)
+            if self._clock.monotonic() >= deadline:
+                break
+        return done
+
+    async def _write_part(self, ready: list[Ready], now: Seconds, deadline: float) -> int:
+        ready.reverse()
         done = 0
 
         async def work() -> None:
             nonlocal done
-            while waiting:
-                vpa = waiting.pop()
-                await self._write(cluster, vpa, now)
+            while ready:
+                vpa, state, checkpoints = ready.pop()
+                note = self._note_of(vpa)
+                if all([await self._put(vpa.id[0], checkpoint, note) for checkpoint in checkpoints]):
+                    self._written[vpa.id] = (now, state)
                 done += 1
                 if self._clock.monotonic() >= deadline:
                     return
 
-        await asyncio.gather(*(work() for _ in range(min(self._workers, len(waiting)))))
+        await asyncio.gather(*(work() for _ in range(min(self._workers, len(ready)))))
         return done
 
-    async def _write(self, cluster: ClusterState, vpa: Vpa, now: Seconds) -> None:
-        state = _state(vpa)
-        for checkpoint in checkpoints_of(cluster, vpa, now):
-            if not await self._put(vpa.id[0], checkpoint):
-                return
-        self._written[vpa.id] = (now, state)
-
-    async def _put(self, namespace: str, checkpoint: Object) -> bool:
+    async def _put(self, namespace: str, checkpoint: Object, note: str) -> bool:
         name = checkpoint["metadata"]["name"]
+        patch = [*status_patch(checkpoint), *self._note_patch(namespace, name, note)]
         try:
             try:
-                await self._client.patch(
-                    VPA_CHECKPOINT, namespace, name, status_patch(checkpoint), content_type=JSON_PATCH
-                )
+                await self._client.patch(VPA_CHECKPOINT, namespace, name, patch, content_type=JSON_PATCH)
             except ApiError as error:
                 if error.code != 404:
                     raise
-                await self._client.create(VPA_CHECKPOINT, _whole(namespace, checkpoint))
+                await self._client.create(VPA_CHECKPOINT, _whole(namespace, checkpoint, note))
         except (ApiError, Unreachable) as error:
             self._measures.writes.labels("checkpoint", "failed").inc()
             log.warning("checkpoint %s/%s: %s", namespace, name, error)
             return False
         self._measures.writes.labels("checkpoint", "ok").inc()
         return True
+
+    def _note_patch(self, namespace: str, name: str, note: str) -> list[Object]:
+        known = self._cache.get(namespace, name)
+        standing = ((known or {}).get("metadata") or {}).get("annotations") or {}
+        if known is None or standing.get(SETTINGS, "") == note:
+            return []
+        others = {key: value for key, value in standing.items() if key != SETTINGS}
+        wanted = others | ({SETTINGS: note} if note else {})
+        return [{"op": "add", "path": "/metadata/annotations", "value": wanted}]
 
     async def collect(self, exists: Callable[[VpaId], bool], cares: Callable[[str], bool]) -> int:
         """Deletes the checkpoints of autoscalers that are gone; those of other recommenders' stay."""
@@ -114,16 +144,17 @@ class Checkpoints:
         return len(gone)
 
 
-def _whole(namespace: str, checkpoint: Object) -> Object:
+def _whole(namespace: str, checkpoint: Object, note: str) -> Object:
+    meta = {**checkpoint["metadata"], "namespace": namespace, **({"annotations": {SETTINGS: note}} if note else {})}
     return {
         "apiVersion": VPA_CHECKPOINT.api_version,
         "kind": VPA_CHECKPOINT.kind,
         **checkpoint,
-        "metadata": {**checkpoint["metadata"], "namespace": namespace},
+        "metadata": meta,
     }
 
 
-def _state(vpa: Vpa) -> tuple[int, float]:
+def _state(vpa: Vpa) -> State:
     """Changes whenever something was learned."""
     states = [*vpa.aggregates.values(), *vpa.initial.values()]
     return sum(state.count for state in states), sum(state.memory.total for state in states)

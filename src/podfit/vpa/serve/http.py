@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from podfit.kit.clock import Clock
+from podfit.vpa.serve.measures import exposition
 
 log = logging.getLogger(__name__)
 
@@ -56,13 +57,19 @@ class HttpServer:
         await web.TCPSite(self._runner, host.strip("[]") or None, int(port), reuse_address=True).start()
         self.port = self._runner.addresses[0][1]
 
+    @property
+    def url_here(self) -> str:
+        """Where processes of this machine find it; empty when it listens for others, or not at all."""
+        host = self._address.rpartition(":")[0]
+        return f"http://{host}:{self.port}" if self.port and host.strip("[]") in ("127.0.0.1", "::1") else ""
+
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=exposition(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _health_check(self, request: web.Request) -> web.Response:
         return web.Response(text="OK") if self._health.ok else web.Response(status=500, text="no activity")

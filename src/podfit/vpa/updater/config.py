@@ -1,14 +1,15 @@
 """The updater's settings: upstream's flags with upstream's defaults, and the guard rails, which are ours.
 
-Known differences: `kube-api-qps` and `kube-api-burst` are read and not used, as in the recommender; and without the
-admission webhook only evictions stop, because a resize in place does not need it.
+Known differences: `kube-api-qps` and `kube-api-burst` pace requests only when set, as in the recommender; and without
+the admission webhook only evictions stop, because a resize in place does not need it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from podfit.vpa.flags import BadFlag, namespaces_apart, parse
+from podfit.vpa.flags import BadFlag, namespaces_apart, own_namespace, parse
+from podfit.vpa.leading import check_election
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.windows import BadWindow, windows
 
@@ -23,7 +24,7 @@ class UpdaterConfig:
     address: str = ":8943"
     use_admission_controller_status: bool = True
     admission_controller_status_lease_name: str = "vpa-admission-controller"
-    admission_controller_status_lease_namespace: str = "kube-system"
+    admission_controller_status_lease_namespace: str = field(default_factory=own_namespace)
     admission_controller_status_timeout: float = 60.0
     in_place_skip_disruption_budget: bool = False
     pod_update_threshold: float = 0.1
@@ -32,6 +33,8 @@ class UpdaterConfig:
     vpa_object_namespace: str = ""
     ignored_vpa_object_namespaces: tuple[str, ...] = ()
     kubeconfig: str = ""
+    profiling: bool = False
+    v: int = 4
     kube_api_qps: float = 50.0
     kube_api_burst: float = 100.0
     feature_gates: dict[str, bool] = field(default_factory=dict)
@@ -58,6 +61,8 @@ class UpdaterConfig:
     """An out-of-memory kill or throttling so soon after a resize is taken as its consequence."""
     undo_hold: float = 3600.0
     """How long a resource is not lowered again after an undo."""
+    undo_settle: float = 30.0
+    """Usage this soon after a resize still shows the time before it."""
     undo_throttled_above: float = 0.95
     """CPU use, as a part of the limit, that counts as throttling."""
     deferred_timeout: float = 300.0
@@ -83,6 +88,7 @@ def updater_config(arguments: list[str], default: UpdaterConfig | None = None) -
     """Reads a command line. Raises BadFlag."""
     config = parse(default or UpdaterConfig(), arguments)
     namespaces_apart(config.vpa_object_namespace, config.ignored_vpa_object_namespaces)
+    check_election(config)
     try:
         windows(config.maintenance_windows)
     except BadWindow as error:

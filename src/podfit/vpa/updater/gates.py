@@ -7,7 +7,7 @@ were put into the pod.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from podfit.api.kinds import POD
@@ -17,8 +17,10 @@ from podfit.client.cache import key_of
 from podfit.client.rest import JSON_PATCH
 from podfit.client.transport import Unreachable
 from podfit.vpa.model.gate import GATE
-from podfit.vpa.model.matching import Target, controlling_vpa
+from podfit.vpa.model.limitranges import NamespaceBounds, merged
+from podfit.vpa.model.matching import Target, acts_on_creation, controlling_vpa
 from podfit.vpa.observe.targets import Targets
+from podfit.vpa.updater.brakes import Brakes
 from podfit.vpa.updater.decide.actions import resize
 
 log = logging.getLogger(__name__)
@@ -26,12 +28,12 @@ UNSCHEDULED = "spec.nodeName=,status.phase=Pending"
 
 
 class Gates:
-    def __init__(self, client: Client, pods: Cache, targets: Targets) -> None:
+    def __init__(self, client: Client, pods: Cache, targets: Targets, brakes: Brakes) -> None:
         """`pods` are those without a node."""
-        self._client, self._pods, self._targets = client, pods, targets
+        self._client, self._pods, self._targets, self._brakes = client, pods, targets, brakes
 
-    async def open(self, index: Mapping[Target, list[Any]], now: float) -> int:
-        """Answers how many pods were let go."""
+    async def open(self, index: Mapping[Target, list[Any]], now: float, limit_ranges: Iterable[Object] = ()) -> int:
+        """Answers how many pods were let go. While changes are frozen none is: it would start unsized."""
         count = 0
         for pod in self._pods:
             held = any(gate.get("name") == GATE for gate in (pod.get("spec") or {}).get("schedulingGates") or ())
@@ -39,13 +41,15 @@ class Gates:
                 continue
             vpa = controlling_vpa(pod, index, self._targets.selector_of, self._targets.topmost_of)
             recommended = ((vpa or {}).get("status") or {}).get("recommendation") or {}
-            if vpa is not None and recommended.get("containerRecommendations"):
-                count += await self._open(pod, vpa, now)
+            ready = vpa is not None and recommended.get("containerRecommendations")
+            if vpa is not None and ready and self._brakes.holding(vpa) is None:
+                count += await self._open(pod, vpa, now, merged(limit_ranges, key_of(pod)[0]))
         return count
 
-    async def _open(self, pod: Object, vpa: Any, now: float) -> bool:
+    async def _open(self, pod: Object, vpa: Any, now: float, bounds: NamespaceBounds) -> bool:
         namespace, name = key_of(pod)
-        wanted = resize(pod, vpa, now)
+        # An autoscaler that only recommends lets the pod go as it is.
+        wanted = resize(pod, vpa, now, bounds) if acts_on_creation(vpa) else None
         if wanted is not None:
             try:
                 await self._client.patch(POD, namespace, name, wanted.patch, "resize", JSON_PATCH)

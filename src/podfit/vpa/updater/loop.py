@@ -26,9 +26,12 @@ from podfit.vpa.model.matching import by_target
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import PAGE, Sight
 from podfit.vpa.observe.targets import Targets
+from podfit.vpa.serve.bucket import Bucket
 from podfit.vpa.serve.http import Health, HttpServer
+from podfit.vpa.serve.profiling import add_profiling
+from podfit.vpa.serve.requests import measured
 from podfit.vpa.updater.act import Hands
-from podfit.vpa.updater.brakes import Brakes, Bucket
+from podfit.vpa.updater.brakes import Brakes
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.decide.one_pass import World, controlled_pods
 from podfit.vpa.updater.decide.restriction import Attempts
@@ -54,7 +57,9 @@ class Updater:
         clock: Clock | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
-        self.client, self.config = client, config or UpdaterConfig()
+        self.registry = registry or CollectorRegistry()
+        self.config = config or UpdaterConfig()
+        client = self.client = measured(client, self.registry, self.config)
         self.clock: Clock = clock or RealClock()
         self.sight = Sight(
             client, self.clock, self.config.vpa_object_namespace, self.config.ignored_vpa_object_namespaces
@@ -71,14 +76,15 @@ class Updater:
         )
         self.scales = Scales(client, self.clock)
         self.targets = Targets(self.sight, self.scales)
-        self.gates = Gates(client, self.sight.follow_pods(UNSCHEDULED), self.targets)
+        self.gates = Gates(client, self.sight.follow_pods(UNSCHEDULED), self.targets, self.brakes)
         self.events = EventRecorder(client, "vpa-updater", clock=self.clock)
         self.hands = Hands(client, self.events)
         self.undo = Undo(client, self.config, self.clock, self._give_back)
-        self.registry = registry or CollectorRegistry()
         self.measures = Measures(self.registry, self.clock)
         self.health = Health(self.clock, self.config.updater_interval)
         self.http = HttpServer(self.config.address, self.registry, self.health)
+        if self.config.profiling:
+            add_profiling(self.http, self.clock)
         self.http.add("GET", "/why-not/{namespace}/{name}", self._why_not)
         self.story = Story(self.events)
         self.steady = Steady(self.config.scale_down_delay)
@@ -145,7 +151,7 @@ class Updater:
                 evicting = await self._admission_lives()
             with step("EvictPods"):
                 await self._update_all(world, controlled, now, evicting)
-            await self.gates.open(by_target(vpas), now)
+            await self.gates.open(by_target(vpas), now, self.limit_ranges)
             await self.undo.look_for_throttling(lambda key: self.pods.get(*key))
             await self.scales.refresh()
         await self.hands.settle()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from podfit.kit.clock import Clock
-from podfit.vpa.serve.measures import StepTimer
+from podfit.vpa.serve.measures import ResourceReads, StepTimer
 
 P = "vpa_updater"
 _SIZED = ("vpa_size_log2",)
@@ -22,6 +22,7 @@ class Measures:
             return Counter(f"{P}_{name}", help, labels, registry=registry)
 
         self.steps = StepTimer(registry, P, clock)
+        registry.register(ResourceReads())
         self.controlled = gauge("controlled_pods_total", "Number of Pods controlled by VPA updater.", _MODED)
         self.evictable = gauge("evictable_pods_total", "Number of Pods matching evicition criteria.", _MODED)
         self.vpas_evictable = gauge(

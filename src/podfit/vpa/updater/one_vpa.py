@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +94,10 @@ async def _resize(work: Work, action: Resize) -> Wait | None:
     if not await updater.resize_rate.wait(work.deadline):
         updater.budget.back()
         return Wait("InPlaceUpdateRateLimiterWaitFailed", "the rate limit of this pass is used up")
+    if (held := updater.brakes.holding(work.vpa)) is not None:
+        # Somebody pulled a brake while this one waited for its turn.
+        updater.budget.back()
+        return held
     answered, error = await updater.hands.resize(amended)
     if answered is None:
         updater.budget.back()
@@ -121,6 +125,9 @@ async def _evict(work: Work, action: Evict) -> Wait | None:
     if not await updater.eviction_rate.wait(work.deadline):
         updater.budget.back()
         return Wait("EvictionRateLimiterWaitFailed", "the rate limit of this pass is used up")
+    if (frozen := updater.brakes.holding(work.vpa)) is not None:
+        updater.budget.back()
+        return frozen
     error = await updater.hands.evict(action)
     if error is None:
         return None
@@ -193,8 +200,9 @@ def _measure(work: Work, report: Report) -> None:
     measures, mode, size = work.updater.measures, update_mode(work.vpa), size_class(len(work.pods))
     names = work.vpa["metadata"]["name"], work.vpa["metadata"].get("namespace", "")
     measures.controlled.labels(size, mode).inc(len(work.pods))
-    failed_evictions = sum(reason == "EvictionError" for _, _, reason, _ in report.failed)
-    failed_resizes = len(report.failed) - failed_evictions
+    failed = list(_attempted(work, report))
+    failed_evictions = sum(reason.startswith("Eviction") for reason in failed)
+    failed_resizes = len(failed) - failed_evictions
     if mode in IN_PLACE_MODES:
         tried = len(report.resized) + failed_resizes
         measures.resizable.labels(size).inc(tried)
@@ -207,8 +215,18 @@ def _measure(work: Work, report: Report) -> None:
     measures.vpas_evicted.labels(size, mode).inc(bool(report.evicted))
     if report.evicted:
         measures.evicted.labels(size, mode, *names).inc(len(report.evicted))
-    for _, _, reason, _ in report.failed:
-        if reason == "EvictionError":
+    for reason in failed:
+        if reason.startswith("Eviction"):
             measures.failed_evictions.labels(size, mode, *names, reason).inc()
         else:
             measures.failed_resizes.labels(size, *names, reason).inc()
+
+
+def _attempted(work: Work, report: Report) -> Iterator[str]:
+    """The reasons of what was tried and failed; what was held back (a brake, no room) was never tried."""
+    for _, pod, reason, _ in report.failed:
+        wait = work.waits.get(pod["metadata"]["name"])
+        if wait is None or wait.reason in ("ResizeRefused", "EvictionRefused"):
+            yield reason
+        elif wait.reason.endswith("RateLimiterWaitFailed"):
+            yield wait.reason

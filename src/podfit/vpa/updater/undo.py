@@ -28,8 +28,8 @@ from podfit.vpa.updater.decide.amend import changes_of
 log = logging.getLogger(__name__)
 
 VpaId = tuple[str, str]
-SETTLED_S = 30.0
-"""Usage this soon after a resize still shows the time before it."""
+FEW = 16
+"""So many pods are asked about one by one; of more the whole list is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +101,38 @@ class Undo:
     def _recent(self, lowered: Lowered) -> bool:
         return self.clock.monotonic() - lowered.at <= self.config.undo_within
 
-    async def look_for_throttling(self, limits_of_pod: Callable[[Key], Object | None]) -> None:
+    async def look_for_throttling(self, pod_of: Callable[[Key], Object | None]) -> None:
         """Once a pass: whether pods whose CPU was lowered now use all of it."""
-        for key, lowered in list(self._lowered.items()):
-            if not self._recent(lowered):
-                del self._lowered[key]
-            elif "cpu" in lowered.resources and self.clock.monotonic() - lowered.at >= SETTLED_S:
-                pod = limits_of_pod(key)
-                throttled = await self._throttled(key, pod) if pod is not None else ""
-                if throttled:
-                    self._due.put_nowait((lowered, "cpu", f"container {throttled} uses up its CPU limit"))
+        now = self.clock.monotonic()
+        for key in [key for key, lowered in self._lowered.items() if not self._recent(lowered)]:
+            del self._lowered[key]
+        settled = {
+            key: lowered
+            for key, lowered in self._lowered.items()
+            if "cpu" in lowered.resources and now - lowered.at >= self.config.undo_settle
+        }
+        if not settled:
+            return
+        used = await self._usage(list(settled))
+        for key, lowered in settled.items():
+            pod = pod_of(key)
+            throttled = self._throttled(pod, used.get(key) or {}) if pod is not None else ""
+            if throttled:
+                self._due.put_nowait((lowered, "cpu", f"container {throttled} uses up its CPU limit"))
 
-    async def _throttled(self, key: Key, pod: Object) -> str:
-        try:
-            metrics = await self.client.get(POD_METRICS, *key)
-        except (ApiError, Unreachable):
-            return ""
+    async def _usage(self, keys: list[Key]) -> dict[Key, Object]:
+        """PodMetrics by pod; what cannot be read is left out."""
+        if len(keys) > FEW:
+            try:
+                items = (await self.client.list(POD_METRICS)).get("items") or []
+            except (ApiError, Unreachable):
+                return {}
+            return {key_of(item): item for item in items}
+        answers = await asyncio.gather(*(self.client.get(POD_METRICS, *key) for key in keys), return_exceptions=True)
+        return {key: found for key, found in zip(keys, answers, strict=True) if not isinstance(found, BaseException)}
+
+    def _throttled(self, pod: Object, metrics: Object) -> str:
+        """The first container that uses as much CPU as its limit lets it."""
         for entry in metrics.get("containers") or ():
             limit = limits_of(pod, entry.get("name") or "").get("cpu")
             try:

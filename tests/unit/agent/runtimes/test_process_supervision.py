@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.runtimes.base import RUNNING, Change, Limits, RuntimeFailure
+from podfit.agent.runtimes.base import RUNNING, CannotRun, Change, Limits, RuntimeFailure, Security
 from podfit.agent.runtimes.process import support
 
 AGENT = """
@@ -176,6 +177,69 @@ async def test_a_terminal_has_a_size_and_takes_input(machine: Any) -> None:
     assert b"33 91" in seen and b"terminal" in seen
     assert await stream.wait() == 6
     await stream.close()
+
+
+async def output_of(stream: Any) -> bytes:
+    seen = b""
+    while (piece := await stream.read()) is not None:
+        seen += piece[1]
+    await stream.close()
+    return seen
+
+
+@pytest.mark.parametrize("security", [Security(), Security(uid=1000), Security(privileged=True)])
+async def test_a_terminal_has_a_name_inside_the_container(machine: Any, security: Security) -> None:
+    uid = await machine.pod()
+    script = "t=$(tty); test -w $t && echo $t; exec sleep 1000"
+    cid = await machine.start(uid, "sh", "-c", script, tty=True, security=security)
+    await machine.said(uid, "/dev/pts/")
+    seen = await output_of(await machine.runtime.exec(cid, ["sh", "-c", "t=$(tty); test -w $t && echo $t"], tty=True))
+    assert seen.startswith(b"/dev/pts/")
+    assert seen.decode().strip() != machine.text(uid).strip()
+
+
+async def test_an_exec_with_a_terminal_that_cannot_start_leaves_nothing_open(machine: Any) -> None:
+    uid = await machine.pod()
+    cid = await machine.start(uid, "sleep", "1000")
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(CannotRun, match="no such file"):
+        await machine.runtime.exec(cid, ["/nonexistent"], tty=True)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_container_may_look_into_another_and_ends_with_it(machine: Any) -> None:
+    uid = await machine.pod()
+    target = await machine.start(uid, "sh", "-c", "sleep 4321")
+    look = await machine.start(uid, "sh", "-c", "cat /proc/1/cmdline; echo; exec sleep 1234", name="look", target="c1")
+    await machine.said(uid, "4321", "look")
+    await machine.runtime.stop_container(target, 0)
+    assert (await machine.ended(look)).exit_code == 137
+
+
+async def test_a_container_that_looks_at_nobody_does_not_start(machine: Any) -> None:
+    uid = await machine.pod()
+    with pytest.raises(CannotRun, match="target container is not running"):
+        await machine.start(uid, "true", name="look", target="c1")
+
+
+async def test_a_keeper_that_nobody_ever_comes_to_leaves(tmp_path: Path) -> None:
+    """As when an agent is ended between starting its keeper and talking to it."""
+    (tmp_path / "containers").mkdir()
+    program = (
+        "import sys\nfrom podfit.agent.runtimes.process.keeper import main\nmain.LONELY_S = 0.1\n"
+        "main.main(sys.argv[1], int(sys.argv[2]))"
+    )
+    ready, theirs = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, str(tmp_path), str(theirs), pass_fds=(theirs,)
+    )
+    os.close(theirs)
+    assert await process.wait() == 0
+    assert await asyncio.to_thread(os.read, ready, 100) == b""
+    os.close(ready)
+    with (tmp_path / "keeper.lock").open() as lock:
+        async with asyncio.timeout(20):
+            await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
 
 
 async def test_attach_passes_input_both_ways(machine: Any) -> None:

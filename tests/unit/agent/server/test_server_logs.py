@@ -9,9 +9,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.agent.server.inotify import FolderWatch
 from podfit.agent.server.logformat import LogOptions
 from podfit.agent.server.logs import follow_log, read_log, tail_start
+from podfit.kit.folderwatch import FolderWatch
 
 PATIENCE_S = 10.0
 

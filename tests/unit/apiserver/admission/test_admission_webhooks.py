@@ -305,3 +305,30 @@ async def test_patch_that_does_not_apply_is_an_internal_error(cluster, webhooks,
     with pytest.raises(ApiError) as caught:
         await webhooks.mutating.admit(write(pod()))
     assert caught.value.code == 500
+
+
+async def test_hook_of_this_process_is_asked_without_a_socket_and_others_are_not(cluster, webhooks, hooks, write, pod):
+    told = []
+
+    async def here(body: bytes) -> bytes:
+        request = json.loads(body)["request"]
+        told.append(request["name"])
+        response = {"uid": request["uid"], "allowed": True}
+        return json.dumps(
+            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+        ).encode()
+
+    webhooks.serve_here(lambda url: here if "/mine" in url else None)
+    configured(cluster, VALIDATING, "v", hooks.hook("mine"), hooks.hook("theirs"))
+    await webhooks.validating.validate(write(pod()))
+    assert told == ["p"] and hooks.names == ["theirs"]
+
+
+async def test_broken_hook_of_this_process_fails_like_any_other(cluster, webhooks, hooks, write, pod):
+    async def broken(body: bytes) -> bytes:
+        raise RuntimeError("no idea")
+
+    webhooks.serve_here(lambda url: broken)
+    configured(cluster, VALIDATING, "v", hooks.hook("mine", failurePolicy="Fail"))
+    with pytest.raises(ApiError, match='an error on the server \\("no idea"\\)'):
+        await webhooks.validating.validate(write(pod()))

@@ -6,18 +6,19 @@ import base64
 import json
 import ssl
 import stat
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
 
 from podfit.api.kinds import NODE, POD, kind_named
 from podfit.api.status import ApiError
-from podfit.apiserver.auth.authenticate import Authenticator
+from podfit.apiserver.auth.authenticate import Authenticator, without_bearer
 from podfit.apiserver.auth.certificates import BadRequestPem, new_key, new_request
 from podfit.apiserver.auth.other_tokens import BootstrapTokens, StaticTokens
-from podfit.apiserver.auth.pki import Pki, SubjectRefused, write_kubeconfig
+from podfit.apiserver.auth.pki import CERT_TTL, Pki, SubjectRefused, write_kubeconfig
 from podfit.apiserver.auth.tokens import ServiceAccountTokens
+from podfit.apiserver.request import User
 from podfit.kit.clock import FakeClock, rfc3339
 
 ACCOUNT, SECRET = kind_named("ServiceAccount"), kind_named("Secret")
@@ -127,11 +128,51 @@ def test_kubeconfig_holds_everything_and_is_private(pki, tmp_path):
     assert document["users"][0]["user"].keys() == {"client-certificate-data", "client-key-data"}
 
 
-@pytest.mark.parametrize("header", ["Bearer nonsense", "Basic YTpi", "Bearer", "nonsense"])
-def test_bad_credential_is_a_401_and_never_anonymous(header):
+def test_bad_token_is_a_401_and_never_anonymous():
     with pytest.raises(ApiError) as caught:
-        Authenticator().authenticate({"authorization": header})
+        Authenticator().authenticate({"authorization": "Bearer nonsense"})
     assert caught.value.to_status()["reason"] == "Unauthorized"
+
+
+@pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", "nonsense"])
+def test_what_is_no_bearer_token_is_nobody_s_credential(header):
+    assert Authenticator().authenticate({"authorization": header}).name == "system:anonymous"
+
+
+class _Known:
+    def authenticate_token(self, token):
+        return User("browser") if token == "secret" else None
+
+
+@pytest.mark.parametrize(
+    ("protocols", "name"),
+    [
+        ("v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.c2VjcmV0", "browser"),
+        ("base64url.bearer.authorization.k8s.io.c2VjcmV0", None),
+        ("v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.bm90aGluZw", None),
+        ("v5.channel.k8s.io, base64url.bearer.authorization.k8s.io._w", None),
+        ("v5.channel.k8s.io", "system:anonymous"),
+    ],
+)
+def test_browsers_name_their_token_among_the_protocols_of_a_websocket(protocols, name):
+    authenticator = Authenticator([_Known()])
+    if name is None:
+        with pytest.raises(ApiError):
+            authenticator.authenticate({"sec-websocket-protocol": protocols})
+    else:
+        assert authenticator.authenticate({"sec-websocket-protocol": protocols}).name == name
+
+
+def test_a_token_among_the_protocols_is_not_passed_on():
+    assert without_bearer("a, base64url.bearer.authorization.k8s.io.x, b") == "a, b"
+
+
+@pytest.mark.parametrize(("asked_s", "given"), [(3600, timedelta(hours=1)), (None, CERT_TTL), (10**9, CERT_TTL)])
+def test_a_certificate_holds_as_long_as_was_asked_but_no_longer_than_usual(pki, asked_s, given):
+    made = pki.answer_csr(new_request("bob", ["team"], new_key()), ["client auth"], asked_s)
+    certificate = x509.load_pem_x509_certificate(made)
+    lifetime = certificate.not_valid_after_utc - datetime.now(UTC)
+    assert abs(lifetime - given) < timedelta(minutes=10)
 
 
 def test_nobody_is_anonymous_unless_switched_off():

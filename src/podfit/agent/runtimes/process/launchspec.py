@@ -6,10 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..base import ContainerConfig, LinuxUser, PodConfig, Security
+from ..base import ContainerConfig, PodConfig, Security
 from .cgroups import Cgroups
 from .images import PAUSE, Image
 from .keeper.linux import CAPABILITIES, DEFAULT_CAPABILITIES
+from .users import identify
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -18,7 +19,7 @@ def launch_spec(
     container_id: str, pod: PodConfig, config: ContainerConfig, image: Image, cgroups: Cgroups, group: str, folder: Path
 ) -> dict[str, Any]:
     security = config.security
-    uid, gid = _owner(security, image)
+    identity = identify(security, image.user, image.rootfs)
     return {
         "id": container_id,
         "pod_uid": pod.uid,
@@ -26,16 +27,16 @@ def launch_spec(
         "data_dir": str(folder.parent.parent),
         "rootfs": image.rootfs,
         "argv": list(argv(config, image)),
-        "environment": _environment(pod, config, image),
+        "environment": _environment(pod, config, image, identity.home),
         "working_dir": config.working_dir or image.working_dir or "/",
         "mounts": _mounts(pod, config, folder.parent.parent),
         "log_file": str(config.log_file),
         "tty": config.tty,
         "stdin": config.stdin,
         "stdin_once": config.stdin_once,
-        "uid": uid,
-        "gid": gid,
-        "groups": list(security.groups),
+        "uid": identity.user.uid,
+        "gid": identity.user.gid,
+        "groups": list(identity.user.groups),
         "privileged": security.privileged,
         "capabilities": sorted(capabilities(security)),
         "no_new_privileges": security.no_new_privileges,
@@ -45,6 +46,7 @@ def launch_spec(
         "hostname": pod.hostname,
         "host_pid": pod.host_pid,
         "host_ipc": pod.host_ipc,
+        "targeted": bool(config.target),
         "share_pid": pod.share_process_namespace and not pod.host_pid,
         "cgroup_joins": cgroups.join_files(group),
         "cgroup_views": cgroups.views(group),
@@ -78,22 +80,8 @@ def capabilities(security: Security) -> frozenset[str]:
     return frozenset((DEFAULT_CAPABILITIES | added) - dropped)
 
 
-def user_of(config: ContainerConfig, image: Image) -> LinuxUser | None:
-    uid, gid = _owner(config.security, image)
-    # A user without a group is started in root's, as the keeper does it.
-    return LinuxUser(uid, gid or 0, config.security.groups) if uid is not None else None
-
-
-def _owner(security: Security, image: Image) -> tuple[int | None, int | None]:
-    """Numbers only: a name in an image's USER would need that image's passwd file, and the pod did not ask for it."""
-    user, _, group = image.user.partition(":")
-    uid = security.uid if security.uid is not None else int(user) if user.isdigit() else None
-    gid = security.gid if security.gid is not None else int(group) if group.isdigit() else None
-    return uid, gid
-
-
-def _environment(pod: PodConfig, config: ContainerConfig, image: Image) -> dict[str, str]:
-    environment = {"PATH": PATH, "HOSTNAME": pod.hostname, "HOME": "/root" if not config.security.uid else "/"}
+def _environment(pod: PodConfig, config: ContainerConfig, image: Image, home: str) -> dict[str, str]:
+    environment = {"PATH": PATH, "HOSTNAME": pod.hostname, "HOME": home}
     environment |= dict(entry.split("=", 1) for entry in image.environment if "=" in entry)
     if config.tty:
         environment["TERM"] = "xterm"

@@ -30,6 +30,7 @@ from ..base import (
     ExecStream,
     ImageMissing,
     Limits,
+    LinuxUser,
     NotFound,
     PodConfig,
     PodState,
@@ -38,10 +39,11 @@ from ..base import (
 )
 from .cgroups import Cgroups, Vanished, pod_group
 from .images import Images
-from .launchspec import launch_spec, user_of
+from .keeper.terminal import receive_terminal
+from .launchspec import launch_spec
 from .link import KeeperFailed, Link
 from .records import Container, ContainerRecord, Pod, PodRecord, Records
-from .streams import ProcessAttach, ProcessExec, TcpStream
+from .streams import ProcessAttach, ProcessExec, TcpStream, console_pair, pipes
 from .support import require_support
 from .watch import OomWatch, memory_below
 
@@ -187,7 +189,8 @@ class ProcessRuntime:
         except RuntimeFailure as error:
             self._cgroups.remove(group)
             raise CannotRun(f"failed to create container: {error}", "CreateContainerError") from error
-        record = ContainerRecord(cid, uid, config, image.id, self._clock.now(), group, user_of(config, image))
+        user = LinuxUser(spec["uid"], spec["gid"], tuple(spec["groups"]))
+        record = ContainerRecord(cid, uid, config, image.id, self._clock.now(), group, user)
         self._records.save_container(record, spec)
         self._containers[cid] = pod.containers[cid] = Container(record)
         self._ends[cid] = asyncio.get_running_loop().create_future()
@@ -203,11 +206,18 @@ class ProcessRuntime:
         peers = [item.state["pid"] for item in self._pod(container.record.pod_uid).containers.values() if item.running]
         folder = str(self._records.folder(container_id))
         try:
-            answer = await self._link.ask("start", folder=folder, peers=peers)
+            answer = await self._link.ask("start", folder=folder, peers=peers, target=self._target_pid(container))
         except KeeperFailed as error:
             await self._failed_to_start(container, str(error))
             raise CannotRun(f"failed to start container: {error}", "RunContainerError") from error
         self._started(container_id, answer["state"])
+
+    def _target_pid(self, container: Container) -> int:
+        name = container.record.config.target
+        for other in self._pod(container.record.pod_uid).containers.values():
+            if name and other.record.config.name == name and other.running:
+                return int(other.state["pid"])
+        return 0
 
     async def _failed_to_start(self, container: Container, message: str) -> None:
         self._oom.remove(container.record.id)
@@ -326,9 +336,16 @@ class ProcessRuntime:
             raise CannotRun(f"container {container_id} is not running", "ExecFailed")
         key = uuid.uuid4().hex
         ended = self._execs[key] = asyncio.get_running_loop().create_future()
-        ours, theirs = _terminal() if tty else _pipes(stdin)
+        console, theirs = console_pair() if tty else (None, ())
+        ours = (-1, -1, -1)
+        if console is None:
+            ours, theirs = pipes(stdin)
         try:
             await self._link.ask("exec", theirs, id=container_id, key=key, argv=command, tty=tty)
+            if console is not None:
+                # Made inside the container before the program began: it is here by now.
+                terminal = receive_terminal(console)
+                ours = (terminal, terminal, -1)
         except KeeperFailed as error:
             self._execs.pop(key, None)
             for descriptor in {item for item in ours if item >= 0}:
@@ -337,6 +354,8 @@ class ProcessRuntime:
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
+            if console is not None:
+                console.close()
         return ProcessExec(self._link, key, ended, ours[0] if tty else -1, ours)
 
     async def attach(self, container_id: str, stdin: bool = False) -> ExecStream:
@@ -375,6 +394,9 @@ class ProcessRuntime:
                 f'Container image "{image}" is not present with pull policy of Never', "ErrImageNeverPull"
             )
         return self._images.find(image).id
+
+    async def image_user(self, image: str) -> str:
+        return self._images.find(image).user
 
     async def reopen_log(self, container_id: str) -> None:
         await self._link.ask("reopen", id=container_id)
@@ -455,18 +477,3 @@ class ProcessRuntime:
         if container is None:
             raise NotFound(f"container {container_id} not found")
         return container
-
-
-def _terminal() -> tuple[tuple[int, int, int], tuple[int, ...]]:
-    """Ours (master as input and output, no separate errors) and theirs."""
-    master, slave = os.openpty()
-    return (master, master, -1), (slave,)
-
-
-def _pipes(stdin: bool) -> tuple[tuple[int, int, int], tuple[int, ...]]:
-    out, their_out = os.pipe()
-    errors, their_errors = os.pipe()
-    if not stdin:
-        return (-1, out, errors), (os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), their_out, their_errors)
-    their_input, entry = os.pipe()
-    return (entry, out, errors), (their_input, their_out, their_errors)

@@ -196,3 +196,18 @@ class TcpStream:
         self._writer.close()
         with suppress(ConnectionError):
             await self._writer.wait_closed()
+
+
+def console_pair() -> tuple[socket.socket, tuple[int, ...]]:
+    """Ours and theirs: where the terminal comes through that is made inside the container."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return ours, (theirs.detach(),)
+
+
+def pipes(stdin: bool) -> tuple[tuple[int, int, int], tuple[int, ...]]:
+    out, their_out = os.pipe()
+    errors, their_errors = os.pipe()
+    if not stdin:
+        return (-1, out, errors), (os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), their_out, their_errors)
+    their_input, entry = os.pipe()
+    return (entry, out, errors), (their_input, their_out, their_errors)

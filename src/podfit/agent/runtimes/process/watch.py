@@ -1,7 +1,8 @@
 """Being told by the kernel: that a container ran out of memory, and that usage fell below a number.
 
-v1 has eventfds for both. v2 tells of OOM kills through inotify on memory.events; of falling usage it cannot tell, so
-there the file is read again with growing pauses.
+v1 has eventfds for both: a threshold on memory.usage_in_bytes fires in either direction. v2 tells of OOM kills through
+inotify on memory.events; of falling usage it cannot tell (memory.events counts limits that were hit, pressure triggers
+tell of stalls), so there two small files are read again with pauses that grow to a second.
 """
 
 from __future__ import annotations

@@ -172,17 +172,20 @@ def _take_away(owners: Owners, touched: FieldSet, removed: FieldSet, but: Identi
 
 def read_applied(value: Any, api_version: str, kind: str) -> Object:
     """Refuses what cannot be applied as that kind at all."""
-    said = (value.get("apiVersion") or "", value.get("kind") or "") if isinstance(value, dict) else ("", "")
+    said = tuple(_text(value, name) for name in ("apiVersion", "kind"))
     if said != (api_version, kind):
-        for name, word in zip(("apiVersion", "kind"), said, strict=True):
-            if not isinstance(word, str):
-                raise bad_request(f"error decoding YAML: {name} must be a string")
         group, _, version = said[0].rpartition("/")
         raise bad_request(f"invalid object type: {group}/{version}, Kind={said[1]}")
     metadata = value.get("metadata")
     if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
     return value  # type: ignore[no-any-return]
+
+
+def _text(value: Any, name: str) -> str:
+    """What is no string was not said at all."""
+    word = value.get(name) if isinstance(value, dict) else None
+    return word if isinstance(word, str) else ""
 
 
 def apply_patch(

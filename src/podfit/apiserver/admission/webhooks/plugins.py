@@ -10,20 +10,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, Protocol
 
 from podfit.api.kinds import Kind, kind_named
 from podfit.api.patches import json_patch
 from podfit.api.status import ApiError, Object, bad_request, internal_error
 from podfit.apiserver.admission.base import Attributes, Cluster, Plugin, meta_of
-from podfit.apiserver.admission.webhooks.call import DEFAULT_TIMEOUT_S, Caller, CallFailed, ResolveService
-from podfit.apiserver.admission.webhooks.match import (
-    ConditionFailed,
-    conditions_match,
-    rules_match,
-    selectors_match,
+from podfit.apiserver.admission.webhooks.call import DEFAULT_TIMEOUT_S, Caller, CallFailed, Hook, ResolveService
+from podfit.apiserver.admission.webhooks.conditions import ConditionFailed, conditions_match
+from podfit.apiserver.admission.webhooks.match import rules_match, selectors_match
+from podfit.apiserver.admission.webhooks.review import (
+    Answer,
+    BadAnswer,
+    Shown,
+    denial,
+    read_answer,
+    request_of,
+    review_of,
 )
-from podfit.apiserver.admission.webhooks.review import Answer, BadAnswer, denial, read_answer, request_of, review_of
+from podfit.apiserver.auth.authorize import Authorization
 
 MUTATING = kind_named("MutatingWebhookConfiguration")
 VALIDATING = kind_named("ValidatingWebhookConfiguration")
@@ -31,6 +36,15 @@ _EXEMPT = "admissionregistration.k8s.io"
 
 Defaulter = Callable[[Attributes, Object], Object]
 """Fills in the defaults of an object a hook has changed."""
+
+
+class Equivalents(Protocol):
+    """Kinds that are one resource by several names."""
+
+    def alike(self, kind: Kind) -> Sequence[Kind]:
+        """The other names of a kind."""
+
+    async def convert(self, obj: Object, kind: Kind, other: Kind) -> Object: ...
 
 
 class Webhooks:
@@ -41,10 +55,17 @@ class Webhooks:
         cluster: Cluster,
         resolve_service: ResolveService = lambda namespace, name, port: None,
         defaulter: Defaulter = lambda attrs, obj: obj,
+        equivalents: Equivalents | None = None,
+        authorization: Authorization | None = None,
     ) -> None:
         self._caller = Caller(resolve_service)
-        self.mutating = MutatingAdmissionWebhook(cluster, self._caller, defaulter)
-        self.validating = ValidatingAdmissionWebhook(cluster, self._caller)
+        shared = cluster, self._caller, equivalents, authorization
+        self.mutating = MutatingAdmissionWebhook(*shared, defaulter)
+        self.validating = ValidatingAdmissionWebhook(*shared)
+
+    def serve_here(self, find: Callable[[str], Hook | None]) -> None:
+        """`find` names the hook of this process that is served at a URL, if one is."""
+        self._caller.hook_here = find
 
     async def close(self) -> None:
         await self._caller.close()
@@ -53,32 +74,49 @@ class Webhooks:
 class _WebhookPlugin(Plugin):
     configurations: Kind
 
-    def __init__(self, cluster: Cluster, caller: Caller) -> None:
-        self._cluster = cluster
-        self._caller = caller
+    def __init__(
+        self, cluster: Cluster, caller: Caller, equivalents: Equivalents | None, authorization: Authorization | None
+    ) -> None:
+        self._cluster, self._caller = cluster, caller
+        self._equivalents, self._authorization = equivalents, authorization
 
     def handles(self, attrs: Attributes) -> bool:
         # Hooks may not stand in the way of repairing hooks.
         return attrs.kind.group != _EXEMPT
 
-    def _concerned(self, attrs: Attributes) -> list[tuple[str, Object]]:
-        """(identity, hook) of the hooks whose rules and selectors match, by name of their configuration."""
-        found: list[tuple[str, Object]] = []
+    def _concerned(self, attrs: Attributes) -> list[tuple[str, Object, Kind]]:
+        """(identity, hook, kind it knows) of those whose rules and selectors match, by name of their configuration."""
+        found: list[tuple[str, Object, Kind]] = []
+        alike = self._equivalents.alike if self._equivalents is not None else lambda kind: ()
         configurations = self._cluster.list(self.configurations)
         if not configurations:
             return found
         for configuration in sorted(configurations, key=lambda each: str(meta_of(each).get("name"))):
             for index, hook in enumerate(configuration.get("webhooks") or ()):
-                if rules_match(hook, attrs) and selectors_match(hook, attrs, self._cluster):
-                    found.append((f"{meta_of(configuration).get('name')}/{index}/{hook.get('name')}", hook))
+                kind = rules_match(hook, attrs, alike)
+                if kind is not None and selectors_match(hook, attrs, self._cluster):
+                    found.append((f"{meta_of(configuration).get('name')}/{index}/{hook.get('name')}", hook, kind))
         return found
 
-    async def _ask(self, hook: Object, attrs: Attributes, *, may_patch: bool) -> Answer | None:
+    async def _shown(self, attrs: Attributes, kind: Kind) -> Shown:
+        return Shown(
+            kind,
+            await self._converted(attrs.object, attrs.kind, kind),
+            await self._converted(attrs.old, attrs.kind, kind),
+        )
+
+    async def _converted(self, obj: Object | None, kind: Kind, other: Kind) -> Object | None:
+        # What a subresource speaks instead (Scale, Eviction) is the same for all versions.
+        if obj is None or kind is other or self._equivalents is None or obj.get("kind") != kind.kind:
+            return obj
+        return await self._equivalents.convert(obj, kind, other)
+
+    async def _ask(self, hook: Object, attrs: Attributes, shown: Shown, *, may_patch: bool) -> Answer | None:
         """The hook's answer; None when it is not to be asked, or failed and its policy is to go on."""
         name = str(hook.get("name"))
-        request = request_of(attrs)
+        request = request_of(attrs, shown)
         try:
-            if not conditions_match(hook, request):
+            if not conditions_match(hook, request, attrs, self._authorization):
                 return None
         except ConditionFailed as error:
             if hook.get("failurePolicy") == "Ignore":
@@ -110,8 +148,15 @@ class MutatingAdmissionWebhook(_WebhookPlugin):
     name = "MutatingAdmissionWebhook"
     configurations = MUTATING
 
-    def __init__(self, cluster: Cluster, caller: Caller, defaulter: Defaulter) -> None:
-        super().__init__(cluster, caller)
+    def __init__(
+        self,
+        cluster: Cluster,
+        caller: Caller,
+        equivalents: Equivalents | None,
+        authorization: Authorization | None,
+        defaulter: Defaulter,
+    ) -> None:
+        super().__init__(cluster, caller, equivalents, authorization)
         self._defaulter = defaulter
 
     async def admit(self, attrs: Attributes) -> None:
@@ -122,30 +167,33 @@ class MutatingAdmissionWebhook(_WebhookPlugin):
         if attrs.reinvocation and attrs.object != memory["left"]:
             # Built-in plugins changed the object since: every hook that asked for it gets another look.
             memory["again"], memory["asked"] = memory["again"] | memory["asked"], set()
-        for identity, hook in hooks:
+        for identity, hook, kind in hooks:
             if attrs.reinvocation and identity not in memory["again"]:
                 continue
-            answer = await self._ask(hook, attrs, may_patch=True)
-            if answer is not None and answer.patch and self._apply(hook, attrs, answer.patch):
+            shown = await self._shown(attrs, kind)
+            answer = await self._ask(hook, attrs, shown, may_patch=True)
+            if answer is not None and answer.patch and await self._apply(hook, attrs, shown, answer.patch):
                 memory["again"], memory["asked"] = memory["again"] | memory["asked"], set()
                 if not attrs.reinvocation:
                     attrs.reinvoke = True
             if hook.get("reinvocationPolicy") == "IfNeeded":
                 memory["asked"].add(identity)
-        memory["left"] = deepcopy(attrs.object)
+        if attrs.reinvoke:
+            memory["left"] = deepcopy(attrs.object)
 
-    def _apply(self, hook: Object, attrs: Attributes, patch: bytes) -> bool:
-        if attrs.object is None:
+    async def _apply(self, hook: Object, attrs: Attributes, shown: Shown, patch: bytes) -> bool:
+        if shown.object is None:
             raise internal_error(
                 f'admission webhook "{hook.get("name")}" attempted to modify the object, which is not supported '
                 "for this operation"
             )
         try:
-            patched = json_patch.apply(attrs.object, patch)
+            patched = json_patch.apply(shown.object, patch)
         except ApiError as error:
             raise internal_error(str(error)) from None
         if not isinstance(patched, dict):
             raise internal_error("patched object is not an object")
+        patched = await self._converted(patched, shown.kind, attrs.kind) or patched
         patched = self._defaulter(attrs, patched)
         changed: bool = patched != attrs.object
         attrs.object = patched
@@ -160,9 +208,8 @@ class ValidatingAdmissionWebhook(_WebhookPlugin):
         hooks = self._concerned(attrs)
         if not hooks:
             return
-        answers: Sequence[Answer | BaseException | None] = await asyncio.gather(
-            *(self._ask(hook, attrs, may_patch=False) for _, hook in hooks), return_exceptions=True
-        )
+        asking = [self._ask(hook, attrs, await self._shown(attrs, kind), may_patch=False) for _, hook, kind in hooks]
+        answers: Sequence[Answer | BaseException | None] = await asyncio.gather(*asking, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer

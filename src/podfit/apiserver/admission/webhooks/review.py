@@ -9,6 +9,9 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
+from podfit.api.kinds import Kind
 from podfit.api.status import REASON_OF_CODE, ApiError, Object
 from podfit.apiserver.admission.base import CREATE, DELETE, UPDATE, Attributes
 from podfit.apiserver.auth.reviews import user_info
@@ -30,19 +33,28 @@ class Answer:
     annotations: dict[str, str] = field(default_factory=dict)
 
 
-def request_of(attrs: Attributes) -> Object:
-    """The `request` of a review; the same for all hooks but for its uid."""
-    kind, resource = _kind_of(attrs), _resource_of(attrs)
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The objects of a write as a hook knows them: in the group and version its rules name."""
+
+    kind: Kind
+    object: Object | None
+    old: Object | None
+
+
+def request_of(attrs: Attributes, shown: Shown) -> Object:
+    """The `request` of a review; the same for all hooks that know the object as the same kind, but for its uid."""
+    kind, resource = _kind_of(attrs, shown.kind), _resource_of(shown.kind)
     request: Object = {
         "uid": str(uuid.uuid4()),
         "kind": kind,
         "resource": resource,
-        "requestKind": kind,
-        "requestResource": resource,
+        "requestKind": _kind_of(attrs, attrs.kind),
+        "requestResource": _resource_of(attrs.kind),
         "operation": attrs.operation,
         "userInfo": user_info(attrs.user),
-        "object": attrs.object,
-        "oldObject": attrs.old,
+        "object": shown.object,
+        "oldObject": shown.old,
         "dryRun": attrs.dry_run,
         "options": None,
     }
@@ -59,8 +71,7 @@ def request_of(attrs: Attributes) -> Object:
     return request
 
 
-def _kind_of(attrs: Attributes) -> Object:
-    kind = attrs.kind
+def _kind_of(attrs: Attributes, kind: Kind) -> Object:
     sub = kind.subresource(attrs.subresource) if attrs.subresource else None
     if sub is None:
         return {"group": kind.group, "version": kind.version, "kind": kind.kind}
@@ -71,13 +82,13 @@ def _kind_of(attrs: Attributes) -> Object:
     }
 
 
-def _resource_of(attrs: Attributes) -> Object:
-    return {"group": attrs.kind.group, "version": attrs.kind.version, "resource": attrs.kind.plural}
+def _resource_of(kind: Kind) -> Object:
+    return {"group": kind.group, "version": kind.version, "resource": kind.plural}
 
 
 def review_of(request: Object) -> bytes:
     review = {"kind": "AdmissionReview", "apiVersion": API_VERSION, "request": request}
-    return json.dumps(review, separators=(",", ":"), ensure_ascii=False).encode()
+    return msgspec.json.encode(review)
 
 
 def read_answer(body: bytes, uid: str, *, may_patch: bool) -> Answer:

@@ -1,133 +1,22 @@
-"""Strategies of what extends the server: custom resource definitions, webhooks, API services, certificates."""
+"""Strategies of what extends the server: webhooks, API services, certificates. Not definitions."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.schema.structure import structural_problems
-from podfit.api.status import duplicate, invalid, not_supported, required
+from podfit.api.cel import problem
+from podfit.api.status import duplicate, invalid, not_supported, required, too_many
 from podfit.apiserver.strategy import meta, names
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import IMMUTABLE, chosen, equal, label_selector, names_valid
+from podfit.apiserver.strategy.checks import equal, label_selector, names_valid
 from podfit.apiserver.strategy.kinds.workloads import set_default
 
 Object = dict[str, Any]
 
-_SCOPES = ("Cluster", "Namespaced")
+_MOST_CONDITIONS = 64
+VARIABLES = frozenset(("object", "oldObject", "request", "authorizer"))
+"""What a match condition may speak of."""
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
-
-
-class CustomResourceDefinitionStrategy(Strategy):
-    strict_finalizers = False
-
-    def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        listed = spec.setdefault("names", {})
-        if not listed.get("singular"):
-            listed["singular"] = listed.get("kind", "").lower()
-        if not listed.get("listKind") and listed.get("kind"):
-            listed["listKind"] = listed["kind"] + "List"
-        conversion = spec.get("conversion")
-        if conversion is None:
-            conversion = spec["conversion"] = {}
-        if not conversion.get("strategy"):
-            conversion["strategy"] = "None"
-        service = ((conversion.get("webhook") or {}).get("clientConfig") or {}).get("service")
-        if service is not None:
-            set_default(service, "port", 443)
-
-    def reset_status(self, obj: Object) -> None:
-        versions = (obj.get("spec") or {}).get("versions") or ()
-        stored = [version.get("name") for version in versions if version.get("storage")]
-        obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored}
-
-    def keep_all_but_status(self, new: Object, old: Object) -> None:
-        meta.keep(new, old, "spec")
-        meta.reset_for_status(new, old)
-
-    def validate_create(self, obj: Object) -> Errors:
-        errors = super().validate_create(obj)
-        spec = obj.get("spec") or {}
-        wanted = f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}"
-        name = (obj.get("metadata") or {}).get("name", "")
-        if name != wanted:
-            detail = 'must be spec.names.plural+"."+spec.group'
-            errors.insert(0, invalid("metadata.name", name, detail))
-        return errors + _structural(obj)
-
-    def validate(self, obj: Object) -> Errors:
-        errors: Errors = []
-        spec = obj.get("spec") or {}
-        group = spec.get("group", "")
-        if not group:
-            errors.append(required("spec.group"))
-        else:
-            names_valid(group, "spec.group", names.dns_subdomain(group), errors)
-            if "." not in group:
-                errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
-        chosen(spec.get("scope"), "spec.scope", _SCOPES, errors)
-        self._versions(spec.get("versions") or [], errors)
-        self._names(spec.get("names") or {}, errors)
-        return errors
-
-    def _versions(self, versions: list[Object], errors: Errors) -> None:
-        seen: set[str] = set()
-        if sum(bool(version.get("storage")) for version in versions) != 1:
-            detail = "must have exactly one version marked as storage version"
-            errors.append(invalid("spec.versions", [_version(each) for each in versions], detail))
-        for at, version in enumerate(versions):
-            path, name = f"spec.versions[{at}]", version.get("name", "")
-            if name in seen:
-                errors.append(invalid("spec.versions", name, "must contain unique version names"))
-            seen.add(name)
-            names_valid(name, f"{path}.name", names.dns_1035(name), errors)
-            if (version.get("schema") or {}).get("openAPIV3Schema") is None:
-                errors.append(required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
-
-    def _names(self, listed: Object, errors: Errors) -> None:
-        path = "spec.names"
-        for field in ("plural", "singular", "kind", "listKind"):
-            value = listed.get(field, "")
-            if not value and field in ("plural", "kind", "listKind"):
-                errors.append(required(f"{path}.{field}"))
-            elif value:
-                text = value.lower() if field in ("kind", "listKind") else value
-                names_valid(value, f"{path}.{field}", names.dns_1035(text), errors)
-        for at, short in enumerate(listed.get("shortNames") or ()):
-            names_valid(short, f"{path}.shortNames[{at}]", names.dns_1035(short), errors)
-        if listed.get("kind") and listed.get("kind") == listed.get("listKind"):
-            errors.append(invalid(f"{path}.listKind", listed["listKind"], "kind and listKind may not be the same"))
-
-    def validate_change(self, new: Object, old: Object) -> Errors:
-        errors: Errors = []
-        spec, stored = new.get("spec") or {}, old.get("spec") or {}
-        fixed = (("group", spec, stored), ("scope", spec, stored))
-        for field, mine, before in fixed:
-            if mine.get(field) != before.get(field):
-                errors.append(invalid(f"spec.{field}", mine.get(field), IMMUTABLE))
-        for field in ("plural", "kind"):
-            mine, before = ((each.get("names") or {}).get(field) for each in (spec, stored))
-            if mine != before:
-                errors.append(invalid(f"spec.names.{field}", mine, IMMUTABLE))
-        # One that was let in without is not stuck for it.
-        return errors if _structural(old) else errors + _structural(new)
-
-
-def _structural(definition: Object) -> Errors:
-    """A schema that all versions share is spoken of as the definition's own."""
-    versions = (definition.get("spec") or {}).get("versions") or []
-    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
-    if schemas and schemas[0] is not None and all(equal(schema, schemas[0]) for schema in schemas):
-        return structural_problems(schemas[0])
-    errors: Errors = []
-    for at, schema in enumerate(schemas):
-        if schema is not None:
-            errors += structural_problems(schema, f"spec.versions[{at}].schema.openAPIV3Schema")
-    return errors
-
-
-def _version(version: Object) -> Object:
-    return {"Name": version.get("name"), "Served": bool(version.get("served")), "Storage": bool(version.get("storage"))}
 
 
 class WebhookConfigurationStrategy(Strategy):
@@ -196,6 +85,7 @@ class WebhookConfigurationStrategy(Strategy):
             errors.append(invalid(f"{path}.clientConfig.url", scheme, detail))
         for field in ("namespaceSelector", "objectSelector"):
             label_selector(webhook.get(field), f"{path}.{field}", errors)
+        _match_conditions(webhook.get("matchConditions") or [], f"{path}.matchConditions", errors)
 
     def _words(self, webhook: Object, path: str, errors: Errors) -> None:
         checks = [("failurePolicy", ("Fail", "Ignore")), ("matchPolicy", ("Equivalent", "Exact"))]
@@ -214,6 +104,26 @@ class WebhookConfigurationStrategy(Strategy):
         if timeout is not None and not 1 <= timeout <= 30:
             detail = "the timeout value must be between 1 and 30 seconds"
             errors.append(invalid(f"{path}.timeoutSeconds", timeout, detail))
+
+
+def _match_conditions(conditions: list[Object], path: str, errors: Errors) -> None:
+    if len(conditions) > _MOST_CONDITIONS:
+        errors.append(too_many(path, len(conditions), _MOST_CONDITIONS))
+    seen: set[str] = set()
+    for at, condition in enumerate(conditions):
+        where, name = f"{path}[{at}]", condition.get("name") or ""
+        expression = (condition.get("expression") or "").strip()
+        if not expression:
+            errors.append(required(f"{where}.expression"))
+        elif told := problem(expression, VARIABLES):
+            errors.append(invalid(f"{where}.expression", condition["expression"], told))
+        if not name:
+            errors.append(required(f"{where}.name"))
+        else:
+            names_valid(name, f"{where}.name", names.qualified_name(name), errors)
+            if name in seen:
+                errors.append(duplicate(f"{where}.name", name))
+            seen.add(name)
 
 
 class APIServiceStrategy(Strategy):

@@ -1,30 +1,26 @@
-"""Strategies of Jobs and CronJobs: pods that run to an end."""
+"""The strategy of Jobs: pods that run to an end."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from podfit.api.status import field_forbidden as forbidden
-from podfit.api.status import invalid, not_supported, required
-from podfit.apiserver.strategy import resourcelists
+from podfit.api.status import invalid, required
+from podfit.apiserver.strategy import meta, resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import IMMUTABLE, chosen, equal, label_selector, non_negative, selector_matches
-from podfit.apiserver.strategy.kinds.workloads import set_default
-from podfit.apiserver.strategy.names import dns_subdomain
+from podfit.apiserver.strategy.checks import IMMUTABLE, equal, label_selector, selector_matches, selector_usable
+from podfit.apiserver.strategy.kinds import jobstatus
+from podfit.apiserver.strategy.kinds.jobrules import job_spec
+from podfit.apiserver.strategy.kinds.workloads import name_warnings, set_default
+from podfit.apiserver.strategy.names import dns_label
 from podfit.apiserver.strategy.pod.warnings import template_warnings
 from podfit.apiserver.strategy.podspec.defaults import default_template
-from podfit.apiserver.strategy.podspec.spec import validate_template
 
 Object = dict[str, Any]
 
 _UID = "batch.kubernetes.io/controller-uid"
 _NAME = "batch.kubernetes.io/job-name"
-_COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
 _FIXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
 _STEERING = ("nodeSelector", "tolerations", "schedulingGates")
-_MOST_INDEXES = 100_000
-_cron_field = re.compile(r"[0-9*/,\-?A-Za-z]+")
 
 
 class JobStrategy(Strategy):
@@ -62,49 +58,47 @@ class JobStrategy(Strategy):
         selector.setdefault(_UID, metadata.get("uid", ""))
 
     def validate_create(self, obj: Object) -> Errors:
-        errors = super().validate_create(obj)
-        spec = obj.get("spec") or {}
-        if not spec.get("manualSelector"):
-            generated = {"matchLabels": {_UID: obj["metadata"].get("uid", "")}}
-            if not equal(spec.get("selector"), generated):
-                at = next((i for i, each in enumerate(errors) if each.path.startswith("spec")), len(errors))
-                errors.insert(at, invalid("spec.selector", _shown(spec["selector"]), "`selector` not auto-generated"))
+        spec, metadata = obj.get("spec") or {}, obj.get("metadata") or {}
+        errors = meta.validate_object(metadata, True, self.validate_name, self.strict_finalizers)
+        if not spec.get("manualSelector") and spec.get("selector") is not None:
+            self._generated(spec, metadata, errors)
+        errors.extend(self.validate(obj))
+        completions = spec.get("completions") or 0
+        if spec.get("completionMode") == "Indexed" and completions > 0:
+            # The last index makes the longest host name.
+            host = f"{metadata.get('name', '')}-{completions - 1}"
+            if dns_label(host):
+                detail = f"will not able to create pod with invalid DNS label: {host}"
+                errors.append(invalid("metadata.name", metadata.get("name", ""), detail))
         return errors
+
+    def _generated(self, spec: Object, metadata: Object, errors: Errors) -> None:
+        """Labels and selector must be those that the server makes up; the user may have set others."""
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        uid, name = metadata.get("uid", ""), metadata.get("name", "")
+        expected = {_UID.partition("/")[2]: uid, _NAME.partition("/")[2]: name, _UID: uid, _NAME: name}
+        for key, value in expected.items():
+            path = f"spec.template.metadata.labels[{key}]"
+            if key not in labels:
+                errors.append(required(path, f"must be '{value}'"))
+            elif labels[key] != value:
+                errors.append(invalid(path, dict(sorted(labels.items())), f"must be '{value}'"))
+        if selector_usable(spec["selector"]) and not selector_matches(spec["selector"], expected):
+            errors.append(invalid("spec.selector", _shown(spec["selector"]), "`selector` not auto-generated"))
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
         spec = obj.get("spec") or {}
-        for field in _COUNTS:
-            non_negative(spec, field, "spec", errors)
-        self._completion(spec, errors)
-        template = spec.get("template") or {}
-        labels = (template.get("metadata") or {}).get("labels") or {}
+        job_spec(spec, "spec", errors)
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
         if spec.get("selector") is None:
             errors.append(required("spec.selector"))
         else:
             label_selector(spec["selector"], "spec.selector", errors)
-        if not selector_matches(spec.get("selector"), labels):
+        if not selector_matches(spec.get("selector"), labels) and selector_usable(spec.get("selector")):
             detail = "`selector` does not match template `labels`"
             errors.append(invalid("spec.template.metadata.labels", dict(sorted(labels.items())), detail))
-        job_template(template, "spec.template", errors)
         return errors
-
-    def _completion(self, spec: Object, errors: Errors) -> None:
-        mode, policy = spec.get("completionMode"), spec.get("podReplacementPolicy")
-        if mode not in (None, "NonIndexed", "Indexed"):
-            errors.append(not_supported("spec.completionMode", mode, ("Indexed", "NonIndexed")))
-        if mode == "Indexed":
-            if spec.get("completions") is None:
-                errors.append(required("spec.completions", "when completion mode is Indexed"))
-            elif (spec.get("parallelism") or 0) > _MOST_INDEXES:
-                detail = "must be less than or equal to 100000 when completion mode is Indexed"
-                errors.append(invalid("spec.parallelism", spec["parallelism"], detail))
-        elif spec.get("backoffLimitPerIndex") is not None:
-            errors.append(
-                invalid("spec.backoffLimitPerIndex", spec["backoffLimitPerIndex"], "requires indexed completion mode")
-            )
-        if policy not in (None, "TerminatingOrFailed", "Failed"):
-            errors.append(not_supported("spec.podReplacementPolicy", policy, ("Failed", "TerminatingOrFailed")))
 
     def validate_change(self, new: Object, old: Object) -> Errors:
         errors: Errors = []
@@ -122,9 +116,9 @@ class JobStrategy(Strategy):
         wanted = spec.get("completions")
         if wanted == stored.get("completions"):
             return
-        if stored.get("completionMode") != "Indexed":
+        if spec.get("completionMode") != "Indexed":
             errors.append(invalid("spec.completions", wanted, IMMUTABLE))
-        elif wanted is None or wanted != spec.get("parallelism"):
+        elif wanted is not None and wanted != spec.get("parallelism"):
             detail = "can only be modified in tandem with spec.parallelism"
             errors.append(invalid("spec.completions", wanted, detail))
 
@@ -143,8 +137,11 @@ class JobStrategy(Strategy):
         if not equal(mine, stored):
             errors.append(invalid("spec.template.spec", new.get("spec"), IMMUTABLE))
 
+    def validate_status(self, new: Object, old: Object) -> Errors:
+        return jobstatus.validate_status(new, old)
+
     def warnings_create(self, obj: Object) -> list[str]:
-        return template_warnings((obj.get("spec") or {}).get("template") or {}, "spec.template")
+        return name_warnings(obj) + template_warnings((obj.get("spec") or {}).get("template") or {}, "spec.template")
 
 
 def _copy_labels(obj: Object) -> None:
@@ -178,69 +175,3 @@ def _steered(template: Object) -> Object:
             spec[key] = [{name: value for name, value in each.items() if name != "resources"} for each in spec[key]]
     metadata = {k: v for k, v in (template.get("metadata") or {}).items() if k not in ("labels", "annotations")}
     return {**template, "metadata": metadata, "spec": spec}
-
-
-def job_template(template: Object, path: str, errors: Errors) -> None:
-    validate_template(template, path, errors)
-    policy = (template.get("spec") or {}).get("restartPolicy", "")
-    if policy in ("Always", ""):
-        errors.append(required(f"{path}.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
-    elif policy not in ("OnFailure", "Never"):
-        errors.append(not_supported(f"{path}.spec.restartPolicy", policy, ("OnFailure", "Never")))
-
-
-class CronJobStrategy(Strategy):
-    def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        set_default(spec, "concurrencyPolicy", "Allow")
-        set_default(spec, "suspend", False)
-        set_default(spec, "successfulJobsHistoryLimit", 3)
-        set_default(spec, "failedJobsHistoryLimit", 1)
-        template = spec.setdefault("jobTemplate", {})
-        template.setdefault("metadata", {})
-        default_template(template.setdefault("spec", {}).setdefault("template", {}))
-
-    def validate_name(self, name: str, prefix: bool = False) -> list[str]:
-        found = dns_subdomain(name, prefix)
-        if not prefix and len(name) > 52:
-            found.append("must be no more than 52 characters")
-        return found
-
-    def validate(self, obj: Object) -> Errors:
-        errors: Errors = []
-        spec = obj.get("spec") or {}
-        schedule = spec.get("schedule", "")
-        if not schedule:
-            errors.append(required("spec.schedule"))
-        else:
-            _schedule(schedule, errors)
-        non_negative(spec, "startingDeadlineSeconds", "spec", errors)
-        chosen(spec.get("concurrencyPolicy"), "spec.concurrencyPolicy", ("Allow", "Forbid", "Replace"), errors)
-        job = (spec.get("jobTemplate") or {}).get("spec") or {}
-        if job.get("manualSelector"):
-            errors.append(not_supported("spec.jobTemplate.spec.manualSelector", True, ("nil", "false")))
-        for field in _COUNTS:
-            non_negative(job, field, "spec.jobTemplate.spec", errors)
-        job_template(job.get("template") or {}, "spec.jobTemplate.spec.template", errors)
-        for field in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-            non_negative(spec, field, "spec", errors)
-        return errors
-
-
-def _schedule(schedule: str, errors: Errors) -> None:
-    if schedule.startswith("@"):
-        return
-    if "TZ=" in schedule:
-        detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        errors.append(
-            forbidden("spec.schedule", detail) if "timeZone" in schedule else invalid("spec.schedule", schedule, detail)
-        )
-        return
-    fields = schedule.split()
-    if len(fields) != 5:
-        found = "[" + " ".join(fields) + "]"
-        detail = f"expected exactly 5 fields, found {len(fields)}: {found}"
-        errors.append(invalid("spec.schedule", schedule, detail))
-    elif not all(map(_cron_field.fullmatch, fields)):
-        wrong = next(field for field in fields if not _cron_field.fullmatch(field))
-        errors.append(invalid("spec.schedule", schedule, f"failed to parse int from {wrong}"))

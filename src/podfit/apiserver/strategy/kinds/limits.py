@@ -27,8 +27,9 @@ _SCOPES = (
     "VolumeAttributesClass",
 )
 _CONFLICTS = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
-_COMPUTE = ("cpu", "memory", "ephemeral-storage")
-_POD_COMPUTE = frozenset(("pods", *(kind + name for kind in ("", "requests.", "limits.") for name in _COMPUTE)))
+_POD_COMPUTE = frozenset(
+    ("pods", *(kind + name for kind in ("", "requests.", "limits.") for name in ("cpu", "memory")))
+)
 
 
 class LimitRangeStrategy(Strategy):
@@ -235,5 +236,5 @@ def _covers(scope: str, name: str) -> bool:
     if scope == "VolumeAttributesClass":
         return name in ("persistentvolumeclaims", "requests.storage")
     if scope in _SCOPES:
-        return name in _POD_COMPUTE or name.startswith(("hugepages-", "requests.hugepages-"))
+        return name in _POD_COMPUTE
     return True

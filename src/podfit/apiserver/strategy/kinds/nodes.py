@@ -9,7 +9,7 @@ from podfit.api.status import DUPLICATE, FieldError, duplicate, go_value, invali
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy import meta, names, resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import cidr, label_name
+from podfit.apiserver.strategy.checks import cidr, label_name, same_family_twice
 from podfit.apiserver.strategy.podspec.placement import TAINT_EFFECTS
 
 Object = dict[str, Any]
@@ -22,11 +22,21 @@ class NodeStrategy(Strategy):
 
     def default(self, obj: Object) -> None:
         status = obj.setdefault("status", {})
-        obj.setdefault("spec", {})
+        _sync_ranges(obj.setdefault("spec", {}))
         resourcelists.normalise(status.get("capacity"))
         resourcelists.normalise(status.get("allocatable"))
         if status.get("capacity") and not status.get("allocatable"):
             status["allocatable"] = dict(status["capacity"])
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        obj.setdefault("spec", {}).pop("configSource", None)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        if not (old.get("spec") or {}).get("configSource"):
+            # Nodes configure themselves no more; the field only stays where it was.
+            (new.get("spec") or {}).pop("configSource", None)
+        super().prepare_update(new, old, subresource)
 
     def reset_status(self, obj: Object) -> None:
         """A node may come with its status: the agent registers itself in one request."""
@@ -35,8 +45,15 @@ class NodeStrategy(Strategy):
         errors: Errors = []
         _taints((obj.get("spec") or {}).get("taints") or (), errors)
         _resources(obj, errors)
-        for at, text in enumerate((obj.get("spec") or {}).get("podCIDRs") or ()):
+        ranges = (obj.get("spec") or {}).get("podCIDRs") or []
+        for at, text in enumerate(ranges):
             cidr(text, f"spec.podCIDRs[{at}]", errors)
+        if len(ranges) > 1:
+            if same_family_twice([text.partition("/")[0] for text in ranges]):
+                detail = "may specify no more than one CIDR for each IP family"
+                errors.append(invalid("spec.podCIDRs", ranges, detail))
+            repeated = [at for at, text in enumerate(ranges) if text in ranges[:at]]
+            errors.extend(duplicate(f"spec.podCIDRs[{at}]", ranges[at]) for at in repeated)
         return errors
 
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
@@ -49,13 +66,28 @@ class NodeStrategy(Strategy):
                 errors.append(duplicate(f"status.addresses[{at}]", shown))
             seen.append(address)
         spec, stored = new.get("spec") or {}, old.get("spec") or {}
-        if stored.get("podCIDRs") and spec.get("podCIDRs") != stored["podCIDRs"]:
+        ranges, fixed = spec.get("podCIDRs") or [], stored.get("podCIDRs") or []
+        if fixed and len(ranges) != len(fixed):
             errors.append(forbidden("spec.podCIDRs", _CIDR_FIXED))
+        elif fixed:
+            changed = sum(mine != kept for mine, kept in zip(ranges, fixed, strict=True))
+            errors.extend(forbidden("spec.podCIDRs", _CIDR_FIXED) for _ in range(changed))
         if stored.get("providerID") and spec.get("providerID") != stored["providerID"]:
             detail = 'node updates may not change providerID except from "" to valid'
             errors.append(forbidden("spec.providerID", detail))
         _taints(spec.get("taints") or (), errors)
+        if spec.get("externalID", "") != stored.get("externalID", ""):
+            errors.append(forbidden("spec.externalID", "may not be updated"))
         return errors
+
+
+def _sync_ranges(spec: Object) -> None:
+    """podCIDR is the first of podCIDRs; where they differ, the old field is meant."""
+    one, several = spec.get("podCIDR"), spec.get("podCIDRs")
+    if one and (not several or several[0] != one):
+        spec["podCIDRs"] = [one]
+    elif several:
+        spec["podCIDR"] = several[0]
 
 
 def _taints(taints: Any, errors: Errors) -> None:

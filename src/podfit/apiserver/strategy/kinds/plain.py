@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
-import json
 from typing import Any
 
 from podfit.api.kinds import Kind
 from podfit.api.quantity import Quantity
+from podfit.api.schema.gojson import GoSyntaxError, parse
+from podfit.api.schema.scalars import json_word
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required, too_long
 from podfit.apiserver.strategy import names, resourcelists
@@ -117,11 +117,12 @@ def _json(data: Object, key: str, errors: Errors) -> None:
         errors.append(required(f"data[{key}]"))
         return
     try:
-        parsed = json.loads(base64.b64decode(data[key] or ""))
-    except (ValueError, binascii.Error):
-        parsed = None
-    if not isinstance(parsed, dict):
-        detail = "invalid character at the beginning of value" if data[key] else "unexpected end of JSON input"
+        parsed = parse(base64.b64decode(data[key] or ""))
+    except GoSyntaxError as error:
+        errors.append(invalid(f"data[{key}]", "<secret contents redacted>", str(error)))
+        return
+    if not isinstance(parsed, (dict, type(None))):
+        detail = f"json: cannot unmarshal {json_word(parsed)} into Go value of type map[string]interface {{}}"
         errors.append(invalid(f"data[{key}]", "<secret contents redacted>", detail))
 
 

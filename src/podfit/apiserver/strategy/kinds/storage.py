@@ -6,38 +6,19 @@ from typing import Any
 
 from podfit.api.quantity import ZERO, Quantity
 from podfit.api.status import field_forbidden as forbidden
-from podfit.api.status import invalid, not_supported, required
+from podfit.api.status import not_supported, required
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import equal, label_selector
+from podfit.apiserver.strategy.checks import equal
 from podfit.apiserver.strategy.kinds.workloads import set_default
 from podfit.apiserver.strategy.meta import keep
 from podfit.apiserver.strategy.pod.update import difference
+from podfit.apiserver.strategy.podspec.claims import MODES, access_modes, claim_spec, positive
 from podfit.apiserver.strategy.podspec.volume_defaults import default_claim_spec
 
 Object = dict[str, Any]
 
-_ACCESS = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-_MODES = ("Block", "Filesystem")
 _RECLAIM = ("Delete", "Recycle", "Retain")
-
-
-def _access(spec: Object, path: str, errors: Errors) -> None:
-    modes = spec.get("accessModes") or []
-    if not modes:
-        errors.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
-    for mode in modes:
-        if mode not in _ACCESS:
-            errors.append(not_supported(f"{path}.accessModes", mode, _ACCESS))
-    if "ReadWriteOncePod" in modes and len(modes) > 1:
-        detail = "may not use ReadWriteOncePod with other access modes"
-        errors.append(forbidden(f"{path}.accessModes", detail))
-
-
-def _positive_storage(amounts: Object, path: str, errors: Errors) -> None:
-    quantity = Quantity.parse(amounts["storage"])
-    if quantity.nanos <= 0:
-        errors.append(invalid(path, str(quantity), "must be greater than zero"))
 
 
 class PersistentVolumeClaimStrategy(Strategy):
@@ -53,17 +34,7 @@ class PersistentVolumeClaimStrategy(Strategy):
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
-        spec = obj.get("spec") or {}
-        label_selector(spec.get("selector"), "spec.selector", errors)
-        _access(spec, "spec", errors)
-        requests = (spec.get("resources") or {}).get("requests") or {}
-        if "storage" not in requests:
-            errors.append(required("spec.resources[storage]"))
-        else:
-            _positive_storage(requests, "spec.resources[storage]", errors)
-        mode = spec.get("volumeMode")
-        if mode is not None and mode not in _MODES:
-            errors.append(not_supported("spec.volumeMode", mode, _MODES))
+        claim_spec(obj.get("spec") or {}, "spec", errors)
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:
@@ -110,17 +81,19 @@ class PersistentVolumeStrategy(Strategy):
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
         spec = obj.get("spec") or {}
-        _access(spec, "spec", errors)
+        if not spec.get("accessModes"):
+            errors.append(required("spec.accessModes"))
+        access_modes(spec.get("accessModes") or [], "spec", errors)
         capacity = spec.get("capacity") or {}
         if not capacity:
             errors.append(required("spec.capacity"))
-        elif "storage" not in capacity or len(capacity) > 1:
-            errors.append(not_supported("spec.capacity", capacity, ("storage",)))
-        else:
-            _positive_storage(capacity, "spec.capacity[storage]", errors)
+        if "storage" not in capacity or len(capacity) > 1:
+            errors.append(not_supported("spec.capacity", capacity or None, ("storage",)))
+        for name, text in capacity.items():
+            positive(text, f"spec.capacity[{name}]", errors)
         policy, mode = spec.get("persistentVolumeReclaimPolicy"), spec.get("volumeMode")
         if policy and policy not in _RECLAIM:
             errors.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
-        if mode is not None and mode not in _MODES:
-            errors.append(not_supported("spec.volumeMode", mode, _MODES))
+        if mode is not None and mode not in MODES:
+            errors.append(not_supported("spec.volumeMode", mode, MODES))
         return errors

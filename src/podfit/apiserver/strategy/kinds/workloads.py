@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
@@ -15,9 +15,10 @@ from podfit.apiserver.strategy.checks import (
     label_selector,
     non_negative,
     selector_matches,
+    selector_usable,
 )
 from podfit.apiserver.strategy.meta import keep
-from podfit.apiserver.strategy.names import regex_complaint
+from podfit.apiserver.strategy.names import dns_label, regex_complaint
 from podfit.apiserver.strategy.pod.warnings import template_warnings
 from podfit.apiserver.strategy.podspec.defaults import default_template
 from podfit.apiserver.strategy.podspec.spec import validate_template
@@ -50,20 +51,32 @@ def at_most_all(value: int | str, path: str, errors: Errors) -> None:
 
 
 def is_nothing(value: int | str | None) -> bool:
-    return value in (None, 0) or (isinstance(value, str) and bool(_percent.fullmatch(value)) and int(value[:-1]) == 0)
+    """Whether a count or a share comes to zero; what is neither counts as zero, as it does for Kubernetes."""
+    if isinstance(value, str):
+        digits = value.removesuffix("%")
+        return not re.fullmatch("[+-]?[0-9]+", digits) or int(digits) == 0
+    return not value
 
 
 def selected_template(spec: Object, owner: str, noun: str, errors: Errors) -> None:
     """The selector, and a template that it selects and that runs for ever."""
-    selector, template = spec.get("selector"), spec.get("template") or {}
+    if selector_checked(spec.get("selector"), noun, "invalid label selector", errors):
+        template_selected(spec.get("selector"), spec.get("template") or {}, errors)
+        running_template(spec.get("template") or {}, owner, errors)
+
+
+def selector_checked(selector: Object | None, noun: str, complaint: str, errors: Errors) -> bool:
+    """Whether the selector can be used at all: what it should select is only looked at then."""
     if selector is None:
         errors.append(required("spec.selector"))
     else:
         label_selector(selector, "spec.selector", errors)
         if not selector.get("matchLabels") and not selector.get("matchExpressions"):
             errors.append(invalid("spec.selector", selector, f"empty selector is invalid for {noun}"))
-    template_selected(selector, template, errors)
-    running_template(template, owner, errors)
+    if selector_usable(selector):
+        return True
+    errors.append(invalid("spec.selector", selector, complaint))
+    return False
 
 
 def template_selected(selector: Object | None, template: Object, errors: Errors) -> None:
@@ -76,6 +89,10 @@ def template_selected(selector: Object | None, template: Object, errors: Errors)
 
 def running_template(template: Object, owner: str, errors: Errors) -> None:
     validate_template(template, "spec.template", errors)
+    runs_for_ever(template, owner, errors)
+
+
+def runs_for_ever(template: Object, owner: str, errors: Errors) -> None:
     spec = template.get("spec") or {}
     policy = spec.get("restartPolicy", "")
     if policy != "Always":
@@ -85,7 +102,27 @@ def running_template(template: Object, owner: str, errors: Errors) -> None:
         errors.append(forbidden(where, f"activeDeadlineSeconds in {owner} is not Supported"))
 
 
+def name_warnings(obj: Object) -> list[str]:
+    """Names of pods are made of the workload's: one that is no label makes odd host names."""
+    complaints = dns_label((obj.get("metadata") or {}).get("name", ""))
+    if not complaints:
+        return []
+    text = (
+        "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label "
+        "is recommended: "
+    )
+    return [f"{text}[{' '.join(complaints)}]"]
+
+
 class WorkloadStrategy(Strategy):
+    names_hosts: ClassVar[bool] = True
+    """Whether a name that is no DNS label gets a warning."""
+    status_counts: ClassVar[tuple[str, ...]] = ()
+    """Numbers in the status that may not be negative, in the order in which they are looked at."""
+    status_parts: ClassVar[tuple[str, ...]] = ()
+    """Those that count some of the replicas."""
+    ready_name: ClassVar[str] = "readyReplicas"
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         default_template(spec.setdefault("template", {}))
@@ -95,23 +132,30 @@ class WorkloadStrategy(Strategy):
         set_default(spec, "replicas", 1)
 
     def warnings_create(self, obj: Object) -> list[str]:
-        return template_warnings((obj.get("spec") or {}).get("template") or {}, "spec.template")
+        named = name_warnings(obj) if self.names_hosts else []
+        return named + template_warnings((obj.get("spec") or {}).get("template") or {}, "spec.template")
 
     def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
         if subresource or equal((new.get("spec") or {}).get("template"), (old.get("spec") or {}).get("template")):
             return []
-        return self.warnings_create(new)
+        return template_warnings((new.get("spec") or {}).get("template") or {}, "spec.template")
 
     def validate_status(self, new: Object, old: Object) -> Errors:
         errors: Errors = []
         status = new.get("status") or {}
-        for field, value in status.items():
-            if isinstance(value, int) and not isinstance(value, bool):
-                non_negative(status, field, "status", errors)
-        total = status.get("replicas", 0)
-        for field in ("updatedReplicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
-            if status.get(field, 0) > total and "replicas" in status:
+        for field in self.status_counts:
+            non_negative(status, field, "status", errors)
+        total, ready = status.get("replicas") or 0, status.get("readyReplicas") or 0
+        for field in self.status_parts:
+            if (status.get(field) or 0) > total:
                 errors.append(invalid(f"status.{field}", status[field], "cannot be greater than status.replicas"))
+        available = status.get("availableReplicas") or 0
+        if self.status_parts and available > ready:
+            errors.append(invalid("status.availableReplicas", available, f"cannot be greater than {self.ready_name}"))
+        collisions = status.get("collisionCount")
+        before = (old.get("status") or {}).get("collisionCount")
+        if "collisionCount" in self.status_counts and before is not None and (collisions or 0) < before:
+            errors.append(invalid("status.collisionCount", collisions or 0, "cannot be decremented"))
         return errors
 
     def selector_fixed(self, new: Object, old: Object) -> Errors:
@@ -122,6 +166,18 @@ class WorkloadStrategy(Strategy):
 
 
 class DeploymentStrategy(WorkloadStrategy):
+    status_counts = (
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "terminatingReplicas",
+        "collisionCount",
+    )
+    status_parts = ("updatedReplicas", "readyReplicas", "availableReplicas")
+
     def default_spec(self, spec: Object) -> None:
         super().default_spec(spec)
         strategy = spec.setdefault("strategy", {})
@@ -166,10 +222,18 @@ class DeploymentStrategy(WorkloadStrategy):
             else:
                 rolling_update(rolling, "spec.strategy.rollingUpdate", errors)
         else:
-            errors.append(not_supported("spec.strategy.type", kind or "", ("Recreate", "RollingUpdate")))
+            errors.append(not_supported("spec.strategy", strategy_as_go(strategy), ("Recreate", "RollingUpdate")))
 
     def validate_change(self, new: Object, old: Object) -> Errors:
         return self.selector_fixed(new, old)
+
+
+def strategy_as_go(strategy: Object) -> Object:
+    """The server's own types have no JSON names: errors show their fields in Go's spelling, all of them."""
+    rolling = strategy.get("rollingUpdate")
+    if rolling is not None:
+        rolling = {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}
+    return {"Type": strategy.get("type", ""), "RollingUpdate": rolling}
 
 
 def rolling_update(rolling: Object, path: str, errors: Errors) -> None:
@@ -184,8 +248,21 @@ def rolling_update(rolling: Object, path: str, errors: Errors) -> None:
         at_most_all(unavailable, f"{path}.maxUnavailable", errors)
 
 
+_REPLICA_COUNTS = (
+    "replicas",
+    "fullyLabeledReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "terminatingReplicas",
+    "observedGeneration",
+)
+_REPLICA_PARTS = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+
+
 class ReplicaSetStrategy(WorkloadStrategy):
     counters = ("replicas",)
+    status_counts = _REPLICA_COUNTS
+    status_parts = _REPLICA_PARTS
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
@@ -201,6 +278,8 @@ class ReplicaSetStrategy(WorkloadStrategy):
 
 class ReplicationControllerStrategy(WorkloadStrategy):
     counters = ("replicas",)
+    status_counts = _REPLICA_COUNTS
+    status_parts = _REPLICA_PARTS
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})

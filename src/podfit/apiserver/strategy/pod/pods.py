@@ -12,6 +12,7 @@ from podfit.apiserver.strategy.pod import resize as pod_resize
 from podfit.apiserver.strategy.pod import status as pod_status
 from podfit.apiserver.strategy.pod import update as pod_update
 from podfit.apiserver.strategy.pod.warnings import pod_warnings
+from podfit.apiserver.strategy.podspec.annotations import profiles_agree
 from podfit.apiserver.strategy.podspec.defaults import default_pod, sync_service_account
 from podfit.apiserver.strategy.podspec.placement import merge_label_keys
 from podfit.apiserver.strategy.podspec.spec import validate_pod
@@ -56,6 +57,7 @@ class PodStrategy(Strategy):
         if spec.get("nodeName") and spec.get("schedulingGates"):
             detail = "cannot be set until all schedulingGates have been cleared"
             errors.append(forbidden("spec.nodeName", detail))
+        profiles_agree(obj.get("metadata") or {}, spec, "spec", errors)
         return errors
 
     def warnings_create(self, obj: Object) -> list[str]:
@@ -81,7 +83,7 @@ class PodStrategy(Strategy):
         elif subresource == "resize":
             pod_resize.validate(new, old, errors)
         else:
-            validate_pod(new, errors)
+            validate_pod(new, errors, old)
             change = pod_update.validate_ephemeral if subresource == "ephemeralcontainers" else pod_update.validate
             change(new, old, errors)
         return errors

@@ -9,7 +9,8 @@ from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.checks import Errors, equal
-from podfit.apiserver.strategy.podspec.spec import MIRROR, validate_pod
+from podfit.apiserver.strategy.podspec.annotations import MIRROR
+from podfit.apiserver.strategy.podspec.spec import validate_pod
 
 Object = dict[str, Any]
 
@@ -51,7 +52,7 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
     if (stored.get("os") or {}).get("name") == "windows":
         errors[:] = [forbidden(_WHOLE, "windows pods cannot be resized")]
         return
-    validate_pod(new, errors)
+    validate_pod(new, errors, old)
     old_status = old.get("status") or {}
     if (old_status.get("qosClass") or qos_class(old)) != qos_class(new):
         shown = (new.get("status") or {}).get("qosClass", "")
@@ -83,7 +84,7 @@ def _pod_level(new: Object, old: Object, errors: Errors) -> None:
         if _removed(mine.get(kind), stored.get(kind)):
             detail = f"pod-level resource {kind} cannot be removed"
             errors.append(forbidden(f"spec.resources.{kind}", detail))
-    if not equal(_masked(mine, stored), _other(stored)):
+    if not equal(_masked(mine, stored, pod_level=True), _other(stored)):
         errors.append(forbidden("spec", "only cpu and memory resources are mutable at pod-level"))
 
 
@@ -95,12 +96,15 @@ def _other(resources: Object) -> Object:
     return {kind: resources.get(kind) for kind in ("requests", "limits")}
 
 
-def _masked(new: Object, old: Object) -> Object:
+def _masked(new: Object, old: Object, *, pod_level: bool = False) -> Object:
     """The new resources with cpu and memory as they were: what is left differs only if something else changed.
     Claims are not carried along, so a container that has any never compares equal."""
     masked: Object = {}
     for kind in ("requests", "limits"):
         before = old.get(kind) or {}
+        if not before and not pod_level:
+            # Kubernetes looks at no list that was not there before.
+            continue
         rest = {name: amount for name, amount in (new.get(kind) or {}).items() if name not in _RESIZABLE}
         rest.update((name, before[name]) for name in _RESIZABLE if name in before)
         masked[kind] = rest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.resources import is_sidecar
-from podfit.api.status import duplicate, invalid
+from podfit.api.status import duplicate, invalid, not_supported
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy import meta, names
 from podfit.apiserver.strategy.checks import IMMUTABLE, Errors, ip, names_valid, same_family_twice
@@ -14,6 +14,9 @@ from podfit.apiserver.strategy.pod.update import fixed_annotations
 Object = dict[str, Any]
 
 _SYSTEM_CONDITIONS = frozenset(("PodScheduled", "Ready", "Initialized"))
+_LISTS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+_HEALTH = ("Healthy", "Unhealthy", "Unknown")
+_ID_RANGE = "must be between 0 and 2147483647, inclusive"
 _BACK_TO_LIFE = "may not be transitioned to non-terminated state"
 
 
@@ -64,8 +67,17 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
     for field, key in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
         _transitions(status, before, field, spec, key, errors)
     _transitions(status, before, "ephemeralContainerStatuses", {"restartPolicy": "Never"}, "", errors)
+    _claims(status, spec, errors)
     _addresses(status, "podIPs", "podIP", errors)
     _addresses(status, "hostIPs", "hostIP", errors)
+    for field in _LISTS:
+        _users(status, spec, field, errors)
+    for field, key in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
+        _devices(status, spec, field, key, errors)
+    for at, one in enumerate(status.get("ephemeralContainerStatuses") or ()):
+        if one.get("allocatedResourcesStatus"):
+            where = f"status.ephemeralContainerStatuses[{at}].allocatedResourcesStatus"
+            errors.append(forbidden(where, "must not be specified in container status"))
 
 
 def _conditions(conditions: Any, errors: Errors) -> None:
@@ -111,9 +123,80 @@ def _addresses(status: Object, field: str, single: str, errors: Errors) -> None:
     for at, text in enumerate(texts):
         ip(text, f"status.{field}[{at}]", errors)
     if len(texts) > 1:
+        several: Errors = []
         if same_family_twice(texts):
             detail = "may specify no more than one IP for each IP family"
-            errors.append(invalid(f"status.{field}", [{"IP": text} for text in texts], detail))
-        for at, text in enumerate(texts):
-            if text in texts[:at]:
-                errors.append(duplicate(f"status.{field}[{at}]", {"IP": text}))
+            several.append(invalid(f"status.{field}", [{"IP": text} for text in texts], detail))
+        repeated = [at for at, text in enumerate(texts) if text in texts[:at]]
+        twice = [duplicate(f"status.{field}[{at}]", {"IP": texts[at]}) for at in repeated]
+        errors.extend([*twice, *several] if single == "hostIP" else [*several, *twice])
+
+
+def _claims(status: Object, spec: Object, errors: Errors) -> None:
+    known = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
+    seen: set[str] = set()
+    for at, claim in enumerate(status.get("resourceClaimStatuses") or ()):
+        path, name, made = (
+            f"status.resourceClaimStatuses[{at}].name",
+            claim.get("name", ""),
+            claim.get("resourceClaimName"),
+        )
+        if name not in known:
+            errors.append(invalid(path, name, "must match the name of an entry in `spec.resourceClaims`"))
+        if name in seen:
+            errors.append(duplicate(path, name))
+        seen.add(name)
+        if made is not None:
+            names_valid(made, path, names.dns_subdomain(made), errors)
+
+
+def _users(status: Object, spec: Object, field: str, errors: Errors) -> None:
+    windows = (spec.get("os") or {}).get("name") == "windows"
+    for at, one in enumerate(status.get(field) or ()):
+        user, path = (one.get("user") or {}).get("linux"), f"status.{field}[{at}].linux"
+        if user is None:
+            continue
+        if windows:
+            errors.append(forbidden(path, "cannot be set for a windows pod"))
+            continue
+        numbers = [(f"{path}.{word}", user.get(word, 0)) for word in ("uid", "gid")]
+        numbers += [
+            (f"{path}.supplementalGroups[{n}]", gid) for n, gid in enumerate(user.get("supplementalGroups") or ())
+        ]
+        errors.extend(invalid(where, number, _ID_RANGE) for where, number in numbers if not 0 <= number < 2**31)
+
+
+def _devices(status: Object, spec: Object, field: str, key: str, errors: Errors) -> None:
+    """The health of devices: of resources the container asks for, each device once."""
+    containers = {container.get("name"): container.get("resources") or {} for container in spec.get(key) or ()}
+    for at, one in enumerate(status.get(field) or ()):
+        for number, resource in enumerate(one.get("allocatedResourcesStatus") or ()):
+            path = f"status.{field}[{at}].allocatedResourcesStatus[{number}]"
+            if one.get("name") in containers:
+                _asked_for(resource.get("name", ""), containers[one["name"]], f"{path}.name", errors)
+            _health(resource.get("resources") or [], f"{path}.resources", errors)
+
+
+def _asked_for(name: str, resources: Object, path: str, errors: Errors) -> None:
+    if name.startswith("claim:"):
+        claims = resources.get("claims") or ()
+        asked = {"claim:" + "/".join(filter(None, (each.get("name"), each.get("request")))) for each in claims}
+        detail = (
+            "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or "
+            "'claim:<claimName>' if request is empty"
+        )
+    else:
+        asked, detail = set(resources.get("requests") or ()), "must match one of the container's resource requests"
+    if name not in asked:
+        errors.append(invalid(path, name, detail))
+
+
+def _health(devices: list[Object], path: str, errors: Errors) -> None:
+    seen: set[str] = set()
+    for at, device in enumerate(devices):
+        health, identity = device.get("health", ""), device.get("resourceID", "")
+        if health not in _HEALTH:
+            errors.append(not_supported(f"{path}[{at}].health", health, _HEALTH))
+        if identity in seen:
+            errors.append(duplicate(f"{path}[{at}].resourceID", identity))
+        seen.add(identity)

@@ -9,9 +9,10 @@ from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import go_quote, invalid, required
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.checks import Errors, equal
+from podfit.apiserver.strategy.podspec.annotations import APP_ARMOR, MIRROR
 from podfit.apiserver.strategy.podspec.containers import only_in_pods
 from podfit.apiserver.strategy.podspec.placement import tolerations
-from podfit.apiserver.strategy.podspec.spec import MIRROR
+from podfit.apiserver.strategy.podspec.spec import annotations_of
 
 Object = dict[str, Any]
 
@@ -22,7 +23,6 @@ _CHANGEABLE = (
     "`spec.tolerations` (only additions to existing tolerations)",
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
 )
-_APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _MAX_INT32 = 2**31 - 1
 
 
@@ -49,11 +49,11 @@ def fixed_annotations(new: Object, old: Object, errors: Errors) -> None:
     """Some annotations say what the pod is made of; they never change."""
     mine = (new.get("metadata") or {}).get("annotations") or {}
     stored = (old.get("metadata") or {}).get("annotations") or {}
-    if mine == stored:
+    if not mine and not stored:
         return
     for key, value in stored.items():
         if mine.get(key) != value:
-            if key.startswith(_APP_ARMOR):
+            if key.startswith(APP_ARMOR):
                 detail = "may not remove or update AppArmor annotations"
                 errors.append(forbidden(f"metadata.annotations[{key}]", detail))
             elif key == MIRROR:
@@ -62,10 +62,11 @@ def fixed_annotations(new: Object, old: Object, errors: Errors) -> None:
     for key in mine:
         if key in stored:
             continue
-        if key.startswith(_APP_ARMOR):
+        if key.startswith(APP_ARMOR):
             errors.append(forbidden(f"metadata.annotations[{key}]", "may not add AppArmor annotations"))
         elif key == MIRROR:
             errors.append(forbidden(f"metadata.annotations[{key}]", "may not add mirror pod annotation"))
+    annotations_of(new, old, errors)
 
 
 def _images(new: list[Object], old: list[Object], path: str, errors: Errors) -> bool:
@@ -143,15 +144,57 @@ def _mask_gated(masked: Object, old: Object, errors: Errors) -> None:
     """A pod that waits behind a gate may still be steered towards nodes."""
     selector, before = masked.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in before.items()):
-        detail = "only additions are allowed to spec.nodeSelector (no mutations or deletions)"
+        detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
         errors.append(invalid("spec.nodeSelector", selector, detail))
     meta.keep(masked, old, "nodeSelector")
     affinity, stored = dict(masked.get("affinity") or {}), old.get("affinity") or {}
+    _only_narrowed(affinity.get("nodeAffinity"), stored.get("nodeAffinity"), errors)
     meta.keep(affinity, stored, "nodeAffinity")
     if affinity or old.get("affinity") is not None:
         masked["affinity"] = affinity
     else:
         masked.pop("affinity", None)
+
+
+_REQUIRED_NODES = "requiredDuringSchedulingIgnoredDuringExecution"
+_TERMS = f"spec.affinity.nodeAffinity.{_REQUIRED_NODES}.nodeSelectorTerms"
+
+
+def _only_narrowed(new: Object | None, old: Object | None, errors: Errors) -> None:
+    """Required terms of a gated pod may get more requirements, never fewer or others."""
+    if equal(new, old):
+        return
+    terms, stored = (((each or {}).get(_REQUIRED_NODES) or {}).get("nodeSelectorTerms") or [] for each in (new, old))
+    if not stored:
+        return
+    if len(terms) != len(stored):
+        shown = [_term_as_go(term) for term in terms] if terms else None
+        detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        errors.append(invalid(_TERMS, shown, detail))
+        return
+    for at, (term, before) in enumerate(zip(terms, stored, strict=True)):
+        if not _only_additions(term, before):
+            detail = "only additions are allowed (no mutations or deletions)"
+            errors.append(invalid(f"{_TERMS}[{at}]", _term_as_go(term), detail))
+
+
+def _only_additions(new: Object, old: Object) -> bool:
+    lists = [(new.get(field) or [], old.get(field) or []) for field in ("matchExpressions", "matchFields")]
+    if not any(before for _, before in lists):
+        # An empty term matches nothing; requirements would make it match.
+        return not any(now for now, _ in lists)
+    return all(equal(now[: len(before)], before) for now, before in lists)
+
+
+def _term_as_go(term: Object) -> Object:
+    """The server's own type has no JSON names."""
+    shown: Object = {}
+    for field, name in (("matchExpressions", "MatchExpressions"), ("matchFields", "MatchFields")):
+        shown[name] = [
+            {"Key": each.get("key", ""), "Operator": each.get("operator", ""), "Values": each.get("values")}
+            for each in term.get(field) or ()
+        ] or None
+    return shown
 
 
 def difference(old: Any, new: Any) -> str:

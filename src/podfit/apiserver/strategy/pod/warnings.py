@@ -8,6 +8,7 @@ from typing import Any
 from podfit.api.quantity import NANO, Quantity
 from podfit.api.status import go_quote
 from podfit.apiserver.strategy import names
+from podfit.apiserver.strategy.pod.volume_warnings import volume_warnings
 
 Object = dict[str, Any]
 
@@ -23,17 +24,9 @@ _OLD_ANNOTATIONS = {
     "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
     "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
 }
-_OLD_VOLUMES = {
-    "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
-    "gitRepo": "deprecated in v1.11, and disabled by default in v1.33+",
-    "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
-    "flocker": "deprecated in v1.22, non-functional in v1.25+",
-    "storageos": "deprecated in v1.22, non-functional in v1.25+",
-    "quobyte": "deprecated in v1.22, non-functional in v1.25+",
-    "glusterfs": "deprecated in v1.25, non-functional in v1.26+",
-    "cephfs": "deprecated in v1.28, non-functional in v1.31+",
-    "rbd": "deprecated in v1.28, non-functional in v1.31+",
-}
+_NO_POD = "a null labelSelector results in matching no pod"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 _SECCOMP_TEXT = 'non-functional in v1.27+; use the "seccompProfile" field instead'
@@ -69,8 +62,8 @@ def _spec(spec: Object, metadata: Object, prefix: str, found: list[str]) -> None
     for key, text in _OLD_ANNOTATIONS.items():
         if key in annotations:
             found.append(f"{prefix}metadata.annotations[{key}]: {text}")
-    for at, volume in enumerate(spec.get("volumes") or ()):
-        found += [f"{path}.volumes[{at}].{kind}: {_OLD_VOLUMES[kind]}" for kind in volume if kind in _OLD_VOLUMES]
+    if spec.get("volumes"):
+        volume_warnings(spec["volumes"], f"{path}.volumes", found)
     _repeated((each.get("ip", "") for each in spec.get("hostAliases") or ()), f"{path}.hostAliases", "ip", found)
     secrets = [each.get("name", "") for each in spec.get("imagePullSecrets") or ()]
     _repeated(secrets, f"{path}.imagePullSecrets", "name", found)
@@ -89,6 +82,8 @@ def _spec(spec: Object, metadata: Object, prefix: str, found: list[str]) -> None
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         text = "must be >= 0; negative values are invalid and will be treated as 1"
         found.append(f"{path}.terminationGracePeriodSeconds: {text}")
+    if spec.get("affinity"):
+        _pod_affinity(spec["affinity"], f"{path}.affinity", found)
 
 
 def _containers(spec: Object, path: str) -> Iterator[tuple[str, Object]]:
@@ -103,19 +98,17 @@ def _node_labels(spec: Object, path: str, found: list[str]) -> None:
             found.append(f"{path}.nodeSelector[{key}]: {_OLD_LABELS[key]}")
     affinity = (spec.get("affinity") or {}).get("nodeAffinity")
     if affinity:
-        kind = "requiredDuringSchedulingIgnoredDuringExecution"
-        for at, term in enumerate((affinity.get(kind) or {}).get("nodeSelectorTerms") or ()):
-            _term(term, f"{path}.affinity.nodeAffinity.{kind}.nodeSelectorTerms[{at}]", found)
-        kind = "preferredDuringSchedulingIgnoredDuringExecution"
-        for at, preference in enumerate(affinity.get(kind) or ()):
-            where = f"{path}.affinity.nodeAffinity.{kind}[{at}].preference"
+        for at, term in enumerate((affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ()):
+            _term(term, f"{path}.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms[{at}]", found)
+        for at, preference in enumerate(affinity.get(_PREFERRED) or ()):
+            where = f"{path}.affinity.nodeAffinity.{_PREFERRED}[{at}].preference"
             _term(preference.get("preference") or {}, where, found)
     for at, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
         where, key = f"{path}.topologySpreadConstraints[{at}]", constraint.get("topologyKey", "")
         if key in _OLD_LABELS:
             found.append(f"{where}.topologyKey: {key} is {_OLD_LABELS[key]}")
         if constraint.get("labelSelector") is None:
-            found.append(f"{where}.labelSelector: a null labelSelector results in matching no pod")
+            found.append(f"{where}.labelSelector: {_NO_POD}")
 
 
 def _term(term: Object, path: str, found: list[str]) -> None:
@@ -123,6 +116,18 @@ def _term(term: Object, path: str, found: list[str]) -> None:
         key = expression.get("key", "")
         if key in _OLD_LABELS:
             found.append(f"{path}.matchExpressions[{at}].key: {key} is {_OLD_LABELS[key]}")
+
+
+def _pod_affinity(affinity: Object, path: str, found: list[str]) -> None:
+    """Terms that match nothing, because nobody said what they should match."""
+    for kind in ("podAffinity", "podAntiAffinity"):
+        terms = affinity.get(kind) or {}
+        places = [(f"{path}.{kind}.{_REQUIRED}[{at}]", term) for at, term in enumerate(terms.get(_REQUIRED) or ())]
+        places += [
+            (f"{path}.{kind}.{_PREFERRED}[{at}].podAffinityTerm", weighted.get("podAffinityTerm") or {})
+            for at, weighted in enumerate(terms.get(_PREFERRED) or ())
+        ]
+        found += [f"{where}.labelSelector: {_NO_POD}" for where, term in places if term.get("labelSelector") is None]
 
 
 def _repeated(values: Iterable[str], path: str, field: str, found: list[str]) -> None:
@@ -176,12 +181,22 @@ def _ports(spec: Object, path: str, found: list[str]) -> None:
     for where, container in _containers(spec, path):
         for at, port in enumerate(container.get("ports") or ()):
             here = f"{where}.ports[{at}]"
+            if port.get("hostIP") and not port.get("hostPort"):
+                found.append(f"{here}: hostIP set without hostPort: {_as_go(port)}")
             others = known.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])
             for place, other in others:
                 how = _overlap(port, other)
                 if how:
                     found.append(f"{here}: {how} port definition with {place}")
             others.append((here, port))
+
+
+def _as_go(port: Object) -> str:
+    """Go's %+v of a port."""
+    numbers = f"HostPort:{port.get('hostPort', 0)} ContainerPort:{port.get('containerPort', 0)}"
+    return (
+        f"{{Name:{port.get('name', '')} {numbers} Protocol:{port.get('protocol', '')} HostIP:{port.get('hostIP', '')}}}"
+    )
 
 
 def _overlap(port: Object, other: Object) -> str:

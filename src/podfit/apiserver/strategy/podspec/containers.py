@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podfit.api.resources import is_sidecar
-from podfit.api.status import duplicate, field_not_found, invalid, not_supported, required
+from podfit.api.status import duplicate, field_not_found, invalid, not_supported, required, too_many
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy import names, resourcelists
 from podfit.apiserver.strategy.checks import Errors, chosen, names_valid
@@ -24,13 +24,13 @@ _RESTART = ("Always", "Never", "OnFailure")
 _EPHEMERAL_FORBIDDEN = (
     "ports",
     "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
     "livenessProbe",
     "readinessProbe",
     "startupProbe",
     "lifecycle",
-    "resizePolicy",
-    "restartPolicy",
-    "restartPolicyRules",
 )
 _NO_SIDECAR = "may not be set for init containers without restartPolicy=Always"
 
@@ -218,8 +218,7 @@ def _restart_rules(container: Object, path: str, errors: Errors) -> None:
         detail = "must specify restartPolicy when restart rules are used"
         errors.append(required(f"{path}.restartPolicy", detail))
     if len(rules) > 20:
-        detail = "must have at most 20 items"
-        errors.append(invalid(f"{path}.restartPolicyRules", list(rules), detail))
+        errors.append(too_many(f"{path}.restartPolicyRules", len(rules), 20))
     for at, rule in enumerate(rules):
         _restart_rule(rule, f"{path}.restartPolicyRules[{at}]", errors)
 
@@ -227,12 +226,13 @@ def _restart_rules(container: Object, path: str, errors: Errors) -> None:
 def _restart_rule(rule: Object, path: str, errors: Errors) -> None:
     actions = ("Restart", "RestartAllContainers")
     if rule.get("action") not in actions:
-        chosen(rule.get("action"), f"{path}.action", actions, errors)
+        errors.append(not_supported(f"{path}.action", rule.get("action", ""), actions))
     codes = rule.get("exitCodes")
     if codes is None:
         errors.append(required(f"{path}.exitCodes", "must be specified"))
         return
-    if codes.get("operator") not in ("In", "NotIn"):
-        chosen(codes.get("operator"), f"{path}.exitCodes.operator", ("In", "NotIn"), errors)
-    if not codes.get("values"):
-        errors.append(required(f"{path}.exitCodes.values", "must specify at least one value"))
+    operator, values = codes.get("operator", ""), codes.get("values") or ()
+    if operator not in ("In", "NotIn"):
+        errors.append(not_supported(f"{path}.exitCodes.operator", operator, ("In", "NotIn")))
+    if len(values) > 255:
+        errors.append(too_many(f"{path}.exitCodes.values", len(values), 255))

@@ -35,6 +35,9 @@ def volume_mounts(container: Object, volumes: Mapping[str, Object], path: str, e
             if where in devices.values():
                 detail = "must not already exist as a path in volumeDevices"
                 errors.append(invalid(f"{here}.mountPath", where, detail))
+        if (volumes.get(name) or {}).get("image") is not None and mount.get("subPathExpr"):
+            detail = "not allowed in image volume sources"
+            errors.append(invalid(f"{here}.subPathExpr", mount["subPathExpr"], detail))
         _sub_paths(mount, path, here, errors)
         if mount.get("mountPropagation") is not None:
             _propagation(mount["mountPropagation"], container, f"{path}.mountPropagation", errors)
@@ -100,4 +103,5 @@ def volume_devices(container: Object, volumes: Mapping[str, Object], path: str, 
             errors.append(invalid(f"{here}.name", name, "must not already exist in volumeMounts"))
         if where in mounts.values():
             errors.append(invalid(f"{here}.devicePath", where, "must not already exist as a path in volumeMounts"))
-        found.add(name)
+        if name:
+            found.add(name)

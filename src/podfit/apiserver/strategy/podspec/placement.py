@@ -99,6 +99,7 @@ def _pod_term(term: Object, path: str, errors: Errors) -> None:
     for name in term.get("namespaces") or ():
         names_valid(name, f"{path}.namespace", names.dns_label(name), errors)
     _label_keys(term, ("matchLabelKeys", "mismatchLabelKeys"), path, errors)
+    _asked_twice(term, path, errors)
     both = set(term.get("matchLabelKeys") or ()) & set(term.get("mismatchLabelKeys") or ())
     for at, key in enumerate(term.get("matchLabelKeys") or ()):
         if key in both:
@@ -123,6 +124,21 @@ def _label_keys(term: Object, fields: tuple[str, ...], path: str, errors: Errors
             label_name(key, f"{path}.{field}[{at}]", errors)
 
 
+def _asked_twice(term: Object, path: str, errors: Errors) -> None:
+    """matchLabelKeys have been merged into the selector by now: a key found in it twice was there before."""
+    selector, keys = term.get("labelSelector"), term.get("matchLabelKeys") or []
+    if not keys or selector is None:
+        return
+    seen = set(selector.get("matchLabels") or ())
+    for expression in selector.get("matchExpressions") or ():
+        key = expression.get("key", "")
+        if key in keys and key in seen:
+            # Kubernetes indexes the term itself here, not its list of keys.
+            at = len(keys) - 1 - keys[::-1].index(key)
+            errors.append(invalid(f"{path}[{at}]", key, "exists in both matchLabelKeys and labelSelector"))
+        seen.add(key)
+
+
 def spread(constraints: list[Object], path: str, errors: Errors) -> None:
     for at, constraint in enumerate(constraints):
         here, action = f"{path}[{at}]", constraint.get("whenUnsatisfiable", "")
@@ -145,6 +161,7 @@ def spread(constraints: list[Object], path: str, errors: Errors) -> None:
             if policy is not None and policy not in ("Honor", "Ignore"):
                 errors.append(not_supported(f"{here}.{field}", policy, ("Honor", "Ignore")))
         _label_keys(constraint, ("matchLabelKeys",), here, errors)
+        _asked_twice(constraint, here, errors)
         label_selector(constraint.get("labelSelector"), f"{here}.labelSelector", errors)
 
 

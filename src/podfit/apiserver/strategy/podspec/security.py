@@ -216,16 +216,21 @@ def _windows_user(text: str) -> list[str]:
 _NOT_ON_WINDOWS_POD = (
     "appArmorProfile",
     "seLinuxOptions",
+    "hostUsers",
+    "hostPID",
+    "hostIPC",
     "seccompProfile",
     "fsGroup",
     "fsGroupChangePolicy",
     "sysctls",
+    "shareProcessNamespace",
     "runAsUser",
     "runAsGroup",
     "supplementalGroups",
     "supplementalGroupsPolicy",
     "seLinuxChangePolicy",
 )
+_OF_THE_SPEC = ("hostUsers", "hostPID", "hostIPC", "shareProcessNamespace")
 _NOT_ON_WINDOWS_CONTAINER = (
     "appArmorProfile",
     "seLinuxOptions",
@@ -263,19 +268,18 @@ def _contexts(spec: Object, path: str) -> list[tuple[str, Object]]:
 
 
 def _on_windows(spec: Object, path: str, errors: Errors) -> None:
-    pod, *containers = _contexts(spec, path)
+    (where, pod), *containers = _contexts(spec, path)
     detail = "cannot be set for a windows pod"
-    for field in ("hostUsers", "shareProcessNamespace"):
-        if spec.get(field) is not None:
-            errors.append(forbidden(f"{path}.{field}", detail))
-    for field in ("hostPID", "hostIPC"):
-        if spec.get(field):
-            errors.append(forbidden(f"{path}.{field}", detail))
-    for where, context, fields in (
-        (*pod, _NOT_ON_WINDOWS_POD),
-        *((*each, _NOT_ON_WINDOWS_CONTAINER) for each in containers),
-    ):
-        errors.extend(forbidden(f"{where}.{field}", detail) for field in fields if context.get(field) is not None)
+    for field in _NOT_ON_WINDOWS_POD:
+        if field in _OF_THE_SPEC:
+            unset = (None, False) if field in ("hostPID", "hostIPC") else (None,)
+            if not any(spec.get(field) is value for value in unset):
+                errors.append(forbidden(f"{path}.{field}", detail))
+        elif pod.get(field) is not None and pod[field] != []:
+            errors.append(forbidden(f"{where}.{field}", detail))
+    for place, context in containers:
+        fields = [field for field in _NOT_ON_WINDOWS_CONTAINER if context.get(field) is not None]
+        errors.extend(forbidden(f"{place}.{field}", detail) for field in fields)
 
 
 def host_process(spec: Object, path: str, errors: Errors) -> None:

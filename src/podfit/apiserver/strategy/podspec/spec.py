@@ -6,11 +6,12 @@ from typing import Any
 
 from podfit.api.quantity import ZERO, Quantity
 from podfit.api.resources import is_pod_level_resource, pod_requests
-from podfit.api.status import duplicate, field_forbidden, invalid, not_supported, required
+from podfit.api.status import duplicate, field_forbidden, invalid, required, too_long
 from podfit.apiserver.strategy import names, resourcelists
 from podfit.apiserver.strategy.checks import Errors, chosen, ip, labels, names_valid
 from podfit.apiserver.strategy.meta import validate_annotations
 from podfit.apiserver.strategy.podspec import placement
+from podfit.apiserver.strategy.podspec.annotations import DELETION_COST, has_valid_cost, pod_annotations, profiles_agree
 from podfit.apiserver.strategy.podspec.containers import (
     PodContext,
     containers,
@@ -23,24 +24,32 @@ from podfit.apiserver.strategy.podspec.volumes import volumes
 
 Object = dict[str, Any]
 
-MIRROR = "kubernetes.io/config.mirror"
-_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _NO_CLAIMS: frozenset[str] = frozenset()
+_LONGEST_HOSTNAME = 64
 
 
-def validate_pod(pod: Object, errors: Errors) -> None:
-    """Everything about a pod but its metadata proper."""
+def validate_pod(pod: Object, errors: Errors, old: Object | None = None) -> None:
+    """Everything about a pod but its metadata proper; `old` when it changes."""
     spec = pod.get("spec") or {}
     metadata = pod.get("metadata") or {}
-    pod_annotations(metadata.get("annotations"), spec, "metadata.annotations", errors)
+    annotations_of(pod, old, errors)
     validate_spec(spec, "spec", errors, pod_name=metadata.get("name", ""), is_pod=True)
     if not spec.get("serviceAccountName"):
         _tokens_without_account(spec, errors)
     for key in ("containers", "initContainers"):
         for at, container in enumerate(spec.get(key) or ()):
             only_in_pods(container, f"spec.{key}[{at}]", errors)
+
+
+def annotations_of(pod: Object, old: Object | None, errors: Errors) -> None:
+    """A deletion cost that was wrong before may stay wrong."""
+    values = (pod.get("metadata") or {}).get("annotations")
+    stored = ((old or {}).get("metadata") or {}).get("annotations")
+    if values and not has_valid_cost(stored):
+        values = {key: value for key, value in values.items() if key != DELETION_COST}
+    pod_annotations(values, pod.get("spec") or {}, "metadata.annotations", errors)
 
 
 def validate_template(template: Object, path: str, errors: Errors) -> None:
@@ -50,28 +59,10 @@ def validate_template(template: Object, path: str, errors: Errors) -> None:
         validate_annotations(metadata["annotations"], f"{path}.annotations", errors)
         pod_annotations(metadata["annotations"], spec, f"{path}.annotations", errors)
     validate_spec(spec, f"{path}.spec", errors)
+    profiles_agree(metadata, spec, f"{path}.spec", errors)
     if spec.get("ephemeralContainers"):
         detail = "ephemeral containers not allowed in pod template"
         errors.append(field_forbidden(f"{path}.spec.ephemeralContainers", detail))
-
-
-def pod_annotations(values: dict[str, str] | None, spec: Object, path: str, errors: Errors) -> None:
-    if not values:
-        return
-    if MIRROR in values and not spec.get("nodeName"):
-        detail = "must set spec.nodeName if mirror pod annotation is set"
-        errors.append(invalid(f"{path}[{MIRROR}]", values[MIRROR], detail))
-    cost = values.get(_DELETION_COST)
-    if cost is not None and not _is_int32(cost):
-        errors.append(invalid(f"{path}[{_DELETION_COST}]", cost, "must be a 32bit integer"))
-
-
-def _is_int32(text: str) -> bool:
-    digits = text[1:] if text.startswith("-") else text
-    # Kubernetes reads neither "+1" nor "01": such values would not survive a round trip.
-    if not digits.isascii() or not digits.isdigit() or (digits.startswith("0") and text != "0"):
-        return False
-    return -(2**31) <= int(text) < 2**31
 
 
 def _tokens_without_account(spec: Object, errors: Errors) -> None:
@@ -84,7 +75,7 @@ def _tokens_without_account(spec: Object, errors: Errors) -> None:
 
 
 def validate_spec(spec: Object, path: str, errors: Errors, *, pod_name: str = "", is_pod: bool = False) -> None:
-    context = _context(spec, path, pod_name, errors)
+    context = _context(spec, path, pod_name, is_pod, errors)
     regular, initial = spec.get("containers") or [], spec.get("initContainers") or []
     containers(regular, context, f"{path}.containers", errors)
     if initial:
@@ -97,8 +88,8 @@ def validate_spec(spec: Object, path: str, errors: Errors, *, pod_name: str = ""
     if spec.get("hostNetwork"):
         _host_network(regular, f"{path}.containers", is_pod, errors)
     _policies(spec, path, errors)
-    if spec.get("securityContext"):
-        pod_security(spec["securityContext"], spec, f"{path}.securityContext", errors)
+    if spec.get("securityContext") or spec.get("shareProcessNamespace"):
+        pod_security(spec.get("securityContext") or {}, spec, f"{path}.securityContext", errors)
     _placement(spec, path, errors)
     host_process(spec, path, errors)
     if spec.get("hostUsers") is False:
@@ -111,12 +102,12 @@ def validate_spec(spec: Object, path: str, errors: Errors, *, pod_name: str = ""
         operating_system(spec, path, errors)
 
 
-def _context(spec: Object, path: str, pod_name: str, errors: Errors) -> PodContext:
+def _context(spec: Object, path: str, pod_name: str, is_pod: bool, errors: Errors) -> PodContext:
     grace = spec.get("terminationGracePeriodSeconds")
     if grace is None:
         errors.append(required(f"{path}.terminationGracePeriodSeconds"))
     listed = spec.get("volumes")
-    valid = volumes(listed, pod_name, f"{path}.volumes", errors) if listed else {}
+    valid = volumes(listed, pod_name, f"{path}.volumes", errors, is_pod=is_pod) if listed else {}
     claims = _NO_CLAIMS
     if spec.get("resourceClaims"):
         claims = frozenset(each["name"] for each in spec["resourceClaims"] if each.get("name"))
@@ -241,7 +232,7 @@ def _dns(config: Object | None, policy: str, path: str, errors: Errors) -> None:
     for at, search in enumerate(searches):
         if search != ".":
             domain = search.removesuffix(".")
-            names_valid(domain, f"{path}.searches[{at}]", names.dns_subdomain(domain.replace("_", "a")), errors)
+            names_valid(domain, f"{path}.searches[{at}]", names.dns_subdomain_with_underscore(domain), errors)
     for at, option in enumerate((config or {}).get("options") or ()):
         if not option.get("name"):
             errors.append(required(f"{path}.options[{at}]", "must not be empty"))
@@ -264,6 +255,11 @@ def _names(spec: Object, path: str, errors: Errors) -> None:
     for field in ("hostname", "subdomain"):
         if spec.get(field):
             names_valid(spec[field], f"{path}.{field}", names.dns_label(spec[field]), errors)
+    override = spec.get("hostnameOverride")
+    if override is not None:
+        names_valid(override, f"{path}.hostnameOverride", names.dns_subdomain(override), errors)
+        if len(override) > _LONGEST_HOSTNAME:
+            errors.append(too_long(f"{path}.hostnameOverride", _LONGEST_HOSTNAME))
     if spec.get("tolerations"):
         placement.tolerations(spec["tolerations"], f"{path}.tolerations", errors)
     for at, alias in enumerate(spec.get("hostAliases") or ()):
@@ -275,6 +271,5 @@ def _names(spec: Object, path: str, errors: Errors) -> None:
         if spec.get(field):
             names_valid(spec[field], f"{path}.{field}", names.dns_subdomain(spec[field]), errors)
     preemption = spec.get("preemptionPolicy")
-    if preemption is not None and preemption not in ("PreemptLowerPriority", "Never"):
-        allowed = ("PreemptLowerPriority", "Never")
-        errors.append(not_supported(f"{path}.preemptionPolicy", preemption, allowed))
+    if preemption is not None:
+        chosen(preemption, f"{path}.preemptionPolicy", ("PreemptLowerPriority", "Never"), errors)

@@ -16,6 +16,7 @@ from podfit.api.status import (
     not_supported,
     required,
 )
+from podfit.vpa.model.numbers import go_float
 from podfit.vpa.model.policy import CPU, MEMORY, MODES, container_policies
 
 Object = Mapping[str, Any]
@@ -160,7 +161,7 @@ def _at_least_one(path: str, value: Any) -> Iterator[FieldError]:
 def _ratio(path: str, value: Any) -> Iterator[FieldError]:
     ratio = Quantity.parse(value).milli / 1000
     if ratio < 1:
-        yield FieldError(INVALID, path, "must be greater than or equal to 1.0", f"{ratio:g}")
+        yield FieldError(INVALID, path, "must be greater than or equal to 1.0", go_float(ratio))
 
 
 def _bump(path: str, value: Any) -> Iterator[FieldError]:

@@ -43,8 +43,9 @@ class LinearBuckets(BucketScheme):
     size: float = 0.0
 
     def find(self, value: float) -> int:
-        bucket = math.floor(value / self.size) if value >= 0 else 0
-        return max(0, min(bucket, self.count - 1))
+        quotient = value / self.size
+        # Upstream's conversion to a whole number wraps around below zero from 2**63 on.
+        return min(int(quotient), self.count - 1) if 0 <= quotient < 2**63 else 0
 
 
 @dataclass(frozen=True)

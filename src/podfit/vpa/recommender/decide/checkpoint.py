@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from podfit.vpa.model.numbers import go_float
 from podfit.vpa.model.times import from_rfc3339, to_rfc3339
 from podfit.vpa.recommender.decide.histogram import DecayingHistogram, Histogram
 
@@ -42,12 +43,12 @@ def save_histogram(histogram: Histogram) -> Object:
 
 def load_histogram(histogram: Histogram, saved: Object) -> None:
     """Adds what was saved; a checkpoint with any wrong number is refused whole."""
-    weights = _weights_of(saved.get("bucketWeights") or {}, histogram.scheme.count)
     total = saved.get("totalWeight") or 0.0
     if isinstance(total, bool) or not isinstance(total, (int, float)) or not math.isfinite(total):
         raise CheckpointError("cannot load checkpoint with a total weight that is no number")
     if total < 0:
-        raise CheckpointError(f"cannot load checkpoint with negative weight {total:g}")
+        raise CheckpointError(f"cannot load checkpoint with negative weight {go_float(float(total))}")
+    weights = _weights_of(saved.get("bucketWeights") or {}, histogram.scheme.count)
     try:
         reference = from_rfc3339(saved.get("referenceTimestamp"))
     except (ValueError, TypeError, AttributeError) as error:

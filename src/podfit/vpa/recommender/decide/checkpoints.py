@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa
+from podfit.vpa.recommender.decide.fleet.saving import statuses_of
+
+Object = dict[str, Any]
 
 
 def checkpoint_name(vpa: str, container: str) -> str:
     return f"{vpa}-{container}"
 
 
-def checkpoints_of(cluster: ClusterState, vpa: Vpa, now: Seconds) -> list[dict[str, Any]]:
+def checkpoints_of(cluster: ClusterState, vpa: Vpa, now: Seconds) -> list[Object]:
     """One object a container, in order of names."""
+    states = sorted(cluster.for_checkpoint(vpa, now).items())
+    return _objects(vpa, {container: state.save(now) for container, state in states})
+
+
+def checkpoints_of_all(cluster: ClusterState, vpas: Sequence[Vpa], now: Seconds) -> list[list[Object]]:
+    """The same for many autoscalers, many times faster where there is a fleet."""
+    if cluster.fleet is None:
+        return [checkpoints_of(cluster, vpa, now) for vpa in vpas]
+    return [_objects(vpa, found) for vpa, found in zip(vpas, statuses_of(cluster, vpas, now), strict=True)]
+
+
+def _objects(vpa: Vpa, statuses: Mapping[str, Object]) -> list[Object]:
     return [
         {
             "metadata": {"name": checkpoint_name(vpa.id[1], container)},
             "spec": {"vpaObjectName": vpa.id[1], "containerName": container},
-            "status": state.save(now),
+            "status": status,
         }
-        for container, state in sorted(cluster.for_checkpoint(vpa, now).items())
+        for container, status in statuses.items()
     ]
 
 

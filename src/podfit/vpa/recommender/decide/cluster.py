@@ -139,14 +139,19 @@ class ClusterState:
         pod, state = self._container(pod_id, container)
         return state.add_memory(self._target(pod, container), amount, instant)
 
-    def record_oom(self, pod_id: PodId, container: str, instant: Seconds, requested: int) -> None:
-        """Raises OomRefused when the event is too old, UnknownTarget when the container is gone."""
+    def record_oom(self, pod_id: PodId, container: str, instant: Seconds, requested: int) -> int:
+        """Answers the bytes it counts as. Raises OomRefused for an old event, UnknownTarget without the container."""
         pod, state = self._container(pod_id, container)
         try:
-            state.record_oom(self._target(pod, container), requested, instant)
+            return state.record_oom(self._target(pod, container), requested, instant)
         except OomRefused as error:
             where = f"{{{{{pod_id[0]} {pod_id[1]}}} {container}}}"
             raise OomRefused(f"error while recording OOM for {where}, Reason: {error}") from error
+
+    def aggregate_of(self, pod_id: PodId, container: str) -> AggregateState | None:
+        """Where a known container's samples go."""
+        pod = self.pod(pod_id)
+        return self._target(pod, container) if pod is not None and container in pod.containers else None
 
     # --- autoscalers ----------------------------------------------------------------------------------------------
 

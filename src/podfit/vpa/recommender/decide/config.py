@@ -65,3 +65,17 @@ def from_flags(flags: dict[str, Any]) -> Config:
             value = Quantity.parse(value) if value else None
         values[name] = value
     return Config(**values)
+
+
+def to_flags(config: Config) -> dict[str, Any]:
+    """What differs from the defaults, as `from_flags` reads it."""
+    default = Config()
+    found: dict[str, Any] = {}
+    for one in fields(Config):
+        value = getattr(config, one.name)
+        if value == getattr(default, one.name) or one.name in ("survive_missing_target", "per_vpa_config"):
+            continue
+        found[one.name.replace("_", "-")] = value.as_written() if isinstance(value, Quantity) else value
+    if config.per_vpa_config:
+        found["feature-gates"] = {"PerVPAConfig": True}
+    return found

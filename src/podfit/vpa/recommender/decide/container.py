@@ -62,8 +62,8 @@ class ContainerState:
             self.memory_peak = amount
         return True
 
-    def record_oom(self, aggregate: AggregateState, requested: int, instant: Seconds) -> None:
-        """Counts the memory the container would have needed: what it had, and some more."""
+    def record_oom(self, aggregate: AggregateState, requested: int, instant: Seconds) -> int:
+        """Counts the memory the container would have needed, what it had and some more, and answers how much."""
         if instant < self.window_end - aggregate.memory_interval:
             when = datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
             raise OomRefused(f"OOM event will be discarded - it is too old ({when})")
@@ -72,3 +72,4 @@ class ContainerState:
         needed = max(used + amount_of(aggregate.oom_min_bump), scaled(used, aggregate.oom_ratio))
         if not self.add_memory(aggregate, needed, instant, oom=True):
             raise OomRefused("adding OOM sample failed")
+        return needed

@@ -75,13 +75,13 @@ class Histogram:
         return self.weights[self.low] < self.scheme.epsilon
 
     def equals(self, other: Histogram) -> bool:
-        """Same borders and, bucket by bucket, the same weights but for the last bits."""
+        """Same borders and, in the buckets that count, the same weights but for the last bits."""
         if type(self) is not type(other) or self.scheme != other.scheme:
             return False
         if (self.low, self.high) != (other.low, other.high):
             return False
-        pairs = zip(self.weights, other.weights, strict=True)
-        return all(abs(mine - theirs) <= 1e-15 for mine, theirs in pairs)
+        inside = range(self.low, self.high + 1)
+        return all(abs(self.weights[bucket] - other.weights[bucket]) <= 1e-15 for bucket in inside)
 
     def describe(self) -> str:
         """A table of percentiles, for people."""
@@ -167,3 +167,14 @@ class DecayingHistogram(Histogram):
         if instant > self.reference + MAX_DOUBLINGS * self.half_life:
             self.move_reference(instant)
         return exp2(elapsed(instant, self.reference) / self.half_life)
+
+
+def mean(histogram: Histogram) -> float:
+    """Of values in their buckets' middles."""
+    if histogram.total <= 0:
+        return 0.0
+    scheme = histogram.scheme
+    weighted = sum(
+        weight * (scheme.starts[bucket] + scheme.end(bucket)) / 2 for bucket, weight in enumerate(histogram.weights)
+    )
+    return weighted / histogram.total

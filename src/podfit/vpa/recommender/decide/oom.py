@@ -40,10 +40,12 @@ def _oom_of(old: Object, new: Object, status: Object) -> Oom | None:
         return None
     was, is_now = before.get("state") or {}, status.get("state") or {}
     restarted = (status.get("restartCount") or 0) > (before.get("restartCount") or 0)
-    if _killed(is_now.get("terminated")) and (not was.get("terminated") or restarted):
+    if _killed(is_now.get("terminated")) and (was.get("terminated") is None or restarted):
         return _record(new, name, is_now["terminated"], new)
     last: Object = (status.get("lastState") or {}).get("terminated") or {}
-    if was.get("running") and is_now.get("running") and restarted and _killed(last):
+    # A state is there as soon as it is named, even if nothing more is said about it.
+    ran = was.get("running") is not None and is_now.get("running") is not None
+    if ran and restarted and _killed(last):
         # It died and came back between two looks: what it was allowed then stands in the older pod.
         return _record(old, name, last, new)
     return None
@@ -73,7 +75,7 @@ def ooms_of_eviction(event: Object) -> list[Oom]:
     meta = event.get("metadata") or {}
     notes = meta.get("annotations") or {}
     lists = [
-        (notes.get(name) or "").split(",")
+        notes[name].split(",") if name in notes else []
         for name in ("offending_containers", "offending_containers_usage", "starved_resource")
     ]
     if len({len(entries) for entries in lists}) != 1:

@@ -47,12 +47,19 @@ def _whole_core_containers(vpa: Object) -> set[str]:
     } - {""}
 
 
+def whole_cores(vpa: Object, container: str, cpu: Quantity) -> Quantity:
+    """An amount of CPU, rounded up if the autoscaler asks for that."""
+    return _rounded(cpu) if container in _whole_core_containers(vpa) else cpu
+
+
+def _rounded(cpu: Quantity) -> Quantity:
+    return Quantity(cpu.value * NANO, cpu.format) if cpu.nanos % NANO else cpu
+
+
 def _with_whole_cores(entry: Recommended) -> Recommended:
     def rounded(resources: ResourceList) -> ResourceList:
         cpu = resources.get("cpu")
-        if cpu is None:
-            return resources
-        return {**resources, "cpu": Quantity(cpu.value * NANO, cpu.format) if cpu.nanos % NANO else cpu}
+        return resources if cpu is None else {**resources, "cpu": _rounded(cpu)}
 
     return replace(
         entry,

@@ -104,7 +104,8 @@ class _Pass:
             yield from self._evict(pod)
 
     def _ordered(self, pods: Iterable[Object]) -> list[Object]:
-        return [entry.pod for entry in candidates(pods, self.vpa, self.now, self.config, self.bounds)]
+        tried = self.restriction.attempts.infeasible
+        return [entry.pod for entry in candidates(pods, self.vpa, self.now, self.config, self.bounds, tried)]
 
     def _resizable(self, pod: Object) -> bool:
         decision = self.restriction.can_resize(pod, self.clock)

@@ -9,8 +9,8 @@ from typing import Any
 
 from podfit.vpa.model.capping import capped_for_pod
 from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
-from podfit.vpa.model.pods import annotations_of, containers, requests_of
-from podfit.vpa.model.policy import container_policy, scaling_off
+from podfit.vpa.model.pods import ResourceList, annotations_of, containers, requests_of, resource_list
+from podfit.vpa.model.policy import container_policy, scaling_off, update_mode
 from podfit.vpa.model.recommended import Recommended
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
 from podfit.vpa.updater.decide.config import Config
@@ -105,18 +105,40 @@ def worth_updating(pod: Object, vpa: Object, priority: Priority, now: Seconds, c
 
 
 def candidates(
-    pods: Iterable[Object], vpa: Object, now: Seconds, config: Config, bounds: NamespaceBounds = NO_BOUNDS
+    pods: Iterable[Object],
+    vpa: Object,
+    now: Seconds,
+    config: Config,
+    bounds: NamespaceBounds = NO_BOUNDS,
+    infeasible: Mapping[str, Object] | None = None,
 ) -> list[Candidate]:
-    """The pods worth an update: those that must grow first, then the ones furthest from their target."""
+    """The pods worth an update: those that must grow first, then the ones furthest from their target.
+
+    `infeasible` are recommendations, by UID, that pods could not be given: in mode InPlace only less is tried again.
+    """
     found = []
+    tried = (infeasible or {}) if update_mode(vpa) == "InPlace" else {}
     for pod in pods:
         capped = capped_for_pod(vpa, pod, bounds)
         recommended = capped[0] if capped else []
+        before = tried.get((pod.get("metadata") or {}).get("uid") or "")
+        if before is not None and not lower_than(before, {entry.container: entry.target for entry in recommended}):
+            continue
         priority = priority_of(pod, recommended)
         if worth_updating(pod, vpa, priority, now, config):
             found.append(Candidate(pod, priority, recommended))
     found.sort(key=lambda entry: (not entry.priority.scale_up, -entry.priority.difference))
     return [entry for entry in found if meets_requirements(entry, vpa)]
+
+
+def lower_than(tried: Object, wanted: Mapping[str, ResourceList]) -> bool:
+    """Whether some container of `tried` is now to get less of some resource."""
+    for entry in tried.get("containerRecommendations") or ():
+        now = wanted.get(entry.get("containerName") or "") or {}
+        for resource, amount in resource_list(entry.get("target")).items():
+            if resource in now and now[resource] < amount:
+                return True
+    return False
 
 
 def meets_requirements(candidate: Candidate, vpa: Object) -> bool:

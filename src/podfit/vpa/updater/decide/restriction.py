@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from podfit.api.quantity import Quantity
-from podfit.vpa.model.pods import containers, phase_of
-from podfit.vpa.model.policy import container_recommendation, recommendation, update_mode
+from podfit.vpa.model.pods import containers, phase_of, resource_list
+from podfit.vpa.model.policy import recommendation, update_mode
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.groups import Group, PodId, ReplicasOf, grouped, pod_id
+from podfit.vpa.updater.decide.priority import lower_than
 from podfit.vpa.updater.decide.resizing import ResizeStatus, is_resizing, resize_status
 
 Object = Mapping[str, Any]
@@ -121,7 +121,11 @@ class Restriction:
     def _known_infeasible(self, pod: Object) -> bool:
         """It was tried before, and no container is to get less than then."""
         tried = self.attempts.infeasible.get((pod.get("metadata") or {}).get("uid") or "")
-        return tried is not None and not any_target_lower(recommendation(self.vpa), tried)
+        if tried is None:
+            return False
+        wanted = (recommendation(self.vpa) or {}).get("containerRecommendations") or ()
+        targets = {entry.get("containerName") or "": resource_list(entry.get("target")) for entry in reversed(wanted)}
+        return not lower_than(tried, targets)
 
     def _resize_timed_out(self, pod: Object, group: Group, clock: Seconds) -> bool:
         since = self.attempts.resizing_since.setdefault(pod_id(pod), clock)
@@ -133,17 +137,6 @@ class Restriction:
             case ResizeStatus.IN_PROGRESS:
                 return clock - since > self.config.in_progress_timeout_s
         return True
-
-
-def any_target_lower(wanted: Object | None, tried: Object) -> bool:
-    """Whether some container of `tried` is now to get less of some resource."""
-    for entry in tried.get("containerRecommendations") or ():
-        current = container_recommendation(wanted, entry.get("containerName") or "") or {}
-        for resource, amount in (entry.get("target") or {}).items():
-            now = (current.get("target") or {}).get(resource)
-            if now is not None and Quantity.parse(now) < Quantity.parse(amount):
-                return True
-    return False
 
 
 def _restarts_on_resize(pod: Object) -> bool:

@@ -10,7 +10,6 @@ import errno
 import fcntl
 import json
 import os
-import pty
 import signal
 import socket
 import struct
@@ -19,6 +18,7 @@ import time
 from typing import Any
 
 from .logfile import LogFile
+from .terminal import receive_terminal
 
 STATE = "state.json"
 CHUNK = 65536
@@ -71,25 +71,36 @@ class Child:
         self.input = -1
         self.unfed = b""
         self.terminal = -1
+        self.console: socket.socket | None = None
+        """Where the terminal comes from."""
         self.attached: list[socket.socket] = []
 
-    def open_streams(self) -> tuple[int, int, int]:
-        """Makes the streams; returns what becomes the program's 0, 1 and 2, to be closed here after the fork."""
+    def open_streams(self) -> tuple[int, ...]:
+        """Makes the streams; returns what `launch.run` makes the program's own, to be closed here after the fork."""
         if self.spec["tty"]:
-            self.terminal, slave = pty.openpty()
-            os.set_blocking(self.terminal, False)
-            self.readers[self.terminal] = "stdout"
-            if self.spec["stdin"]:
-                self.input = os.dup(self.terminal)
-            if self.spec["uid"]:
-                os.fchown(slave, self.spec["uid"], -1)
-            return slave, slave, slave
+            self.console, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            return (theirs.detach(),)
         ends = [self._open_pipe(name) for name in ("stdout", "stderr")]
         if not self.spec["stdin"]:
             return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), ends[0], ends[1]
         source, self.input = os.pipe()
         os.set_blocking(self.input, False)
         return source, ends[0], ends[1]
+
+    def take_terminal(self) -> bool:
+        """The terminal that the child has made inside the container; False if there is none to take."""
+        if self.console is None:
+            return False
+        self.terminal = receive_terminal(self.console)
+        self.console.close()
+        self.console = None
+        if self.terminal < 0:
+            return False
+        os.set_blocking(self.terminal, False)
+        self.readers[self.terminal] = "stdout"
+        if self.spec["stdin"]:
+            self.input = os.dup(self.terminal)
+        return True
 
     def _open_pipe(self, stream: str) -> int:
         path = os.path.join(self.folder, stream)

@@ -15,6 +15,7 @@ import stat
 from typing import Any
 
 from . import linux, seccomp
+from .terminal import become_terminal
 
 Spec = dict[str, Any]
 """What the agent wrote to launch.json; its fields are listed in records.py."""
@@ -50,8 +51,11 @@ def fail(status: int, error: BaseException) -> None:
     os._exit(128)
 
 
-def run(spec: Spec, stdio: tuple[int, int, int], namespaces: dict[str, int], status: int) -> None:
-    """Never returns."""
+def run(spec: Spec, stdio: tuple[int, ...], namespaces: dict[str, int], status: int) -> None:
+    """`stdio`: the program's 0, 1 and 2 or, for a terminal, the socket through which its other end goes out.
+
+    Never returns.
+    """
     try:
         reset_signals()
         os.setsid()
@@ -63,6 +67,8 @@ def run(spec: Spec, stdio: tuple[int, int, int], namespaces: dict[str, int], sta
         linux.mount("", "/", flags=linux.MS_REC | linux.MS_SLAVE)
         _build_root(spec)
         _enter(os.path.join(spec["folder"], "root"))
+        if spec["tty"]:
+            become_terminal(stdio[0], spec["uid"])
         _score(int(spec["oom_score_adj"]))
         for descriptor in joins:
             os.write(descriptor, b"0")
@@ -72,7 +78,7 @@ def run(spec: Spec, stdio: tuple[int, int, int], namespaces: dict[str, int], sta
         fail(status, error)
 
 
-def run_in(spec: Spec, stdio: tuple[int, int, int], process: int, status: int) -> None:
+def run_in(spec: Spec, stdio: tuple[int, ...], process: int, status: int) -> None:
     """The same for a further program in the running container of the pidfd `process`. Never returns."""
     try:
         reset_signals()
@@ -80,6 +86,8 @@ def run_in(spec: Spec, stdio: tuple[int, int, int], process: int, status: int) -
         _attach_stdio(stdio, bool(spec["tty"]))
         joins = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in spec["cgroup_joins"]]
         linux.setns(process, linux.CLONE_NEWNS | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
+        if spec["tty"]:
+            become_terminal(stdio[0], spec["uid"])
         _score(int(spec["oom_score_adj"]))
         for descriptor in joins:
             os.write(descriptor, b"0")
@@ -99,17 +107,20 @@ def execute(spec: Spec) -> None:
         os.chdir(directory)
     _limit_power(spec)
     environment = {str(k): str(v) for k, v in spec["environment"].items()}
-    os.execvpe(spec["argv"][0], spec["argv"], environment)
+    program = spec["argv"][0]
+    try:
+        os.execvpe(program, spec["argv"], environment)
+    except FileNotFoundError:
+        why = f"stat {program}: no such file or directory" if "/" in program else "executable file not found in $PATH"
+        raise RuntimeError(f'exec: "{program}": {why}') from None
+    except OSError as error:
+        raise RuntimeError(f'exec: "{program}": {os.strerror(error.errno or 0).lower()}') from None
 
 
-def _attach_stdio(stdio: tuple[int, int, int], tty: bool) -> None:
-    for target, descriptor in enumerate(stdio):
-        os.dup2(descriptor, target)
-    if tty:
-        import fcntl
-        import termios
-
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+def _attach_stdio(stdio: tuple[int, ...], tty: bool) -> None:
+    if not tty:
+        for target, descriptor in enumerate(stdio):
+            os.dup2(descriptor, target)
 
 
 def _build_root(spec: Spec) -> None:
@@ -267,11 +278,16 @@ def _limit_power(spec: Spec) -> None:
     if spec["seccomp"] == "RuntimeDefault" and "SYS_ADMIN" not in spec["capabilities"]:
         # Before the user changes: without no_new_privs a filter takes the powers of root.
         seccomp.confine()
-    uid, gid = spec["uid"], spec["gid"]
-    if uid is not None or gid is not None or spec["groups"]:
-        os.setgroups(list(spec["groups"]))
-        os.setgid(gid if gid is not None else 0)
-    if uid is not None:
-        os.setuid(uid)
+    _change_user(spec["uid"] or 0, spec["gid"] or 0, spec["groups"])
     if spec["no_new_privileges"]:
         linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _change_user(uid: int, gid: int, groups: list[int]) -> None:
+    """Asks only for what is not so already: not every root may change its groups."""
+    if {gid, *groups} != {os.getgid(), *os.getgroups()}:
+        os.setgroups(groups)
+    if gid != os.getgid():
+        os.setgid(gid)
+    if uid != os.getuid():
+        os.setuid(uid)

@@ -2,8 +2,8 @@
 
 It forks containers, pumps their output to log files, waits for them and writes down how they ended; the agent talks to
 it through a socket in the data folder and may come and go. Cgroups are the agent's business: the keeper only lets
-children join them. It leaves by itself when no container runs and no agent is connected. Only light modules are
-imported: each container starts as a fork of this process, and what it holds is what a fork costs.
+children join them. It leaves by itself when no container runs and no agent is connected, or none came. Only light
+modules are imported: each container starts as a fork of this process, and what it holds is what a fork costs.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from .children import ATTACH_BACKLOG, Child, boot_id, read_json, start_ticks, wr
 Message = dict[str, Any]
 SOCKET, LOCK = "keeper.sock", "keeper.lock"
 SO_SNDBUFFORCE = 32
+LONELY_S = 10.0
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait $!; done")
 
 
@@ -85,9 +86,11 @@ class Keeper:
         gc.collect()
         gc.freeze()
         while True:
-            for descriptor, _ in self.epoll.poll():
+            ready = self.epoll.poll(None if self.accepted or self.by_pid else LONELY_S)
+            for descriptor, _ in ready:
                 self.handle(descriptor)
-            if not self.connections and not self.by_pid and not self.execs and self.accepted:
+            # Whoever started us may have died before it came: nobody is waited for for ever.
+            if not self.connections and not self.by_pid and not self.execs and (self.accepted or not ready):
                 return
 
     accepted = False
@@ -156,13 +159,14 @@ class Keeper:
         spec = read_json(message["folder"], "launch.json")
         child = Child(spec)
         namespaces = self.pod_namespaces(spec, message["peers"])
+        target = self.target_namespace(spec, int(message.get("target") or 0))
         stdio = child.open_streams()
         told, status = os.pipe2(os.O_CLOEXEC)
-        pid = self.fork_into(namespaces.get("pid"), fresh=not spec["host_pid"])
+        pid = self.fork_into(target or namespaces.get("pid"), fresh=not spec["host_pid"])
         if pid == 0:
             joined = {name: descriptor for name, descriptor in namespaces.items() if name != "pid"}
             launch.run(spec, stdio, joined, status)
-        for descriptor in {*stdio, status}:
+        for descriptor in {*stdio, status, *([target] if target else [])}:
             os.close(descriptor)
         child.started(pid)
         self.keep(child)
@@ -179,6 +183,8 @@ class Keeper:
             child.state["failed"] = json.loads(report)["error"]
             answer({"error": child.state["failed"]})
             return
+        if child.take_terminal():
+            self.follow(child)
         write_state(child.folder, child.state)
         # To all: who asked may be gone, and its successor waits for news.
         self.tell({"event": "started", "id": child.id, "pod": child.pod, "state": child.state})
@@ -202,10 +208,9 @@ class Keeper:
         # A number would mean another process once we are inside that namespace: a descriptor does not.
         process = os.pidfd_open(child.pid)
         told, status = os.pipe2(os.O_CLOEXEC)
-        stdio = (descriptors * 3)[:3] if message["tty"] else descriptors
         pid = self.fork_into(pid_namespace, fresh=False)
         if pid == 0:
-            launch.run_in(spec, (stdio[0], stdio[1], stdio[2]), process, status)
+            launch.run_in(spec, tuple(descriptors), process, status)
         for descriptor in (status, pid_namespace, process):
             os.close(descriptor)
         self.execs[pid] = message["key"]
@@ -326,6 +331,14 @@ class Keeper:
                 held["pid"] = self.share_pids(spec["pod_uid"], peers)
         return held
 
+    def target_namespace(self, spec: Message, pid: int) -> int | None:
+        """That of the container which this one shall look into; None where it has its own or the pod's."""
+        if not spec.get("targeted") or spec["share_pid"] or spec["host_pid"]:
+            return None
+        if not pid:
+            raise RuntimeError("the target container is not running")
+        return os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+
     def make_namespaces(self, held: dict[str, int], spec: Message) -> None:
         linux.unshare(linux.CLONE_NEWUTS | (0 if spec["host_ipc"] else linux.CLONE_NEWIPC))
         try:
@@ -353,6 +366,9 @@ class Keeper:
     def keep(self, child: Child) -> None:
         self.children[child.id] = child
         self.by_pid[child.pid] = child
+        self.follow(child)
+
+    def follow(self, child: Child) -> None:
         for descriptor in child.readers:
             self.listen(descriptor, partial(self.pump, child, descriptor))
 
@@ -381,7 +397,7 @@ class Keeper:
         """`status` as wait gave it; None if the process was a dead keeper's child and nobody can know."""
         if child.id in self.starting:
             self.starting[child.id]()
-        if child.spec["host_pid"] or child.spec["share_pid"]:
+        if child.spec["host_pid"] or child.spec["share_pid"] or child.spec.get("targeted"):
             child.kill_leftovers()
         for descriptor in [
             *child.readers,

@@ -185,7 +185,7 @@ class Fleet:
         self.window_end[who] = ends
         self.memory_peak[who] = amounts
         self.oom_peak[who[over]] = 0
-        before, after = self._memory_buckets(peaks), self._memory_buckets(amounts)
+        before, after = self.memory_buckets(peaks), self.memory_buckets(amounts)
         # Containers may share a row; its changes go in one after the other.
         ordinal = occurrence(rows)
         for number in range(int(ordinal.max()) + 1):
@@ -209,7 +209,7 @@ class Fleet:
                 rows[at] = self.row[who[at]] = self.lost_row(int(who[at]))
         return rows
 
-    def _memory_buckets(self, amounts: Ints) -> Ints:
+    def memory_buckets(self, amounts: Ints) -> Ints:
         return np.searchsorted(self._memory_borders, amounts, side="right")
 
 

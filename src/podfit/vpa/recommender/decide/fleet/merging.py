@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from podfit.vpa.model.times import LONGEST, NEVER
 from podfit.vpa.recommender.decide.fleet.arena import Floats, Ints
 from podfit.vpa.recommender.decide.fleet.matrix import HistogramMatrix, percentile_steps
+from podfit.vpa.recommender.decide.gomath import exp2_array
+from podfit.vpa.recommender.decide.histogram import MAX_DOUBLINGS
 
 Flags = NDArray[np.bool_]
 
@@ -54,10 +56,25 @@ class Sheet:
         self.low[lines] = np.minimum(self.low[lines], other.low)
         self.high[lines] = np.maximum(self.high[lines], other.high)
 
+    def subtract(self, lines: Ints, buckets: Ints, weight: float, instants: Floats) -> None:
+        """Takes a sample out of each of the lines (each once); what falls below epsilon becomes zero."""
+        far = instants > self.reference[lines] + MAX_DOUBLINGS * self.half_life
+        self._move(lines[far], instants[far])
+        gap = np.clip(instants - self.reference[lines], -LONGEST, LONGEST)
+        taken = weight * exp2_array(gap / self.half_life)
+        for rest, place in ((self.weights, (lines, buckets)), (self.total, (lines,))):
+            left = rest[place] - taken
+            rest[place] = np.where(left < self.epsilon, 0.0, left)
+        self._narrow(lines)
+
     def percentile_buckets(self, fractions: tuple[float, ...]) -> Ints:
         steps = percentile_steps(self.weights, self.low, self.total, fractions, True)
         empty = self.weights[np.arange(len(self.low)), self.low] < self.epsilon
         return np.where(empty, -1, np.clip(steps, self.low, np.maximum(self.low, self.high)))
+
+    def inside(self) -> Flags:
+        """Which buckets of each line count."""
+        return self._inside(slice(None))
 
     def _inside(self, lines: Ints | slice) -> Flags:
         low, high = self.low[lines][:, None], self.high[lines][:, None]
@@ -76,7 +93,11 @@ class Sheet:
         self.weights[lines] = scaled
         self.total[lines] *= factor
         self.reference[lines] = moved
-        counts = scaled >= self.epsilon
+        self._narrow(lines)
+
+    def _narrow(self, lines: Ints) -> None:
+        """Moves low and high past buckets that no longer count."""
+        counts = self.weights[lines] >= self.epsilon
         above = counts & (self._columns >= self.low[lines][:, None])
         below = counts & (self._columns <= self.high[lines][:, None])
         last = len(self._columns) - 1

@@ -1,0 +1,75 @@
+"""Who has to leave a node that runs out of memory, in which words, and who is not let in meanwhile. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from podfit.agent.decide.allocate import is_critical
+from podfit.agent.decide.kernel import memory_text
+from podfit.agent.decide.pressure import Met
+from podfit.agent.decide.states import MEMORY as RESOURCE
+from podfit.agent.decide.states import amount
+from podfit.agent.decide.thresholds import DISK, MEMORY, PID
+from podfit.api.placement import tolerates
+from podfit.api.resources import BEST_EFFORT, pod_requests
+
+EVICTED = "Evicted"
+_TAINT = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A pod that runs here and what it uses; None where nobody can say."""
+
+    uid: str
+    pod: Mapping[str, Any]
+    used: int | None
+    containers: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def requested(self) -> int:
+        quantity = pod_requests(self.pod).get(RESOURCE)
+        return quantity.value if quantity is not None else 0
+
+    def rank(self) -> tuple[bool, bool, int, int]:
+        """First whose use is unknown, then who uses more than was asked for, by priority, by how much more."""
+        over = (self.used or 0) - self.requested
+        return self.used is not None, over <= 0, int(self.pod["spec"].get("priority") or 0), -over
+
+
+def victim(consumers: Sequence[Consumer]) -> Consumer | None:
+    """One at a time: the next reading tells whether that was enough. Critical pods stay whatever they use."""
+    return next((one for one in sorted(consumers, key=Consumer.rank) if not is_critical(one.pod)), None)
+
+
+def message(met: Met, consumer: Consumer) -> str:
+    text = f"The node was low on resource: {RESOURCE}. "
+    text += f"Threshold quantity: {memory_text(met.least)}, available: {memory_text(met.available)}. "
+    spec = consumer.pod["spec"]
+    level = amount(spec.get("resources"), RESOURCE).request
+    if level is not None and consumer.used is not None:
+        text += _over(f"Pod {consumer.pod['metadata']['name']}", consumer.used, level)
+    sizes = {one["name"]: one for one in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]}
+    for name, used in consumer.containers.items():
+        request = amount(sizes[name].get("resources"), RESOURCE).request or 0 if name in sizes else used
+        if used > request:
+            text += _over(f"Container {name}", used, request)
+    return text
+
+
+def _over(who: str, used: int, request: int) -> str:
+    return f"{who} was using {memory_text(used)}, request is {memory_text(request)}, has larger consumption of memory. "
+
+
+def refusal(pod: Mapping[str, Any], qos: str, pressed: frozenset[str]) -> tuple[str, str] | None:
+    """Why a new pod is not let onto a node under these pressures: short of memory only, who asked for some may come."""
+    if not pressed or is_critical(pod):
+        return None
+    if pressed == {MEMORY}:
+        tolerated = any(tolerates(one, _TAINT) for one in pod["spec"].get("tolerations") or ())
+        if qos != BEST_EFFORT or tolerated:
+            return None
+    listed = " ".join(kind for kind in (MEMORY, DISK, PID) if kind in pressed)
+    return EVICTED, f"The node had condition: [{listed}]. "

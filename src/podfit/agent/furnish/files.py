@@ -1,0 +1,86 @@
+"""Files of a volume: replaced all at once, owned by the pod's fsGroup, and the way to a part of a volume.
+
+Files made of ConfigMaps, Secrets, tokens and the downward API live in a folder of their own behind the link `..data`,
+so that a container sees either all of the old or all of the new.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+Files = dict[str, tuple[bytes, int]]
+"""Path inside the volume to content and mode."""
+
+
+def give(path: Path, group: int, mode: int) -> None:
+    """To the pod's fsGroup. Without the right to (tests, rootless) it stays as it is."""
+    with suppress(PermissionError):
+        os.chown(path, -1, group)
+        path.chmod(mode)
+
+
+def make_below(volume: Path, sub: str) -> Path:
+    """The folder or file `sub` of a volume; folders that are missing are made with the volume's own mode.
+
+    ValueError where a link, which a container may have put there, leads out of the volume.
+    """
+    mode, here = volume.stat().st_mode & 0o7777, volume
+    for part in Path(sub).parts:
+        here = here / part
+        if not here.exists() and not here.is_symlink():
+            here.mkdir()
+            here.chmod(mode)
+        if not here.resolve().is_relative_to(volume.resolve()):
+            raise ValueError(f'subpath "{volume / sub}" not within volume path "{volume}"')
+    return here.resolve()
+
+
+def replace_files(path: Path, files: Files, group: int | None = None) -> None:
+    """All at once; nothing is touched when nothing changed."""
+    path.mkdir(parents=True, exist_ok=True)
+    if group is not None:
+        files = {name: (content, mode | 0o440) for name, (content, mode) in files.items()}
+    current = path / "..data"
+    if current.is_symlink() and _same_files(current, files):
+        return
+    fresh = path / f"..{secrets.token_hex(8)}"
+    for name, (content, mode) in files.items():
+        file = fresh / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        file.chmod(mode)
+    fresh.mkdir(exist_ok=True)
+    if group is not None:
+        for made in (fresh, *fresh.rglob("*")):
+            give(made, group, 0o2755 if made.is_dir() else made.stat().st_mode & 0o7777)
+    old = os.readlink(current) if current.is_symlink() else ""
+    link = path / "..data_tmp"
+    link.unlink(missing_ok=True)
+    link.symlink_to(fresh.name)
+    os.replace(link, current)
+    _links(path, {name.split("/", 1)[0] for name in files})
+    if old:
+        shutil.rmtree(path / old, ignore_errors=True)
+
+
+def _links(path: Path, names: set[str]) -> None:
+    for entry in path.iterdir():
+        if not entry.name.startswith("..") and entry.name not in names:
+            entry.unlink()
+    for name in names:
+        if not (path / name).is_symlink():
+            (path / name).symlink_to(Path("..data") / name)
+
+
+def _same_files(folder: Path, files: Files) -> bool:
+    present = {str(file.relative_to(folder)): file for file in folder.rglob("*") if file.is_file()}
+    if present.keys() != files.keys():
+        return False
+    return all(
+        file.read_bytes() == files[name][0] and file.stat().st_mode & 0o7777 == files[name][1]
+        for name, file in present.items()
+    )

@@ -1,0 +1,94 @@
+"""The variables that tell a container of Services, in the form that Docker links once had and Kubernetes keeps.
+
+Services of the pod's own namespace, and always `kubernetes`: what runs in a pod finds the API server by it. Nothing on
+this node routes a Service's address, so that one is told by where the node itself finds the API server, if it knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from podfit.agent.decide.allocate import is_static
+from podfit.agent.decide.states import Object
+from podfit.agent.furnish.objects import MissingObject
+from podfit.api.kinds import kind_named
+from podfit.client.cache import Cache
+from podfit.client.rest import Client
+from podfit.kit.clock import Clock
+
+SERVICE = kind_named("Service")
+MASTER = ("default", "kubernetes")
+_NOT_READ = "services have not yet been read at least once, cannot construct envvars"
+
+
+class Services:
+    def __init__(self, client: Client, clock: Clock, api_server: str) -> None:
+        """`api_server`: its URL, "" if nobody knows."""
+        self._cache = Cache(client, SERVICE, clock=clock, indexes={"namespace": _namespace})
+        self._api_server = _address(api_server)
+
+    async def run(self) -> None:
+        await self._cache.run()
+
+    async def known(self, patience_s: float) -> None:
+        """Until they were read; not for ever, since a server may refuse to tell."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._cache.ready.wait()
+
+    def variables(self, pod: Object) -> dict[str, str]:
+        """Raises MissingObject while nobody knows; a static pod does not wait for an API server."""
+        if not self._cache.ready.is_set():
+            if is_static(pod):
+                return {}
+            raise MissingObject(_NOT_READ)
+        chosen = {}
+        if (master := self._cache.get(*MASTER)) is not None:
+            chosen[MASTER[1]] = master
+        if pod["spec"].get("enableServiceLinks", True):
+            for service in self._cache.by("namespace", pod["metadata"].get("namespace") or "default"):
+                chosen[service["metadata"]["name"]] = service
+        found: dict[str, str] = {}
+        for name, service in sorted(chosen.items()):
+            if _has_address(service):
+                found.update(_links(name, service, self._api_server if _key(service) == MASTER else None))
+        return found
+
+
+def _address(url: str) -> tuple[str, int] | None:
+    parts = urlsplit(url)
+    return (parts.hostname, parts.port or 443) if parts.hostname else None
+
+
+def _namespace(service: Object) -> list[str]:
+    return [str(service["metadata"].get("namespace") or "")]
+
+
+def _key(service: Object) -> tuple[str, str]:
+    return service["metadata"].get("namespace") or "", service["metadata"]["name"]
+
+
+def _has_address(service: Object) -> bool:
+    return (service["spec"].get("clusterIP") or "None") != "None" and bool(service["spec"].get("ports"))
+
+
+def _links(name: str, service: Object, where: tuple[str, int] | None) -> dict[str, str]:
+    prefix = name.upper().replace("-", "_")
+    ports = service["spec"]["ports"]
+    host = where[0] if where else service["spec"]["clusterIP"]
+    first = where[1] if where else ports[0]["port"]
+    found = {f"{prefix}_SERVICE_HOST": host, f"{prefix}_SERVICE_PORT": str(first)}
+    address = f"[{host}]" if ":" in host else host
+    for at, port in enumerate(ports):
+        number = first if at == 0 else port["port"]
+        protocol = port.get("protocol") or "TCP"
+        url = f"{protocol.lower()}://{address}:{number}"
+        if port.get("name"):
+            found[f"{prefix}_SERVICE_PORT_{port['name'].upper().replace('-', '_')}"] = str(number)
+        if at == 0:
+            found[f"{prefix}_PORT"] = url
+        link = f"{prefix}_PORT_{number}_{protocol.upper()}"
+        found |= {link: url, f"{link}_PROTO": protocol.lower(), f"{link}_PORT": str(number), f"{link}_ADDR": host}
+    return found

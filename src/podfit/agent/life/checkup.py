@@ -1,0 +1,77 @@
+"""One look at a container as its probe asks for it: a command, an HTTP GET, a connection, the gRPC health protocol.
+
+The answer is None when all is well, else what is wrong, worded as a kubelet words it in its Events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.agent.decide.states import Object
+from podfit.agent.life import grpchealth
+from podfit.agent.life.hooks import run_command
+from podfit.agent.life.web import http_get, port_number
+from podfit.agent.runtimes.base import Runtime, RuntimeFailure
+
+_SLACK_S = 0.5
+
+
+async def check(
+    runtime: Runtime, container: Object, probe: Mapping[str, Any], container_id: str, ip: str
+) -> str | None:
+    timeout = float(probe.get("timeoutSeconds") or 1)
+    if probe.get("exec"):
+        return await _command(runtime, container_id, probe["exec"].get("command") or [], timeout)
+    try:
+        return await _ask(container, probe, ip, timeout)
+    except ValueError as error:
+        return str(error)
+
+
+async def _command(runtime: Runtime, container_id: str, command: list[str], timeout_s: float) -> str | None:
+    try:
+        code, output = await asyncio.wait_for(run_command(runtime, container_id, command), timeout_s)
+    except TimeoutError:
+        return f'command "{" ".join(command)}" timed out'
+    except (RuntimeFailure, OSError) as error:
+        return str(error)
+    return None if code == 0 else output
+
+
+async def _ask(container: Object, probe: Mapping[str, Any], ip: str, timeout_s: float) -> str | None:
+    if grpc := probe.get("grpc"):
+        return await grpchealth.check(ip, int(grpc["port"]), grpc.get("service") or "", timeout_s)
+    ask = probe.get("httpGet") or probe.get("tcpSocket") or {}
+    host, port = ask.get("host") or ip, port_number(ask.get("port"), container)
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if probe.get("httpGet"):
+        return await _get(ask, host, port, address, timeout_s)
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout_s)
+    except TimeoutError:
+        return f"dial tcp {address}: i/o timeout"
+    except OSError as error:
+        return f"dial tcp {address}: connect: {_reason(error)}"
+    writer.close()
+    return None
+
+
+async def _get(ask: Mapping[str, Any], host: str, port: int, address: str, timeout_s: float) -> str | None:
+    path = "/" + str(ask.get("path") or "/").removeprefix("/")
+    what = f'Get "{str(ask.get("scheme") or "HTTP").lower()}://{address}{path}"'
+    try:
+        status = await asyncio.wait_for(http_get(ask, host, port, timeout_s), timeout_s + _SLACK_S)
+    except TimeoutError:
+        return f"{what}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+    except ConnectionError as error:
+        return f"{what}: dial tcp {address}: connect: {_reason(error)}"
+    except OSError as error:
+        return f"{what}: {error}"
+    return None if 200 <= status < 400 else f"HTTP probe failed with statuscode: {status}"
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno).lower() if error.errno else str(error)

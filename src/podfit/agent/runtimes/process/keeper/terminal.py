@@ -1,0 +1,60 @@
+"""Terminals of a container's own: made in its devpts, so that they have a name there (`tty` knows it), and handed out.
+
+The program's end is opened inside the container, by the child that becomes the program; the other end travels through
+a socket to whoever pumps it: the keeper for containers, the agent for execs.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import socket
+import struct
+import termios
+
+_TIOCSPTLCK, _TIOCGPTPEER = 0x40045431, 0x5441
+
+
+def become_terminal(console: int, uid: int | None) -> None:
+    """In the container: a new terminal becomes this process's input, output and errors; its other end goes out."""
+    master = _open_master()
+    fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
+    # By ioctl, not by name: the name would be looked up in whatever /dev the image has.
+    slave = int(fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY))
+    if uid:
+        os.fchown(slave, uid, -1)
+    with socket.socket(fileno=console) as out:
+        out.sendmsg([b"t"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [master]))])
+    os.close(master)
+    for target in (0, 1, 2):
+        os.dup2(slave, target)
+    os.close(slave)
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _open_master() -> int:
+    for name in ("/dev/pts/ptmx", "/dev/ptmx"):
+        try:
+            return os.open(name, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        except PermissionError:
+            # The host's devpts, in a privileged container: its own ptmx has no rights, the one beside it does.
+            continue
+    raise OSError(2, "No terminals", "/dev/ptmx")
+
+
+def receive_terminal(console: socket.socket) -> int:
+    """The end that was handed out; -1 when none came."""
+    console.setblocking(False)
+    try:
+        _, ancillary, _, _ = console.recvmsg(1, socket.CMSG_LEN(4))
+    except OSError:
+        return -1
+    for level, kind, payload in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS) and len(payload) >= 4:
+            descriptor = int(array.array("i", payload[:4])[0])
+            os.set_inheritable(descriptor, False)
+            return descriptor
+    return -1

@@ -1,0 +1,299 @@
+"""The strategy of CustomResourceDefinitions: names, versions and how they are stored, converted and shown."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from podfit.api.schema.rules import rule_problems
+from podfit.api.schema.structure import ROOT, structural_problems
+from podfit.api.schema.validation import default_problems
+from podfit.api.status import field_forbidden, go_quote, invalid, not_supported, required
+from podfit.apiserver.strategy import meta, names
+from podfit.apiserver.strategy.base import Errors, Strategy
+from podfit.apiserver.strategy.checks import IMMUTABLE, chosen, equal, names_valid
+from podfit.apiserver.strategy.kinds.workloads import set_default
+
+Object = dict[str, Any]
+
+_SCOPES = ("Cluster", "Namespaced")
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_REVIEWS = ("v1", "v1beta1")
+_APPROVED = "api-approved.kubernetes.io"
+_SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
+
+
+class CustomResourceDefinitionStrategy(Strategy):
+    strict_finalizers = False
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        listed = spec.setdefault("names", {})
+        if not listed.get("singular"):
+            listed["singular"] = listed.get("kind", "").lower()
+        if not listed.get("listKind") and listed.get("kind"):
+            listed["listKind"] = listed["kind"] + "List"
+        conversion = spec.get("conversion")
+        if conversion is None:
+            conversion = spec["conversion"] = {}
+        if not conversion.get("strategy"):
+            conversion["strategy"] = "None"
+        service = ((conversion.get("webhook") or {}).get("clientConfig") or {}).get("service")
+        if service is not None:
+            set_default(service, "port", 443)
+
+    def reset_status(self, obj: Object) -> None:
+        versions = (obj.get("spec") or {}).get("versions") or ()
+        stored = [version.get("name") for version in versions if version.get("storage")]
+        obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored}
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        super().prepare_update(new, old, subresource)
+        if subresource == "status":
+            return
+        versions = (new.get("spec") or {}).get("versions") or ()
+        status = dict(new.get("status") or {})
+        kept = status.get("storedVersions") or []
+        more = [row.get("name") for row in versions if row.get("storage") and row.get("name") not in kept]
+        if more:
+            new["status"] = {**status, "storedVersions": [*kept, *more]}
+
+    def keep_all_but_status(self, new: Object, old: Object) -> None:
+        meta.keep(new, old, "spec")
+        meta.reset_for_status(new, old)
+
+    def validate_create(self, obj: Object) -> Errors:
+        errors = super().validate_create(obj)
+        spec = obj.get("spec") or {}
+        wanted = f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}"
+        name = (obj.get("metadata") or {}).get("name", "")
+        if name != wanted:
+            detail = 'must be spec.names.plural+"."+spec.group'
+            errors.insert(0, invalid("metadata.name", name, detail))
+        return errors + _structural(obj) + _approval(obj)
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
+        group = spec.get("group", "")
+        if not group:
+            errors.append(required("spec.group"))
+        else:
+            names_valid(group, "spec.group", names.dns_subdomain(group), errors)
+            if "." not in group:
+                errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+        chosen(spec.get("scope"), "spec.scope", _SCOPES, errors)
+        self._versions(spec.get("versions") or [], errors)
+        self._names(spec.get("names") or {}, errors)
+        _conversion(spec.get("conversion") or {}, errors)
+        _stored_versions(obj, errors)
+        return errors
+
+    def _versions(self, versions: list[Object], errors: Errors) -> None:
+        seen: set[str] = set()
+        if sum(bool(version.get("storage")) for version in versions) != 1:
+            detail = "must have exactly one version marked as storage version"
+            errors.append(invalid("spec.versions", [_version(each) for each in versions], detail))
+        for at, version in enumerate(versions):
+            path, name = f"spec.versions[{at}]", version.get("name", "")
+            if name in seen:
+                errors.append(invalid("spec.versions", name, "must contain unique version names"))
+            seen.add(name)
+            names_valid(name, f"{path}.name", names.dns_1035(name), errors)
+            if (version.get("schema") or {}).get("openAPIV3Schema") is None:
+                errors.append(required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
+            _deprecation(version, path, errors)
+            _scale(version.get("subresources") or {}, f"{path}.subresources", errors)
+            for place, column in enumerate(version.get("additionalPrinterColumns") or ()):
+                _column(column, f"{path}.additionalPrinterColumns[{place}]", errors)
+
+    def _names(self, listed: Object, errors: Errors) -> None:
+        path = "spec.names"
+        for field in ("plural", "singular", "kind", "listKind"):
+            value = listed.get(field, "")
+            if not value and field in ("plural", "kind", "listKind"):
+                errors.append(required(f"{path}.{field}"))
+            elif value:
+                text = value.lower() if field in ("kind", "listKind") else value
+                names_valid(value, f"{path}.{field}", names.dns_1035(text), errors)
+        for at, short in enumerate(listed.get("shortNames") or ()):
+            names_valid(short, f"{path}.shortNames[{at}]", names.dns_1035(short), errors)
+        if listed.get("kind") and listed.get("kind") == listed.get("listKind"):
+            errors.append(invalid(f"{path}.listKind", listed["listKind"], "kind and listKind may not be the same"))
+
+    def validate_change(self, new: Object, old: Object) -> Errors:
+        errors: Errors = []
+        spec, stored = new.get("spec") or {}, old.get("spec") or {}
+        fixed = (("group", spec, stored), ("scope", spec, stored))
+        for field, mine, before in fixed:
+            if mine.get(field) != before.get(field):
+                errors.append(invalid(f"spec.{field}", mine.get(field), IMMUTABLE))
+        for field in ("plural", "kind"):
+            mine, before = ((each.get("names") or {}).get(field) for each in (spec, stored))
+            if mine != before:
+                errors.append(invalid(f"spec.names.{field}", mine, IMMUTABLE))
+        if _approval_state(new) != _approval_state(old):
+            errors += _approval(new)
+        # One that was let in without is not stuck for it.
+        return errors if _structural(old) else errors + _structural(new)
+
+
+def _structural(definition: Object) -> Errors:
+    """A schema that all versions share is spoken of as the definition's own."""
+    versions = (definition.get("spec") or {}).get("versions") or []
+    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
+    if schemas and schemas[0] is not None and all(equal(schema, schemas[0]) for schema in schemas):
+        return _schema_problems(schemas[0], ROOT)
+    errors: Errors = []
+    for at, schema in enumerate(schemas):
+        if schema is not None:
+            errors += _schema_problems(schema, f"spec.versions[{at}].schema.openAPIV3Schema")
+    return errors
+
+
+def _schema_problems(schema: Object, path: str) -> Errors:
+    return structural_problems(schema, path) or [*default_problems(schema, path), *rule_problems(schema, path)]
+
+
+def _version(version: Object) -> Object:
+    return {"Name": version.get("name"), "Served": bool(version.get("served")), "Storage": bool(version.get("storage"))}
+
+
+# --- versions ------------------------------------------------------------------------------------------------------
+
+
+def _deprecation(version: Object, path: str, errors: Errors) -> None:
+    text = version.get("deprecationWarning")
+    if text is None:
+        return
+    where = f"{path}.deprecationWarning"
+    if not version.get("deprecated"):
+        errors.append(invalid(where, text, "can only be set for deprecated versions"))
+        return
+    if len(text) > 256:
+        errors.append(invalid(where, text, "must be <= 256 characters long"))
+    if not text:
+        errors.append(invalid(where, text, "must not be an empty string"))
+    bad = next((at for at, letter in enumerate(text) if not letter.isprintable()), None)
+    if bad is not None:
+        detail = f"must only contain printable UTF-8 characters; non-printable character found at index {bad}"
+        errors.append(invalid(where, text, detail))
+
+
+def _scale(subresources: Object, path: str, errors: Errors) -> None:
+    scale = subresources.get("scale")
+    if scale is None:
+        return
+    for field, roots, needed in (
+        ("specReplicasPath", (".spec.",), True),
+        ("statusReplicasPath", (".status.",), True),
+        ("labelSelectorPath", (".spec.", ".status."), False),
+    ):
+        value, where = scale.get(field) or "", f"{path}.scale.{field}"
+        if not value:
+            if needed:
+                errors.append(required(where))
+        elif not value.startswith("."):
+            errors.append(invalid(where, value, "must be a simple json path starting with ."))
+        elif not value.startswith(roots):
+            under = " or ".join(root.rstrip(".") for root in roots)
+            errors.append(invalid(where, value, f"should be a json path under {under}"))
+
+
+def _column(column: Object, path: str, errors: Errors) -> None:
+    if not column.get("name"):
+        errors.append(required(f"{path}.name"))
+    kinds = f"must be one of {','.join(_COLUMN_TYPES)}"
+    if not column.get("type"):
+        errors.append(required(f"{path}.type", kinds))
+    elif column["type"] not in _COLUMN_TYPES:
+        errors.append(invalid(f"{path}.type", column["type"], kinds))
+    if column.get("format") and column["format"] not in _COLUMN_FORMATS:
+        detail = f"must be one of {','.join(_COLUMN_FORMATS)}"
+        errors.append(invalid(f"{path}.format", column["format"], detail))
+    where = column.get("jsonPath")
+    if not where:
+        errors.append(required(f"{path}.JSONPath"))
+    elif not where.startswith("."):
+        errors.append(invalid(f"{path}.JSONPath", where, "must be a simple json path starting with ."))
+
+
+def _stored_versions(obj: Object, errors: Errors) -> None:
+    path, stored = "status.storedVersions", (obj.get("status") or {}).get("storedVersions") or []
+    if not stored:
+        errors.append(invalid(path, stored, "must have at least one stored version"))
+        return
+    rows = (obj.get("spec") or {}).get("versions") or ()
+    for row in rows:
+        if row.get("storage") and row.get("name") not in stored:
+            errors.append(invalid(path, stored, f"must have the storage version {row.get('name')}"))
+    known = {row.get("name") for row in rows}
+    for at, name in enumerate(stored):
+        if name not in known:
+            detail = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+                f"spec.versions until a storage migration ensures no data remains persisted in {name} and "
+                f"removes {name} from status.storedVersions"
+            )
+            errors.append(invalid(f"{path}[{at}]", name, detail))
+
+
+def _conversion(conversion: Object, errors: Errors) -> None:
+    path, strategy = "spec.conversion", conversion.get("strategy")
+    webhook = conversion.get("webhook")
+    if strategy not in ("None", "Webhook"):
+        errors.append(not_supported(f"{path}.strategy", strategy, ("None", "Webhook")))
+    if strategy != "Webhook":
+        if webhook is not None:
+            detail = "should not be set when strategy is not set to Webhook"
+            errors.append(field_forbidden(f"{path}.webhookClientConfig", detail))
+        return
+    config = (webhook or {}).get("clientConfig")
+    if config is None:
+        errors.append(required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook"))
+    elif (config.get("url") is None) == (config.get("service") is None):
+        errors.append(required(f"{path}.webhookClientConfig", "exactly one of url or service is required"))
+    elif config.get("url") is not None and urlsplit(config["url"]).scheme != "https":
+        detail = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
+        errors.append(invalid(f"{path}.webhookClientConfig.url", urlsplit(config["url"]).scheme, detail))
+    _review_versions((webhook or {}).get("conversionReviewVersions") or [], f"{path}.conversionReviewVersions", errors)
+
+
+def _review_versions(versions: list[str], path: str, errors: Errors) -> None:
+    if not versions:
+        errors.append(required(path))
+        return
+    for at, version in enumerate(versions):
+        if version in versions[:at]:
+            errors.append(invalid(f"{path}[{at}]", version, "duplicate version"))
+        else:
+            names_valid(version, f"{path}[{at}]", names.dns_1035(version), errors)
+    if not set(versions) & set(_REVIEWS):
+        errors.append(invalid(path, versions, f"must include at least one of {', '.join(_REVIEWS)}"))
+
+
+# --- groups that belong to the community ---------------------------------------------------------------------------
+
+
+def _approval_state(obj: Object) -> str:
+    """ok, missing or invalid. Only Kubernetes' own groups need an approval."""
+    group = (obj.get("spec") or {}).get("group", "")
+    if not f".{group}".endswith((".k8s.io", ".kubernetes.io")):
+        return "ok"
+    text = ((obj.get("metadata") or {}).get("annotations") or {}).get(_APPROVED, "")
+    if not text:
+        return "missing"
+    parts = urlsplit(text)
+    return "ok" if text.startswith("unapproved") or (parts.scheme and parts.netloc) else "invalid"
+
+
+def _approval(obj: Object) -> Errors:
+    state, path = _approval_state(obj), f"metadata.annotations[{_APPROVED}]"
+    need = f"protected groups must have approval annotation {go_quote(_APPROVED)}"
+    if state == "missing":
+        return [required(path, f"{need}, {_SEE}")]
+    if state == "invalid":
+        detail = f'{need} with either a URL or a reason starting with "unapproved", {_SEE}'
+        return [invalid(path, obj["metadata"]["annotations"][_APPROVED], detail)]
+    return []

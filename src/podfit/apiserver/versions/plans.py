@@ -1,0 +1,144 @@
+"""How objects of a custom resource get from the version they are stored in to the one a client speaks, and back.
+
+A record whose bytes already are what the client should see passes untouched; that is found out without decoding it.
+Otherwise it is decoded, filled with defaults and stripped of what its schema does not know any more (the definition
+may have changed since), converted, and shown as a record of its own, remembered until it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from podfit.api.kinds import Kind
+from podfit.api.schema.structural import CustomSchema
+from podfit.api.status import Object
+from podfit.apiserver import wire
+from podfit.apiserver.admission.webhooks.call import Caller
+from podfit.apiserver.versions.webhook import ConversionWebhook
+from podfit.store.backend import Record
+
+_REMEMBERED = 4096
+
+
+class Plan:
+    """What one definition says about its versions."""
+
+    def __init__(self, definition: Object, revision: int, caller: Caller) -> None:
+        self.spec: Object = definition["spec"]
+        spec = self.spec
+        group, kind = spec["group"], spec["names"]["kind"]
+        schemas: dict[str, Any] = {
+            f"{group}/{row['name']}": (row.get("schema") or {}).get("openAPIV3Schema") for row in spec["versions"]
+        }
+        self.schemas = {name: CustomSchema(schema) for name, schema in schemas.items()}
+        self.storage = next(f"{group}/{row['name']}" for row in spec["versions"] if row.get("storage"))
+        self.heads = {name: wire.head_of(kind, name) for name in schemas}
+        conversion = spec.get("conversion") or {}
+        self.webhook: ConversionWebhook | None = None
+        if conversion.get("strategy") == "Webhook":
+            self.webhook = ConversionWebhook(conversion.get("webhook") or {}, caller)
+        first = next(iter(schemas.values()))
+        self.converts = len(schemas) > 1 and (
+            self.webhook is not None or any(schema != first for schema in schemas.values())
+        )
+        """Whether an object of one version is more than its apiVersion away from another."""
+        changed = definition["metadata"].get("generation", 1) > 1
+        self.since = revision if changed else 0
+        """Records before it may have been written under another schema."""
+
+    def fits(self, record: Record, head: bytes) -> bool:
+        return record.modified > self.since and (not self.converts or record.value.startswith(head))
+
+    def renewed(self, record: Record) -> Object:
+        """The object as its own version's schema has it today."""
+        obj = wire.object_of(record)
+        schema = self.schemas.get(obj["apiVersion"])
+        if schema is not None and record.modified <= self.since:
+            obj, _ = schema.prune(obj)
+            schema.default(obj)
+        return obj
+
+    async def convert(self, objects: list[Object], api_version: str) -> list[Object]:
+        """Objects that are in other versions than this one."""
+        if self.webhook is not None:
+            objects = await self.webhook.convert(objects, api_version)
+        else:
+            objects = [{**obj, "apiVersion": api_version} for obj in objects]
+        schema = self.schemas.get(api_version)
+        return objects if schema is None else [schema.prune(obj)[0] for obj in objects]
+
+
+class Versions:
+    """The plans of all definitions that stand. Everything else is served as it is stored."""
+
+    def __init__(self) -> None:
+        self._plans: dict[tuple[str, str], Plan] = {}
+        self._shown: dict[tuple[str, str], tuple[int, Plan, Record]] = {}
+
+    def learn(self, definition: Object, revision: int, caller: Caller) -> None:
+        spec = definition["spec"]
+        resource = spec["group"], spec["names"]["plural"]
+        known = self._plans.get(resource)
+        if known is None or known.spec != spec:
+            self._plans[resource] = Plan(definition, revision, caller)
+
+    def forget(self, group: str, plural: str) -> None:
+        self._plans.pop((group, plural), None)
+
+    def converts(self, kind: Kind) -> bool:
+        plan = self._plans.get((kind.group, kind.plural))
+        return plan is not None and plan.converts
+
+    async def served(self, kind: Kind, records: Sequence[Record]) -> Sequence[Record]:
+        """The records as clients of `kind` see them; the very same sequence when they are that already."""
+        plan = self._plans.get((kind.group, kind.plural))
+        wanted = kind.api_version
+        head = plan.heads.get(wanted, b"") if plan is not None else b""
+        if plan is None or all(plan.fits(record, head) for record in records):
+            return records
+        shown = [self._remembered(plan, record, wanted) for record in records]
+        missing = [at for at, record in enumerate(shown) if record is None]
+        for at, obj in zip(missing, await self._made(plan, [records[at] for at in missing], wanted), strict=True):
+            record = records[at]
+            shown[at] = made = Record(record.key, wire.stored_value(obj), record.created, record.modified)
+            self._remember(plan, made, wanted)
+        return [record for record in shown if record is not None]
+
+    async def _made(self, plan: Plan, records: list[Record], wanted: str) -> list[Object]:
+        objects = [plan.renewed(record) for record in records]
+        others = [at for at, obj in enumerate(objects) if obj["apiVersion"] != wanted]
+        if others:
+            converted = await plan.convert([objects[at] for at in others], wanted)
+            for at, obj in zip(others, converted, strict=True):
+                objects[at] = obj
+        return objects
+
+    def _remembered(self, plan: Plan, record: Record, wanted: str) -> Record | None:
+        if plan.fits(record, plan.heads.get(wanted, b"")):
+            return record
+        known = self._shown.get((record.key, wanted))
+        if known is not None and known[0] == record.modified and known[1] is plan:
+            return known[2]
+        return None
+
+    def _remember(self, plan: Plan, record: Record, wanted: str) -> None:
+        if len(self._shown) >= _REMEMBERED:
+            self._shown.clear()
+        self._shown[record.key, wanted] = (record.modified, plan, record)
+
+    async def convert(self, obj: Object, kind: Kind, other: Kind) -> Object:
+        """An object of one version as one of another; `obj` itself stays as it is."""
+        plan = self._plans.get((kind.group, kind.plural))
+        if plan is None or not plan.converts:
+            return {**obj, "apiVersion": other.api_version}
+        return (await plan.convert([obj], other.api_version))[0]
+
+    async def stored(self, kind: Kind, obj: Object) -> Object:
+        """An object of `kind` as it is to be stored; `obj` itself stays as it is."""
+        plan = self._plans.get((kind.group, kind.plural))
+        if plan is None or plan.storage == kind.api_version:
+            return obj
+        if not plan.converts:
+            return {**obj, "apiVersion": plan.storage}
+        return (await plan.convert([obj], plan.storage))[0]

@@ -1,0 +1,63 @@
+"""Asks the recommender itself why its numbers are what they are, where it can be reached.
+
+`podfit up` notes on checkpoints where its recommender listens (only addresses of this machine are followed); in a
+cluster it is reached through the API server, by the Service that deploy/vpa makes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+from podfit.api.status import ApiError, Object
+from podfit.client import Client
+from podfit.client.transport import Unreachable
+from podfit.vpa.recommender.explain import LISTENS, SETTINGS
+
+SERVICE = "/api/v1/namespaces/kube-system/services/http:vpa-recommender:8942/proxy"
+HERE = ("127.0.0.1", "::1", "localhost")
+PATIENCE_S = 2.0
+
+
+async def recommenders_story(client: Client, vpa: Object, checkpoints: Iterable[Object]) -> dict[str, Any] | None:
+    """What `/explain` of the recommender says, or None when nobody answers."""
+    path = f"/explain/{vpa['metadata']['namespace']}/{vpa['metadata']['name']}"
+    url = noted_url(vpa, checkpoints)
+    return await _here(url + path) if url else await _through_server(client, path)
+
+
+def noted_url(vpa: Object, checkpoints: Iterable[Object]) -> str:
+    name = vpa["metadata"]["name"]
+    for checkpoint in checkpoints:
+        if (checkpoint.get("spec") or {}).get("vpaObjectName") != name:
+            continue
+        try:
+            told = json.loads((checkpoint["metadata"].get("annotations") or {}).get(SETTINGS) or "{}")
+            url = urlsplit(str(told.get(LISTENS) or ""))
+        except (ValueError, AttributeError):
+            continue
+        if url.scheme == "http" and url.hostname in HERE:
+            return f"http://{url.netloc}"
+    return ""
+
+
+async def _here(url: str) -> dict[str, Any] | None:
+    import aiohttp
+
+    try:
+        timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
+        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as answer:
+            found = await answer.json() if answer.status == 200 else None
+    except (aiohttp.ClientError, TimeoutError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+async def _through_server(client: Client, path: str) -> dict[str, Any] | None:
+    try:
+        found = await client.raw("GET", SERVICE + path)
+    except (ApiError, Unreachable):
+        return None
+    return found if isinstance(found, dict) and "containers" in found else None

@@ -1,0 +1,77 @@
+"""How much is said of one object: similar Events become one, and who says too much is not heard. Pure.
+
+Kubernetes' own bounds: of Events that differ only in their message the tenth within ten minutes and all after it are
+told as one, whose message is that of the latest; a part of the system may say 25 things of an object at once, then one
+more every five minutes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+SIMILAR, WITHIN_S = 10, 600.0
+BURST, EVERY_S = 25, 300.0
+_REMEMBERED = 4096
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    message: str
+    combined: bool
+    """One Event stands for many: its message is replaced, its count goes up."""
+
+
+@dataclass(slots=True)
+class _Similar:
+    last_s: float
+    messages: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Patience:
+    left: float
+    at_s: float
+
+
+class Correlator:
+    def __init__(self) -> None:
+        self._similar: OrderedDict[Key, _Similar] = OrderedDict()
+        self._patience: OrderedDict[Key, _Patience] = OrderedDict()
+
+    def hear(self, who: Key, type: str, reason: str, message: str, now: float) -> Said | None:
+        """What to tell; `who` is the part of the system and the object. None: it has said enough."""
+        said = self._combine((*who, type, reason), message, now)
+        return said if self._bears(who, now) else None
+
+    def _combine(self, key: Key, message: str, now: float) -> Said:
+        known = self._similar.get(key)
+        if known is None or now - known.last_s > WITHIN_S:
+            known = self._similar[key] = _Similar(now)
+        self._similar.move_to_end(key)
+        _forget(self._similar)
+        known.messages[message] = None
+        known.last_s = now
+        if len(known.messages) < SIMILAR:
+            return Said(message, False)
+        del known.messages[next(iter(known.messages))]
+        return Said(f"(combined from similar events): {message}", True)
+
+    def _bears(self, who: Key, now: float) -> bool:
+        known = self._patience.get(who)
+        if known is None:
+            known = self._patience[who] = _Patience(BURST, now)
+        self._patience.move_to_end(who)
+        _forget(self._patience)
+        known.left = min(float(BURST), known.left + (now - known.at_s) / EVERY_S)
+        known.at_s = now
+        if known.left < 1:
+            return False
+        known.left -= 1
+        return True
+
+
+def _forget(table: OrderedDict[Key, _Similar] | OrderedDict[Key, _Patience]) -> None:
+    if len(table) > _REMEMBERED:
+        table.popitem(last=False)

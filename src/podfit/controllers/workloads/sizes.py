@@ -1,0 +1,162 @@
+"""Sizes (cpu and memory) of templates and pods: what a resize can bring together, and whether it has. Pure.
+
+It decides nothing about when a pod is resized: see `inplace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.api.quantity import Quantity
+from podfit.api.status import Object
+from podfit.controllers.workloads.podstate import condition
+
+_RESIZABLE = ("cpu", "memory")
+_ROUNDING = {"cpu": Quantity.parse("10m"), "memory": Quantity.parse("64Ki")}
+"""How far a limit read back from the kernel may be off: its shortest quota, its largest page."""
+
+
+# --- templates ----------------------------------------------------------------------------------------------------
+
+
+def without_sizes(spec: Object) -> Object:
+    """A pod spec with cpu and memory taken out: what must be equal for a resize to be enough."""
+    bare = {**spec}
+    for field in ("containers", "initContainers"):
+        if field in bare:
+            bare[field] = [{**one, "resources": _bare(one.get("resources") or {})} for one in bare[field] or []]
+    if "resources" in bare:
+        bare["resources"] = _bare(bare["resources"] or {})
+    return bare
+
+
+def _bare(resources: Object) -> Object:
+    kept = {key: value for key, value in resources.items() if key not in ("requests", "limits")}
+    for field in ("requests", "limits"):
+        rest = {name: value for name, value in (resources.get(field) or {}).items() if name not in _RESIZABLE}
+        if rest:
+            kept[field] = rest
+    return kept
+
+
+def differ_in_size_only(before: Object, after: Object) -> bool:
+    """Whether a resize brings pods made of `before` to `after`; it cannot take a request or a limit away."""
+    bare_before = {**before, "spec": without_sizes(before.get("spec") or {})}
+    bare_after = {**after, "spec": without_sizes(after.get("spec") or {})}
+    return bare_before == bare_after and _named(before) <= _named(after)
+
+
+def _named(template: Object) -> set[tuple[str, str, str]]:
+    """(whose, requests or limits, cpu or memory) of all sizes the template names, or a default takes from another."""
+    return {
+        (whose, field, name)
+        for whose, resources in _sized(template.get("spec") or {})
+        for field, values in resources.items()
+        for name in values
+    }
+
+
+def _sized(spec: Object) -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
+    """Whose sizes these are (a container's name, or none for the pod's own), and cpu and memory of each field."""
+    for one in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+        yield one["name"], _defaulted(one.get("resources") or {})
+    if spec.get("resources"):
+        yield "", _resizable(spec["resources"])
+
+
+def _resizable(resources: Object) -> dict[str, dict[str, str]]:
+    return {
+        field: {name: value for name, value in (resources.get(field) or {}).items() if name in _RESIZABLE}
+        for field in ("requests", "limits")
+    }
+
+
+def _defaulted(resources: Object) -> dict[str, dict[str, str]]:
+    """With requests as a new pod gets them: what is not asked for is as large as its limit."""
+    sizes = _resizable(resources)
+    return {"requests": {**sizes["limits"], **sizes["requests"]}, "limits": sizes["limits"]}
+
+
+# --- pods ---------------------------------------------------------------------------------------------------------
+
+
+def size_patch(pod: Object, template: Object) -> Object | None:
+    """The strategic merge patch for /resize that brings `pod` to the template's sizes; None when it has them."""
+    spec, wanted = pod["spec"], template.get("spec") or {}
+    change: Object = {}
+    for field in ("containers", "initContainers"):
+        have = {one["name"]: one.get("resources") or {} for one in spec.get(field) or []}
+        parts = []
+        for container in wanted.get(field) or []:
+            delta = _delta(have.get(container["name"], {}), _defaulted(container.get("resources") or {}))
+            if container["name"] in have and delta:
+                parts.append({"name": container["name"], "resources": delta})
+        if parts:
+            change[field] = parts
+    level = _delta(spec.get("resources") or {}, wanted.get("resources") or {})
+    if level:
+        change["resources"] = level
+    return {"spec": change} if change else None
+
+
+def _delta(have: Object, want: Object) -> Object:
+    delta: Object = {}
+    for field in ("requests", "limits"):
+        old, new = have.get(field) or {}, want.get(field) or {}
+        changed = {
+            name: new[name]
+            for name in _RESIZABLE
+            if name in new and (name not in old or Quantity.parse(old[name]) != Quantity.parse(new[name]))
+        }
+        if changed:
+            delta[field] = changed
+    return delta
+
+
+def resize_state(pod: Object) -> tuple[str, Object | None]:
+    """("settled", None), ("moving", condition or None) or ("refused", condition)."""
+    pending, progress = condition(pod, "PodResizePending"), condition(pod, "PodResizeInProgress")
+    if pending is not None and pending["status"] == "True":
+        return "refused", pending
+    if progress is not None and progress["status"] == "True":
+        return ("refused" if progress.get("reason") == "Error" else "moving"), progress
+    if not (pod.get("spec") or {}).get("nodeName"):
+        return "settled", None
+    if int((pod.get("status") or {}).get("observedGeneration") or 0) < int(pod["metadata"].get("generation") or 0):
+        return "moving", None
+    return ("settled" if _shown(pod) else "moving"), None
+
+
+def _shown(pod: Object) -> bool:
+    """Whether the status has the spec's sizes: requests as promised, limits as the kernel has them."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    told = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    shown = {one["name"]: one for one in told if "running" in (one.get("state") or {})}
+    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+        one = shown.get(container["name"])
+        if one is None:
+            continue
+        sizes = _resizable(container.get("resources") or {})
+        promised, actual = one.get("allocatedResources") or {}, (one.get("resources") or {}).get("limits") or {}
+        if any(name in promised and _apart(promised[name], value) for name, value in sizes["requests"].items()):
+            return False
+        if any(name in actual and _apart(actual[name], value, name) for name, value in sizes["limits"].items()):
+            return False
+    return True
+
+
+def _apart(one: str, other: str, rounded: str = "") -> bool:
+    apart = abs(Quantity.parse(one).nanos - Quantity.parse(other).nanos)
+    return apart > (_ROUNDING[rounded].nanos if rounded else 0)
+
+
+def is_resized(pod: Object, template: Object) -> bool:
+    """Whether the pod has the template's sizes in truth: asked for, granted and in force."""
+    return size_patch(pod, template) is None and resize_state(pod)[0] == "settled"
+
+
+def is_up_to_date(pod: Object, template: Object) -> bool:
+    """The same for counting pods as updated: one that never was resized was made with these sizes."""
+    if int(pod["metadata"].get("generation") or 0) <= 1:
+        return size_patch(pod, template) is None
+    return is_resized(pod, template)

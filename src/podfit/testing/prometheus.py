@@ -1,0 +1,67 @@
+"""A real Prometheus for tests and benchmarks: history made up as text, turned into blocks, served on a free port."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import aiohttp
+
+
+def installed() -> bool:
+    return bool(shutil.which("prometheus") and shutil.which("promtool"))
+
+
+def backfill(folder: Path, lines: Iterable[str]) -> None:
+    """Makes the folder one that a Prometheus can serve; `lines` are OpenMetrics, with `# EOF` at the end."""
+    text = folder / "history.om"
+    with text.open("w") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    made = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=24h"]
+    subprocess.run([*made, str(text), str(folder / "data")], check=True, capture_output=True)
+    text.unlink()
+    (folder / "prometheus.yml").write_text("scrape_configs: []\n")
+
+
+class Prometheus:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            "prometheus",
+            f"--config.file={self.folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={self.folder / 'data'}",
+            "--storage.tsdb.retention.time=30d",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        async with aiohttp.ClientSession() as session, asyncio.timeout(60):
+            while not await self._ready(session):
+                await asyncio.sleep(0.05)
+
+    async def _ready(self, session: aiohttp.ClientSession) -> bool:
+        try:
+            async with session.get(f"{self.url}/-/ready") as answer:
+                return answer.status == 200
+        except aiohttp.ClientError:
+            return False
+
+    async def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            await self._process.wait()
+            self._process = None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

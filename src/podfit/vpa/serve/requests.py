@@ -1,0 +1,121 @@
+"""Counts and times the requests a component sends to the API server, under client-go's names.
+
+It stands between a client and its transport; streams (watches) are counted when they begin.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from podfit.client import Client
+from podfit.client.transport import Query, Reply, Stream, Transport, Unreachable
+from podfit.kit.clock import Clock, RealClock
+from podfit.vpa.serve.bucket import Bucket
+
+_BUCKETS = tuple(0.001 * 2**power for power in range(10))
+CLOCK = RealClock()
+UPSTREAM_PACE = (50.0, 100.0)
+"""Requests a second and at once. It is upstream's default, and stands for no limit here."""
+_HERE = "in-process"
+"""The host of a server that is reached without a socket."""
+
+
+class Paced(Protocol):
+    """What a component's settings say about its requests."""
+
+    @property
+    def kube_api_qps(self) -> float: ...
+    @property
+    def kube_api_burst(self) -> float: ...
+
+
+def measured(client: Client, registry: CollectorRegistry, config: Paced | None = None, clock: Clock = CLOCK) -> Client:
+    """The same client, counted, and slowed down if the settings ask for it."""
+    pace = None
+    if config is not None and (config.kube_api_qps, config.kube_api_burst) != UPSTREAM_PACE:
+        pace = Bucket(config.kube_api_qps, config.kube_api_burst, clock)
+    return Client(MeasuredTransport(client.transport, registry, pace), client.field_manager)
+
+
+class MeasuredTransport:
+    def __init__(self, transport: Transport, registry: CollectorRegistry, pace: Bucket | None = None) -> None:
+        self._transport, self._pace = transport, pace
+        self._server: str = getattr(transport, "server", "")
+        self._host = urlsplit(self._server).netloc or _HERE
+        self._count = Counter(
+            "rest_client_requests",
+            "Number of HTTP requests, partitioned by status code, method, and host.",
+            ("code", "method", "host"),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "rest_client_request_duration_seconds",
+            "Request latency in seconds. Broken down by verb and URL.",
+            ("verb", "url"),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._children: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
+        """By code, method and path: looking a metric up by its labels takes longer than counting."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        if self._pace is not None:
+            await self._pace.wait(math.inf)
+        started = time.perf_counter()
+        code = "<error>"
+        try:
+            reply = await self._transport.request(method, path, query, body, headers)
+            code = str(reply.status)
+            return reply
+        finally:
+            self._tell(code, method, path, time.perf_counter() - started)
+
+    def _tell(self, code: str, method: str, path: str, seconds: float) -> None:
+        shown = template(path)
+        found = self._children.get((code, method, shown))
+        if found is None:
+            count = self._count.labels(code, method, self._host)
+            found = self._children[code, method, shown] = count, self._seconds.labels(method, self._server + shown)
+        found[0].inc()
+        found[1].observe(seconds)
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Stream]:
+        try:
+            async with self._transport.stream(method, path, query, headers) as stream:
+                self._count.labels(str(stream.status), method, self._host).inc()
+                yield stream
+        except Unreachable:
+            self._count.labels("<error>", method, self._host).inc()
+            raise
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+def template(path: str) -> str:
+    """A path without the names in it, so that there are as many series as kinds of requests."""
+    parts = path.split("/")
+    at = 3 if parts[1:2] == ["api"] else 4 if parts[1:2] == ["apis"] else len(parts)
+    if parts[at : at + 1] == ["namespaces"] and len(parts) > at + 2:
+        parts[at + 1] = "{namespace}"
+        at += 2
+    if len(parts) > at + 1:
+        parts[at + 1] = "{name}"
+    return "/".join(parts)

@@ -1,0 +1,174 @@
+"""Static pods: a folder of manifests, followed as it changes, against the real API server and the fake runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.agent.agent import Agent
+from podfit.api.kinds import POD
+from podfit.client.rest import Client
+from podfit.client.transport import Unreachable
+from podfit.testing.nodes import Cluster, TestNode
+
+CAPACITY = {"cpu": "2", "memory": "4Gi"}
+
+
+def manifest(command: str = "sleep 1d", name: str = "web") -> str:
+    body: dict[str, Any] = {
+        "terminationGracePeriodSeconds": 5,
+        "containers": [{"name": "c", "image": "busybox:1", "command": ["sh", "-c", command]}],
+    }
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body})
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "manifests"
+    made.mkdir()
+    return made
+
+
+async def running_node(cluster: Cluster, folder: Path) -> TestNode:
+    node = await cluster.node("node1", static_dir=folder, capacity=CAPACITY)
+    await node.quiet()
+    return node
+
+
+def attempts(node: TestNode) -> list[tuple[str, int]]:
+    return [(one.config.command[-1], one.config.attempt) for one in node.machine.containers.values()]
+
+
+async def phase(cluster: Cluster) -> str:
+    found = await cluster.client.find(POD, "default", "web-node1")
+    return str(found["status"].get("phase")) if found is not None else ""
+
+
+async def told(node: TestNode, done: Any) -> None:
+    """Without virtual time: only the kernel wakes the agent."""
+    async with asyncio.timeout(10):
+        while not done():
+            await asyncio.sleep(0.01)
+    await node.quiet()
+
+
+async def test_a_manifest_runs_and_shows_a_mirror(cluster: Cluster, folder: Path) -> None:
+    (folder / "web.yaml").write_text(manifest())
+    node = await running_node(cluster, folder)
+    mirror = await cluster.pod("web-node1")
+    assert "kubernetes.io/config.mirror" in mirror["metadata"]["annotations"]
+    assert mirror["status"]["phase"] == "Running"
+    (folder / "web.yaml").unlink()
+    await told(node, lambda: all(one.ending for one in node.agent.records.values()))
+    await node.pass_time(6)
+    assert not node.machine.pods
+    assert await phase(cluster) == ""
+
+
+async def test_a_manifest_is_seen_the_moment_it_is_written(cluster: Cluster, folder: Path) -> None:
+    node = await running_node(cluster, folder)
+    (folder / "web").write_text(manifest())
+    await told(node, lambda: node.machine.pods)
+    assert await phase(cluster) == "Running"
+
+
+async def test_hidden_files_folders_and_nonsense_are_left_alone(cluster: Cluster, folder: Path) -> None:
+    (folder / ".web.yaml.swp").write_text(manifest())
+    (folder / "more.yaml").mkdir()
+    (folder / "nonsense.yaml").write_text("kind: [")
+    (folder / "web.yaml").write_text(manifest())
+    node = await running_node(cluster, folder)
+    assert len(node.machine.pods) == 1
+
+
+async def test_a_manifest_written_anew_with_the_same_text_changes_nothing(cluster: Cluster, folder: Path) -> None:
+    (folder / "web.yaml").write_text(manifest())
+    node = await running_node(cluster, folder)
+    before, mirror = attempts(node), await cluster.pod("web-node1")
+    os.utime(folder / "web.yaml", (1, 1))
+    (folder / "other.yaml").write_text(manifest(name="other"))
+    await told(node, lambda: len(node.machine.pods) == 2)
+    await node.pass_time(8)
+    assert attempts(node)[:1] == before
+    assert (await cluster.pod("web-node1"))["metadata"]["uid"] == mirror["metadata"]["uid"]
+
+
+async def test_a_changed_manifest_waits_until_the_old_pod_is_gone(cluster: Cluster, folder: Path) -> None:
+    (folder / "web.yaml").write_text(manifest())
+    node = await running_node(cluster, folder)
+    (folder / "web.yaml").write_text(manifest("sleep 2d"))
+    await told(node, lambda: any(one.ending for one in node.agent.records.values()))
+    await node.pass_time(3)
+    assert attempts(node) == [("sleep 1d", 0)]
+    await node.pass_time(6)
+    assert attempts(node) == [("sleep 2d", 0)]
+    assert await phase(cluster) == "Running"
+
+
+async def test_a_manifest_that_returns_while_its_pod_leaves_runs_again(cluster: Cluster, folder: Path) -> None:
+    """The same text makes the same uid: the pod that leaves must not take the one that comes with it."""
+    (folder / "web.yaml").write_text(manifest())
+    node = await running_node(cluster, folder)
+    (folder / "web.yaml").unlink()
+    await told(node, lambda: any(one.ending for one in node.agent.records.values()))
+    (folder / "web.yaml").write_text(manifest())
+    await node.pass_time(3)
+    assert all(one.ending for one in node.agent.records.values())
+    await node.pass_time(6)
+    assert attempts(node) == [("sleep 1d", 0)]
+    assert [one.ending for one in node.agent.records.values()] == [None]
+    assert await phase(cluster) == "Running"
+
+
+class Nobody:
+    """No API server answers."""
+
+    async def request(self, *_: Any, **__: Any) -> Any:
+        raise Unreachable("connection refused")
+
+    async def stream(self, *_: Any, **__: Any) -> Any:
+        raise Unreachable("connection refused")
+
+    async def close(self) -> None:
+        return
+
+
+async def test_static_pods_need_no_api_server(cluster: Cluster, folder: Path) -> None:
+    """The API server itself may be one of them."""
+    (folder / "web.yaml").write_text(manifest())
+    node = TestNode(cluster, "node1", {"static_dir": folder, "capacity": CAPACITY})
+    node.agent = Agent(Client(Nobody()), node.runtime, node.config, cluster.clock)  # type: ignore[arg-type]
+    await node.agent.start()
+    await told(node, lambda: attempts(node) == [("sleep 1d", 0)])
+    (folder / "more.yaml").write_text(manifest(name="more"))
+    await told(node, lambda: len(node.machine.pods) == 2)
+    assert not node.agent.synced.is_set()
+    await node.agent.stop()
+    await node.restart()
+    cluster.nodes.append(node)
+    assert attempts(node) == [("sleep 1d", 0), ("sleep 1d", 0)]
+    assert await phase(cluster) == "Running"
+
+
+async def test_a_mirror_that_somebody_deleted_comes_back(cluster: Cluster, folder: Path) -> None:
+    (folder / "web.yaml").write_text(manifest())
+    node = await running_node(cluster, folder)
+    first = await cluster.pod("web-node1")
+    await cluster.client.delete(POD, "default", "web-node1", {"gracePeriodSeconds": 0})
+    await node.quiet()
+    second = await cluster.pod("web-node1")
+    assert second["metadata"]["uid"] != first["metadata"]["uid"]
+    assert second["status"]["phase"] == "Running"
+    assert attempts(node) == [("sleep 1d", 0)]

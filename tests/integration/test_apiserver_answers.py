@@ -1,0 +1,175 @@
+"""Answers of the whole server to requests that the recordings do not hold: code and message are Kubernetes' own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.apiserver.app import ApiServer
+from podfit.apiserver.config import Config
+from podfit.apiserver.request import ADMIN, Request, Response
+from podfit.store.memory import MemoryStore
+
+SPACE = "/api/v1/namespaces/default"
+SMP = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
+_UNKNOWN_FORMAT = (
+    "the body of the request was in an unknown format - accepted media types include: application/json, "
+    "application/yaml, application/vnd.kubernetes.protobuf"
+)
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
+    made = ApiServer(Config(MemoryStore(), tmp_path / "data"))
+    await made.start()
+    await post(made, "serviceaccounts", "ServiceAccount", "default")
+    await post(made, "pods", "Pod", "p", spec={"containers": [{"name": "c", "image": "x"}], "schedulerName": "none"})
+    await post(made, "configmaps", "ConfigMap", "c", data={"a": "1"})
+    yield made
+    await made.stop()
+
+
+async def post(server: ApiServer, plural: str, kind: str, name: str, **fields: Any) -> None:
+    body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **fields}
+    answer = await send(server, "POST", f"{SPACE}/{plural}", body)
+    assert answer.status == 201, answer.body
+
+
+async def send(
+    server: ApiServer,
+    method: str,
+    path: str,
+    body: Any = None,
+    media: str = "application/json",
+    query: dict[str, list[str]] | None = None,
+) -> Response:
+    raw = b"" if body is None else body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    headers = {"content-type": media} if raw else {}
+    return await server.handle(Request(method, path, query or {}, headers, raw, ADMIN))
+
+
+def binding(**metadata: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p", **metadata}, "target": {"name": "n"}}
+
+
+def eviction(**metadata: str) -> dict[str, Any]:
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p", **metadata}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "media", "code", "message"),
+    [
+        ("POST", "/pods/p/binding", binding(namespace="other"), "application/json", 400, _NAMESPACE),
+        ("POST", "/bindings", binding(namespace="other"), "application/json", 400, _NAMESPACE),
+        ("POST", "/pods/p/eviction", eviction(namespace="other"), "application/json", 400, _NAMESPACE),
+        ("DELETE", "/pods/p", "x", "text/plain", 415, _UNKNOWN_FORMAT),
+    ],
+)
+async def test_a_request_is_refused_in_kubernetes_words(
+    server: ApiServer, method: str, path: str, body: Any, media: str, code: int, message: str
+) -> None:
+    answer = await send(server, method, SPACE + path, body, media)
+    assert (answer.status, json.loads(answer.body)["message"]) == (code, message)
+
+
+async def test_a_binding_may_insist_on_a_revision(server: ApiServer) -> None:
+    answer = await send(server, "POST", f"{SPACE}/pods/p/binding", binding(resourceVersion="1"))
+    assert answer.status == 409
+    assert (
+        "Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: "
+        in (json.loads(answer.body)["message"])
+    )
+
+
+async def test_delete_options_may_be_yaml(server: ApiServer) -> None:
+    answer = await send(server, "DELETE", f"{SPACE}/configmaps/c", "dryRun: [All]\n", "application/yaml")
+    assert answer.status == 200
+    assert (await send(server, "GET", f"{SPACE}/configmaps/c")).status == 200
+
+
+async def test_a_field_manager_must_be_printable(server: ApiServer) -> None:
+    query = {"fieldManager": ["ä\x01"]}
+    answer = await send(server, "PATCH", f"{SPACE}/configmaps/c", {}, SMP, query)
+    assert json.loads(answer.body)["message"] == (
+        'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Invalid value: "ä\\x01": invalid character U+0001 (at '
+        "position 2)"
+    )
+
+
+async def test_a_generation_that_nobody_counts_is_the_clients(server: ApiServer) -> None:
+    await send(server, "POST", f"{SPACE}/configmaps", {"metadata": {"name": "g", "generation": 7}})
+    made = json.loads((await send(server, "GET", f"{SPACE}/configmaps/g")).body)
+    assert made["metadata"]["generation"] == 7
+
+
+async def test_nodes_show_their_first_range_in_the_old_field_too(server: ApiServer) -> None:
+    body: dict[str, Any] = {"metadata": {"name": "n"}, "spec": {"podCIDRs": ["10.0.0.0/24", "fd00::/64"]}}
+    made = json.loads((await send(server, "POST", "/api/v1/nodes", body)).body)
+    assert made["spec"]["podCIDR"] == "10.0.0.0/24"
+    body["metadata"]["name"] = "m"
+    body["spec"] = {"podCIDRs": ["10.0.0.0/24", "10.1.0.0/24"]}
+    refused = json.loads((await send(server, "POST", "/api/v1/nodes", body)).body)
+    assert refused["message"].endswith("may specify no more than one CIDR for each IP family")
+
+
+async def test_a_docker_secret_must_be_json(server: ApiServer) -> None:
+    body = {"metadata": {"name": "s"}, "type": "kubernetes.io/dockercfg", "data": {".dockercfg": "eA=="}}
+    answer = json.loads((await send(server, "POST", f"{SPACE}/secrets", body)).body)
+    assert answer["message"] == (
+        'Secret "s" is invalid: data[.dockercfg]: Invalid value: "<secret contents redacted>": invalid character \'x\' '
+        "looking for beginning of value"
+    )
+
+
+_DECODING = "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ("[]", 400, f"{_DECODING} array into Go value of type map[string]interface {{}}"),
+        ("x", 400, f"{_DECODING} string into Go value of type map[string]interface {{}}"),
+        ("apiVersion: 1\nkind: ConfigMap\n", 400, "invalid object type: /, Kind=ConfigMap"),
+        (
+            "apiVersion: v1\nkind: ConfigMap\ndata:\n  a: b\n  a: c\n",
+            400,
+            'error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 5: key "a" '
+            "already set in map",
+        ),
+        (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\nzz: 1\n",
+            500,
+            "failed to create typed patch object (/c; /v1, Kind=ConfigMap): .zz: field not declared in schema",
+        ),
+        (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: x\n",
+            500,
+            "failed to create typed patch object (/; /v1, Kind=ConfigMap): .metadata: expected map, got "
+            '&value.valueUnstructured{Value:"x"}',
+        ),
+    ],
+)
+async def test_a_configuration_that_cannot_be_applied_says_why(
+    server: ApiServer, body: str, code: int, message: str
+) -> None:
+    query = {"fieldManager": ["m"], "fieldValidation": ["Strict"]}
+    answer = await send(server, "PATCH", f"{SPACE}/configmaps/c", body, APPLY, query)
+    assert (answer.status, json.loads(answer.body)["message"]) == (code, message)
+
+
+async def test_a_revision_that_is_no_number_is_gos_error(server: ApiServer) -> None:
+    body = {"metadata": {"name": "c", "resourceVersion": "abc"}}
+    answer = await send(server, "PUT", f"{SPACE}/configmaps/c", body)
+    said = 'strconv.ParseUint: parsing "abc": invalid syntax'
+    assert (answer.status, json.loads(answer.body)["message"]) == (500, said)
+
+
+async def test_a_put_that_creates_ignores_the_revision(server: ApiServer) -> None:
+    body = {"metadata": {"name": "l", "resourceVersion": "5"}, "spec": {"limits": []}}
+    assert (await send(server, "PUT", f"{SPACE}/limitranges/l", body)).status == 201

@@ -1,0 +1,133 @@
+"""Hooks that know a resource by another version, and conditions about what the user may do."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.api.status import Object
+from podfit.apiserver.app import ApiServer
+from podfit.apiserver.config import Config
+from podfit.apiserver.request import ADMIN, Request, User
+from podfit.store.memory import MemoryStore
+from podfit.testing.hooks import HookServer
+
+HOOKS = "/apis/admissionregistration.k8s.io/v1"
+V1, V2 = (f"/apis/autoscaling/{word}/namespaces/default/horizontalpodautoscalers" for word in ("v1", "v2"))
+MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+class Asker:
+    def __init__(self, server: ApiServer, hooks: HookServer) -> None:
+        self.server, self.hooks = server, hooks
+
+    async def __call__(self, method: str, path: str, body: Any = None, user: User = ADMIN) -> tuple[int, Any]:
+        data = b"" if body is None else json.dumps(body).encode()
+        headers = {"content-type": "application/json"}
+        answer = await self.server.handle(Request(method, path, {}, headers, data, user))
+        return answer.status, json.loads(answer.body)
+
+    async def hook(self, kind: str, rule: Object, **more: Any) -> tuple[int, Any]:
+        made = self.hooks.configuration(kind, "h", [rule], **more)
+        return await self("POST", f"{HOOKS}/{kind.lower()}s", made)
+
+
+@pytest.fixture
+async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
+    async with HookServer(tmp_path / "hooks") as hooks:
+        server = ApiServer(Config(MemoryStore(), tmp_path / "server"))
+        await server.start()
+        yield Asker(server, hooks)
+        await server.stop()
+
+
+def rule(group: str, version: str, resource: str) -> Object:
+    return {"operations": ["*"], "apiGroups": [group], "apiVersions": [version], "resources": [resource]}
+
+
+def autoscaler(utilisation: int) -> Object:
+    target = {"type": "Utilization", "averageUtilization": utilisation}
+    memory = {"type": "Resource", "resource": {"name": "memory", "target": target}}
+    cpu = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+    ref = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    spec = {"scaleTargetRef": ref, "maxReplicas": 3, "metrics": [memory, cpu]}
+    return {"metadata": {"name": "a"}, "spec": spec}
+
+
+async def test_a_hook_for_v1_sees_and_changes_a_v2_object_as_v1(ask: Asker) -> None:
+    patch = base64.b64encode(b'[{"op":"replace","path":"/spec/targetCPUUtilizationPercentage","value":42}]').decode()
+    ask.hooks.answers["h"] = lambda asked: {"allowed": True, "patchType": "JSONPatch", "patch": patch}
+    assert (await ask.hook(MUTATING, rule("autoscaling", "v1", "horizontalpodautoscalers")))[0] == 201
+    code, made = await ask("POST", V2, autoscaler(50))
+    assert code == 201, made
+    ((_, asked),) = ask.hooks.asked
+    assert (asked["kind"]["version"], asked["requestKind"]["version"]) == ("v1", "v2")
+    assert (asked["resource"]["version"], asked["requestResource"]["version"]) == ("v1", "v2")
+    assert asked["object"]["spec"]["targetCPUUtilizationPercentage"] == 50
+    found = {row["resource"]["name"]: row["resource"]["target"] for row in made["spec"]["metrics"]}
+    assert {name: target["averageUtilization"] for name, target in found.items()} == {"cpu": 42, "memory": 50}
+
+
+async def test_a_hook_that_wants_exact_matches_is_not_asked(ask: Asker) -> None:
+    await ask.hook(VALIDATING, rule("autoscaling", "v1", "horizontalpodautoscalers"), matchPolicy="Exact")
+    assert (await ask("POST", V2, autoscaler(50)))[0] == 201
+    assert ask.hooks.asked == []
+
+
+async def test_events_are_one_resource_in_two_groups(ask: Asker) -> None:
+    await ask.hook(VALIDATING, rule("events.k8s.io", "v1", "events"))
+    event = {
+        "metadata": {"name": "e", "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+        "message": "said",
+    }
+    assert (await ask("POST", "/api/v1/namespaces/default/events", event))[0] == 201
+    ((_, asked),) = ask.hooks.asked
+    assert (asked["kind"]["group"], asked["requestKind"]["group"]) == ("events.k8s.io", "")
+    assert asked["object"]["note"] == "said"
+
+
+@pytest.mark.parametrize(
+    ("expression", "asked"),
+    [
+        ("authorizer.group('').resource('secrets').namespace('default').check('get').allowed()", False),
+        ("authorizer.requestResource.check('create').allowed()", True),
+        ("authorizer.requestResource.check('delete').allowed()", False),
+        ("authorizer.path('/healthz').check('get').allowed()", True),
+        ("authorizer.serviceAccount('default', 'x').group('').resource('pods').check('list').allowed()", False),
+        ("request.userInfo.username == 'maker' && object.metadata.name.startsWith('c')", True),
+    ],
+)
+async def test_conditions_may_ask_what_the_user_may_do(ask: Asker, expression: str, asked: bool) -> None:
+    roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}]
+    await ask("POST", f"{roles}/roles", {"metadata": {"name": "r"}, "rules": rules})
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}
+    subjects = [{"kind": "User", "name": "maker", "apiGroup": "rbac.authorization.k8s.io"}]
+    await ask("POST", f"{roles}/rolebindings", {"metadata": {"name": "b"}, "roleRef": ref, "subjects": subjects})
+    conditions = [{"name": "only", "expression": expression}]
+    code, told = await ask.hook(VALIDATING, rule("", "v1", "configmaps"), matchConditions=conditions)
+    assert code == 201, told
+    while ask.server.hub.seen < ask.server.config.store.revision:
+        await asyncio.sleep(0)
+    maker = User("maker", ("system:authenticated",))
+    code, told = await ask("POST", MAPS, {"metadata": {"name": "c"}}, maker)
+    assert code == 201, told
+    assert bool(ask.hooks.asked) == asked
+
+
+async def test_conditions_that_cannot_work_are_refused_with_the_configuration(ask: Asker) -> None:
+    conditions = [{"name": "a", "expression": "objekt.x == 1"}, {"name": "a", "expression": "true"}, {"name": "b"}]
+    code, told = await ask.hook(VALIDATING, rule("", "v1", "configmaps"), matchConditions=conditions)
+    assert code == 422
+    causes = {cause["field"]: cause["message"] for cause in told["details"]["causes"]}
+    assert "undeclared reference to 'objekt'" in causes["webhooks[0].matchConditions[0].expression"]
+    assert causes["webhooks[0].matchConditions[1].name"] == 'Duplicate value: "a"'
+    assert causes["webhooks[0].matchConditions[2].expression"] == "Required value"

@@ -1,0 +1,124 @@
+"""The scale subresource: who owns the replicas, server-side apply, and what admission sees."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.api.status import Object
+from podfit.apiserver.app import ApiServer
+from podfit.apiserver.config import Config
+from podfit.apiserver.request import ADMIN, Request
+from podfit.store.memory import MemoryStore
+from podfit.testing.hooks import HookServer
+from podfit.testing.whole import workload
+
+SETS = "/apis/apps/v1/namespaces/default/deployments"
+APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+REPLICAS: Object = {"f:spec": {"f:replicas": {}}}
+
+
+class Asker:
+    def __init__(self, server: ApiServer) -> None:
+        self.server = server
+
+    async def __call__(
+        self, method: str, path: str, body: Any = None, media: str = "application/json", **query: str
+    ) -> tuple[int, Any]:
+        data = b"" if body is None else json.dumps(body).encode()
+        asked = {key: [value] for key, value in query.items()}
+        answer = await self.server.handle(Request(method, path, asked, {"content-type": media}, data, ADMIN))
+        return answer.status, json.loads(answer.body)
+
+    async def apply(self, replicas: int, manager: str, **query: str) -> tuple[int, Any]:
+        scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}}
+        body = {**scale, "spec": {"replicas": replicas}}
+        return await self("PATCH", f"{SETS}/web/scale", body, APPLY, fieldManager=manager, **query)
+
+    async def owners(self) -> dict[tuple[str, str, str], Object]:
+        """By (manager, operation, subresource)."""
+        _, obj = await self("GET", f"{SETS}/web")
+        return {
+            (row["manager"], row["operation"], row.get("subresource", "")): row
+            for row in obj["metadata"]["managedFields"]
+        }
+
+
+@pytest.fixture
+async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
+    server = ApiServer(Config(MemoryStore(), tmp_path / "server"))
+    await server.start()
+    asker = Asker(server)
+    code, told = await asker("POST", SETS, workload("Deployment", "web", 2), fieldManager="maker")
+    assert code == 201, told
+    yield asker
+    await server.stop()
+
+
+async def test_scaling_takes_the_replicas_from_who_had_them_and_nothing_else(ask: Asker) -> None:
+    await ask("PATCH", f"{SETS}/web/scale", {"spec": {"replicas": 5}}, MERGE, fieldManager="scaler")
+    owners = await ask.owners()
+    mine = owners["scaler", "Update", "scale"]
+    assert (mine["fieldsV1"], mine["apiVersion"]) == (REPLICAS, "apps/v1")
+    assert "time" not in mine
+    spec = owners["maker", "Update", ""]["fieldsV1"]["f:spec"]
+    assert "f:replicas" not in spec
+    assert "f:template" in spec
+
+
+async def test_an_applied_scale_that_changes_what_others_own_is_a_conflict(ask: Asker) -> None:
+    code, told = await ask.apply(7, "boss")
+    assert (code, told["reason"]) == (409, "Conflict")
+    why = 'Apply failed with 1 conflict: conflict with "maker" using autoscaling/v1: .spec.replicas'
+    assert told["message"] == why
+    code, scale = await ask.apply(7, "boss", force="true")
+    assert (code, scale["kind"], scale["spec"]) == (200, "Scale", {"replicas": 7})
+    owners = await ask.owners()
+    assert owners["boss", "Apply", "scale"]["fieldsV1"] == REPLICAS
+    assert "f:replicas" not in owners["maker", "Update", ""]["fieldsV1"]["f:spec"]
+    assert (await ask("GET", f"{SETS}/web"))[1]["spec"]["replicas"] == 7
+
+
+async def test_an_applied_scale_that_agrees_shares_the_replicas(ask: Asker) -> None:
+    assert (await ask.apply(2, "second"))[0] == 200
+    owners = await ask.owners()
+    assert owners["second", "Apply", "scale"]["fieldsV1"] == REPLICAS
+    assert "f:replicas" in owners["maker", "Update", ""]["fieldsV1"]["f:spec"]
+
+
+async def test_a_scale_is_applied_to_what_exists_and_as_what_it_is(ask: Asker) -> None:
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
+    code, told = await ask("PATCH", f"{SETS}/web/scale", body, APPLY, fieldManager="m")
+    assert (code, told["message"]) == (400, "invalid object type: apps/v1, Kind=Deployment")
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "no"}, "spec": {"replicas": 1}}
+    code, told = await ask("PATCH", f"{SETS}/no/scale", scale, APPLY, fieldManager="m")
+    assert (code, told["message"]) == (404, 'deployments.apps "no" not found')
+    code, told = await ask("PATCH", f"{SETS}/web/scale", {**scale, "metadata": {"name": "web"}}, APPLY)
+    assert code == 422
+    assert "fieldManager: Required value: is required for apply patch" in told["message"]
+
+
+async def test_admission_sees_a_scale_and_may_change_it(ask: Asker, tmp_path: Path) -> None:
+    rules = [
+        {"operations": ["UPDATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments/scale"]}
+    ]
+    patch = base64.b64encode(b'[{"op": "replace", "path": "/spec/replicas", "value": 3}]').decode()
+    async with HookServer(tmp_path / "hooks") as hooks:
+        hooks.answers["h"] = lambda asked: {"allowed": True, "patchType": "JSONPatch", "patch": patch}
+        kind = "MutatingWebhookConfiguration"
+        path = f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}s"
+        code, told = await ask("POST", path, hooks.configuration(kind, "h", rules))
+        assert code == 201, told
+        code, scale = await ask("PATCH", f"{SETS}/web/scale", {"spec": {"replicas": 9}}, MERGE)
+        assert (code, scale["spec"]) == (200, {"replicas": 3})
+        ((_, asked),) = hooks.asked
+    assert asked["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    assert asked["resource"] == {"group": "apps", "version": "v1", "resource": "deployments"}
+    assert (asked["object"]["kind"], asked["object"]["spec"]) == ("Scale", {"replicas": 9})
+    assert asked["oldObject"]["spec"] == {"replicas": 2}
+    assert (await ask("GET", f"{SETS}/web"))[1]["spec"]["replicas"] == 3

@@ -1,0 +1,122 @@
+"""Workloads that resize in place say that they are updated when they are, not before."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import POD, kind_named
+from podfit.client.rest import STRATEGIC
+from podfit.testing.expect import all_become, becomes
+from podfit.testing.whole import Whole, pod_spec, workload
+
+DEPLOYMENT, STATEFUL, DAEMON = map(kind_named, ("Deployment", "StatefulSet", "DaemonSet"))
+
+
+@pytest.fixture
+async def narrow(tmp_path: Path) -> AsyncIterator[Whole]:
+    """A node with room for two pods of 400m, not for three."""
+    async with Whole(tmp_path, node_capacity={"cpu": "1", "memory": "1Gi"}) as cluster:
+        yield cluster
+
+
+def in_place(kind: str, replicas: int | None, **more: Any) -> dict[str, Any]:
+    body = workload(kind, "web", replicas, **more)
+    body["metadata"]["annotations"] = {"podfit.dev/resize-policy": "InPlace"}
+    return body
+
+
+async def resize(whole: Whole, kind: Any, cpu: str) -> None:
+    change = {"spec": {"template": {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}}}
+    await whole.client.patch(kind, "default", "web", change, content_type=STRATEGIC)
+
+
+def counts(field: str, number: int) -> Any:
+    def check(one: Any) -> bool:
+        status = (one or {}).get("status") or {}
+        return bool(
+            status.get("observedGeneration") == one["metadata"]["generation"] and status.get(field, 0) == number
+        )
+
+    return check
+
+
+def shown(pods: list[dict[str, Any]]) -> list[str]:
+    told = [(pod["status"].get("containerStatuses") or [{}])[0] for pod in pods]
+    return sorted(str(((one.get("resources") or {}).get("requests") or {}).get("cpu")) for one in told)
+
+
+def progressing(deployment: Any) -> dict[str, Any]:
+    return next(one for one in deployment["status"]["conditions"] if one["type"] == "Progressing")
+
+
+async def pods_of(whole: Whole) -> list[dict[str, Any]]:
+    return list((await whole.client.list(POD, "default"))["items"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        (DEPLOYMENT, "updatedReplicas"),
+        (STATEFUL, "updatedReplicas"),
+    ],
+)
+async def test_a_resize_that_waits_for_room_is_not_counted_as_updated(narrow: Whole, kind: Any, field: str) -> None:
+    more = {"serviceName": "web"} if kind == STATEFUL else {}
+    await narrow.client.create(kind, in_place(kind.kind, 3, **more))
+    await becomes(narrow.client, kind, "default", "web", counts("readyReplicas", 3))
+    await resize(narrow, kind, "400m")
+    held = await becomes(narrow.client, kind, "default", "web", counts(field, 2))
+    assert held is not None and shown(await pods_of(narrow)) == ["100m", "400m", "400m"]
+    if kind == DEPLOYMENT:
+        assert progressing(held)["reason"] == "ReplicaSetUpdated" and progressing(held)["status"] == "True"
+    else:
+        assert held["status"]["currentRevision"] != held["status"]["updateRevision"]
+    before = {pod["metadata"]["uid"] for pod in await pods_of(narrow)}
+    await resize(narrow, kind, "300m")
+    done = await becomes(narrow.client, kind, "default", "web", counts(field, 3))
+    assert shown(await pods_of(narrow)) == ["300m"] * 3
+    assert {pod["metadata"]["uid"] for pod in await pods_of(narrow)} == before
+    if kind == DEPLOYMENT:
+        assert progressing(done)["reason"] == "NewReplicaSetAvailable"
+
+
+async def test_an_updated_deployment_has_its_size_in_force_at_that_moment(narrow: Whole) -> None:
+    await narrow.client.create(DEPLOYMENT, in_place("Deployment", 3))
+    await becomes(narrow.client, DEPLOYMENT, "default", "web", counts("readyReplicas", 3))
+    for cpu in ("150m", "200m", "250m"):
+        await resize(narrow, DEPLOYMENT, cpu)
+        await becomes(narrow.client, DEPLOYMENT, "default", "web", counts("updatedReplicas", 3))
+        assert shown(await pods_of(narrow)) == [cpu] * 3
+
+
+async def test_a_deployment_whose_resize_waits_too_long_exceeds_its_deadline(narrow: Whole) -> None:
+    await narrow.client.create(DEPLOYMENT, in_place("Deployment", 3, progressDeadlineSeconds=1))
+    await becomes(narrow.client, DEPLOYMENT, "default", "web", counts("readyReplicas", 3))
+    await resize(narrow, DEPLOYMENT, "400m")
+    late = await becomes(
+        narrow.client,
+        DEPLOYMENT,
+        "default",
+        "web",
+        lambda one: counts("updatedReplicas", 2)(one) and progressing(one)["status"] == "False",
+    )
+    assert progressing(late)["reason"] == "ProgressDeadlineExceeded"
+
+
+async def test_a_daemon_set_taken_back_in_the_middle_has_its_former_size_everywhere(tmp_path: Path) -> None:
+    capacity = {"cpu": "1", "memory": "1Gi"}
+    async with Whole(tmp_path, nodes=2, node_name="n", node_capacity=capacity) as two:
+        # Only one of the nodes has room for the larger daemon: the set stays half way.
+        meta = {"name": "crowd", "namespace": "default"}
+        crowd = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec(cpu="800m", node="n-2")}
+        await two.client.create(POD, crowd)
+        await two.client.create(DAEMON, in_place("DaemonSet", None, pod=pod_spec(node="")))
+        await becomes(two.client, DAEMON, "default", "web", counts("numberReady", 2))
+        await resize(two, DAEMON, "500m")
+        await becomes(two.client, DAEMON, "default", "web", counts("updatedNumberScheduled", 1))
+        await resize(two, DAEMON, "100m")
+        await becomes(two.client, DAEMON, "default", "web", counts("updatedNumberScheduled", 2))
+        daemons = await all_become(two.client, POD, "default", lambda pods: len(pods) == 2, labelSelector="app=web")
+        assert shown(daemons) == ["100m", "100m"]

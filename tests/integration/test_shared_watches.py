@@ -1,0 +1,66 @@
+"""Parts of one process share the objects their watches bring: none of them may change what the others see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from podfit.api.kinds import POD, VPA, kind_named
+from podfit.client.rest import STRATEGIC
+from podfit.client.transport import SharedLines
+from podfit.testing.expect import becomes
+from podfit.testing.whole import Whole, workload
+
+DEPLOYMENT, QUOTA = kind_named("Deployment"), kind_named("ResourceQuota")
+AUTOSCALER = {
+    "apiVersion": "autoscaling.k8s.io/v1",
+    "kind": "VerticalPodAutoscaler",
+    "metadata": {"name": "web", "namespace": "default"},
+    "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+}
+
+
+async def test_what_a_watch_brought_is_never_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brought: dict[int, tuple[bytes, Any]] = {}
+    decode = SharedLines.decode
+
+    def remembered(lines: SharedLines, line: bytes) -> Any:
+        event = decode(lines, line)
+        brought[id(event)] = (line, event)
+        return event
+
+    monkeypatch.setattr(SharedLines, "decode", remembered)
+    async with Whole(tmp_path, vpa=True) as whole:
+        await _live_through_a_day(whole)
+    assert {event["object"]["kind"] for _, event in brought.values()} >= {"Pod", "Deployment", "VerticalPodAutoscaler"}
+    assert [line for line, event in brought.values() if msgspec.json.decode(line) != event] == []
+
+
+async def _live_through_a_day(whole: Whole) -> None:
+    client = whole.client
+    quota = {"metadata": {"name": "q", "namespace": "default"}, "spec": {"hard": {"requests.cpu": "10", "pods": "20"}}}
+    await client.create(QUOTA, {"apiVersion": "v1", "kind": "ResourceQuota", **quota})
+    await client.create(VPA, AUTOSCALER)
+    await client.create(DEPLOYMENT, workload("Deployment", "web", 3))
+    await becomes(client, DEPLOYMENT, "default", "web", lambda one: _ready(one) == 3)
+    pods = (await client.list(POD, "default"))["items"]
+    name, size = pods[0]["metadata"]["name"], {"requests": {"cpu": "200m"}}
+    patch = {"spec": {"containers": [{"name": "c", "resources": size}]}}
+    await client.patch(POD, "default", name, patch, "resize", STRATEGIC)
+    await becomes(client, POD, "default", name, _resized)
+    await client.patch(DEPLOYMENT, "default", "web", {"spec": {"replicas": 1}})
+    await becomes(client, DEPLOYMENT, "default", "web", lambda one: (one or {})["status"].get("replicas") == 1)
+    await client.delete(DEPLOYMENT, "default", "web")
+    await becomes(client, DEPLOYMENT, "default", "web", lambda one: one is None)
+
+
+def _ready(one: Any) -> int:
+    return int(((one or {}).get("status") or {}).get("readyReplicas") or 0)
+
+
+def _resized(one: Any) -> bool:
+    (status,) = one["status"]["containerStatuses"]
+    return bool(status["resources"]["requests"]["cpu"] == "200m")

@@ -1,0 +1,63 @@
+"""What a pod is told of names: its own, those of others, and whom to ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.agent.config import AgentConfig
+from podfit.agent.furnish import netfiles
+
+CONFIG = AgentConfig("node1", Path("/nowhere"), cluster_dns=("10.96.0.10",))
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "web-0", "namespace": "shop"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ({}, "web-0"),
+        ({"hostname": "db"}, "db"),
+        ({"hostname": "db", "subdomain": "data"}, "db"),
+        ({"hostname": "db", "subdomain": "data", "setHostnameAsFQDN": True}, "db.data.shop.svc.cluster.local"),
+        ({"hostNetwork": True, "hostname": "db"}, "node1"),
+    ],
+)
+def test_a_pod_has_its_own_name_or_the_hosts(spec: dict[str, Any], name: str) -> None:
+    assert netfiles.hostname(pod(**spec), CONFIG) == name
+
+
+def test_a_name_that_is_too_long_is_cut_where_it_may_end() -> None:
+    long = {"metadata": {"name": "a" * 62 + "-b"}, "spec": {}}
+    assert netfiles.hostname(long, CONFIG) == "a" * 62
+
+
+def test_a_pod_finds_its_own_name_and_its_aliases() -> None:
+    aliases = [{"ip": "1.2.3.4", "hostnames": ["foo.local", "bar.local"]}]
+    text = netfiles.etc_hosts(pod(subdomain="data", hostAliases=aliases), CONFIG, "10.0.0.7")
+    assert text.startswith("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n")
+    assert "\n10.0.0.7\tweb-0.data.shop.svc.cluster.local\tweb-0\n" in text
+    assert text.endswith("\n# Entries added by HostAliases.\n1.2.3.4\tfoo.local\tbar.local\n")
+    assert "\n10.0.0.7\tweb-0\n" in netfiles.etc_hosts(pod(), CONFIG, "10.0.0.7")
+
+
+def test_a_pod_on_the_hosts_network_sees_the_hosts_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hosts").write_text("10.1.1.1 gateway\n")
+    monkeypatch.setattr(netfiles, "_HOSTS", tmp_path / "hosts")
+    text = netfiles.etc_hosts(pod(hostNetwork=True), CONFIG, "10.0.0.7")
+    assert text == "# Kubernetes-managed hosts file (host network).\n10.1.1.1 gateway\n"
+
+
+def test_names_of_the_cluster_are_asked_of_the_cluster() -> None:
+    text = netfiles.resolv_conf(pod(), CONFIG)
+    assert text.splitlines() == [
+        "nameserver 10.96.0.10",
+        "search shop.svc.cluster.local svc.cluster.local cluster.local",
+        "options ndots:5",
+    ]
+    assert netfiles.resolv_conf(pod(hostNetwork=True), CONFIG) == ""
+    assert netfiles.resolv_conf(pod(dnsPolicy="Default"), CONFIG) == ""

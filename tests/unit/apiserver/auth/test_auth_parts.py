@@ -1,0 +1,93 @@
+"""The parts of the system have names and rights of their own, and no more than they need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from podfit.apiserver.auth import bootstrap_roles
+from podfit.apiserver.auth.authorize import Action
+from podfit.apiserver.auth.role_update import completed
+from podfit.apiserver.request import User
+from podfit.compose import CONTROLLERS, SCHEDULER, account_user
+
+BIND = Action("create", "", "pods", "binding", "ns", "p")
+
+
+@pytest.fixture
+def bound(access: Any) -> Any:
+    for kind, objects in (
+        ("Role", bootstrap_roles.roles()),
+        ("RoleBinding", bootstrap_roles.role_bindings()),
+        ("ClusterRoleBinding", bootstrap_roles.cluster_role_bindings()),
+    ):
+        for obj in objects:
+            access.rbac.changed(kind, None, obj)
+    return access
+
+
+@pytest.mark.parametrize(
+    ("user", "may", "may_not"),
+    [
+        (SCHEDULER, BIND, Action("get", "", "secrets", "", "ns", "s")),
+        (SCHEDULER, Action("create", "", "pods", "eviction", "ns", "p"), Action("create", "", "pods", "", "ns")),
+        (
+            CONTROLLERS,
+            Action("create", "apps", "replicasets", "", "ns"),
+            Action("create", "rbac.authorization.k8s.io", "clusterrolebindings"),
+        ),
+        (CONTROLLERS, Action("patch", "", "pods", "resize", "ns", "p"), Action("create", "", "secrets", "", "ns")),
+        (
+            account_user("vpa-updater"),
+            Action("patch", "", "pods", "resize", "ns", "p"),
+            Action("delete", "", "pods", "", "ns", "p"),
+        ),
+        (
+            account_user("vpa-recommender"),
+            Action("patch", "autoscaling.k8s.io", "verticalpodautoscalers", "status", "ns", "v"),
+            Action("patch", "", "pods", "resize", "ns", "p"),
+        ),
+        (
+            account_user("vpa-admission-controller"),
+            Action("get", "", "secrets", "", "kube-system", "vpa-tls-certs"),
+            Action("get", "", "secrets", "", "kube-system", "another"),
+        ),
+        (account_user("podfit-meter"), Action("get", "", "nodes", "proxy", "", "n"), Action("get", "", "secrets")),
+    ],
+    ids=lambda one: one.name if isinstance(one, User) else "",
+)
+def test_a_part_may_do_its_work_and_no_more(bound: Any, user: User, may: Action, may_not: Action) -> None:
+    assert "system:masters" not in user.groups
+    assert bound.chain.decide(user, may).allowed and not bound.chain.decide(user, may_not).allowed
+
+
+def test_one_answer_serves_all_names(bound: Any) -> None:
+    asked = []
+    decide = bound.rbac.decide
+    bound.rbac.decide = lambda user, action: asked.append(action) or decide(user, action)
+    for number in range(100):
+        bound.chain.check(SCHEDULER, BIND._replace(name=f"p{number}"))
+    assert len(asked) == 1
+
+
+def test_a_role_of_an_older_version_gets_the_rules_it_lacks_and_keeps_its_own() -> None:
+    wanted = next(one for one in bootstrap_roles.cluster_roles() if one["metadata"]["name"] == "system:kube-scheduler")
+    own = {"verbs": ["get"], "apiGroups": ["mine"], "resources": ["things"]}
+    older = {**wanted, "rules": [*wanted["rules"][2:], own]}
+    newer = completed(older, wanted)
+    assert newer is not None and own in newer["rules"] and completed(newer, wanted) is None
+
+
+def test_a_role_whose_owner_wants_no_updates_is_left_alone() -> None:
+    wanted = next(one for one in bootstrap_roles.cluster_roles() if one["metadata"]["name"] == "system:kube-scheduler")
+    annotations = {"rbac.authorization.kubernetes.io/autoupdate": "false"}
+    kept = {**wanted, "metadata": {**wanted["metadata"], "annotations": annotations}, "rules": []}
+    assert completed(kept, wanted) is None
+
+
+def test_a_binding_of_an_older_version_gets_the_subjects_it_lacks() -> None:
+    wanted = next(one for one in bootstrap_roles.role_bindings())
+    stranger = {"kind": "User", "name": "jane"}
+    newer = completed({**wanted, "subjects": [stranger]}, wanted)
+    assert newer is not None and newer["subjects"] == [stranger, *wanted["subjects"]]

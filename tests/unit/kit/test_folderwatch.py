@@ -1,0 +1,69 @@
+"""Being told that a folder changed: by the kernel, and by looking where it cannot tell."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from podfit.kit import folderwatch
+from podfit.kit.folderwatch import WHOLE_FILES, FolderWatch
+
+
+async def woken(watch: FolderWatch) -> bool:
+    """Whether something is there to wake for, once the kernel's events are read."""
+    await asyncio.sleep(0.02)
+    return watch._changed.is_set()
+
+
+async def test_a_new_a_changed_and_a_removed_file_are_told(tmp_path: Path) -> None:
+    watch = FolderWatch(tmp_path)
+    file = tmp_path / "f"
+    for change in (lambda: file.write_text("1"), lambda: file.write_text("2"), file.unlink):
+        change()
+        async with asyncio.timeout(10):
+            await watch.wait()
+    watch.close()
+
+
+async def test_a_file_is_told_when_it_is_whole(tmp_path: Path) -> None:
+    watch = FolderWatch(tmp_path, WHOLE_FILES)
+    with (tmp_path / "f").open("w") as file:
+        file.write("half")
+        file.flush()
+        assert not await woken(watch)
+    async with asyncio.timeout(10):
+        await watch.wait()
+    watch.close()
+
+
+async def test_a_folder_that_is_not_there_yet_is_watched_once_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folderwatch, "_FALLBACK_S", 0.01)
+    watch = FolderWatch(tmp_path / "later")
+    assert not watch.told
+    (tmp_path / "later").mkdir()
+    async with asyncio.timeout(10):
+        while not watch.told:
+            await watch.wait()
+        (tmp_path / "later" / "f").write_text("1")
+        await watch.wait()
+    watch.close()
+
+
+async def test_a_folder_that_is_replaced_is_watched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folderwatch, "_FALLBACK_S", 0.01)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    watch = FolderWatch(folder)
+    folder.rename(tmp_path / "old")
+    folder.mkdir()
+    async with asyncio.timeout(10):
+        await watch.wait()
+        while not watch.told:
+            await watch.wait()
+        (folder / "f").write_text("1")
+        await watch.wait()
+    watch.close()
