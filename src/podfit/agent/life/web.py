@@ -21,13 +21,18 @@ def port_number(port: object, container: Mapping[str, Any]) -> int:
     raise ValueError(f"couldn't find port: {text}")
 
 
-async def http_get(ask: Mapping[str, Any], host: str, port: int, timeout_s: float) -> int:
+PROBE_AGENT, LIFECYCLE_AGENT = "kube-probe/1.36", "kube-lifecycle/1.36"
+
+
+async def http_get(
+    ask: Mapping[str, Any], host: str, port: int, timeout_s: float, user_agent: str = PROBE_AGENT
+) -> int:
     """The status of a GET; certificates are not checked, as with any probe."""
     tls = None
     if str(ask.get("scheme") or "HTTP").upper() == "HTTPS":
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.36", "Accept": "*/*", "Connection": "close"}
+    headers = {"Host": f"{host}:{port}", "User-Agent": user_agent, "Accept": "*/*", "Connection": "close"}
     headers.update({one["name"]: one["value"] for one in ask.get("httpHeaders") or ()})
     path = ask.get("path") or "/"
     lines = [f"GET {path if path.startswith('/') else '/' + path} HTTP/1.1"]
