@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 
 from podfit.api.kinds import Kind, kind_named
-from podfit.api.status import ApiError, Object
+from podfit.api.status import ApiError, Object, go_quote
 from podfit.apiserver import wire
 from podfit.apiserver.auth.pki import Pki
 from podfit.apiserver.discovery import Discovery
@@ -208,7 +208,7 @@ class Aggregation:
         found = endpoint_of(self._objects, namespace, name, str(port))
         if found is not None:
             return f"https://{found[0]}:{found[1]}"
-        raise ApiError(503, "ServiceUnavailable", f"no endpoints available for service {name!r}")
+        raise ApiError(503, "ServiceUnavailable", f"no endpoints available for service {go_quote(name)}")
 
     def _context(self, service: Object) -> ssl.SSLContext:
         spec = service["spec"]

@@ -116,7 +116,7 @@ class Core:
                 request.user = impersonate(self.authorization, request.user, wanted, action)
         self.authorization.check(request.user, action)
         if route is None or not route.resource:
-            return await self.paths.answer(request, route)
+            return await self._page(request, route)
         kind = self.registry.resource(route.group, route.version, route.resource)
         if kind is None:
             foreign = self.foreign(route.group, route.version)
@@ -137,6 +137,16 @@ class Core:
         except ApiError as error:
             error.warnings += call.warnings
             raise
+
+    async def _page(self, request: Request, route: Route | None) -> Response:
+        try:
+            return await self.paths.answer(request, route)
+        except paths.PageNotFound:
+            # Of a group that is served elsewhere and has not been heard of yet.
+            foreign = self.foreign(route.group, route.version) if route is not None else None
+            if foreign is None:
+                raise
+            return await foreign(request)
 
     @staticmethod
     def _action(request: Request, route: Route | None) -> Action:
