@@ -380,7 +380,10 @@ async def recommender_alone(access: Access, config: RecommenderConfig) -> None:
     async def work() -> None:
         await Recommender(client, config, history_for(config, clock), clock).run()
 
-    await run_elected(client, config, work, clock)
+    try:
+        await run_elected(client, config, work, clock)
+    finally:
+        await client.close()
 
 
 async def updater_alone(access: Access, config: UpdaterConfig) -> None:
@@ -392,13 +395,20 @@ async def updater_alone(access: Access, config: UpdaterConfig) -> None:
     async def work() -> None:
         await Updater(client, config, clock).run()
 
-    await run_elected(client, config, work, clock)
+    try:
+        await run_elected(client, config, work, clock)
+    finally:
+        await client.close()
 
 
 async def admission_alone(access: Access, config: AdmissionConfig) -> None:
     from podfit.vpa.admission.loop import AdmissionWebhook
 
-    await AdmissionWebhook(Client(access.transport("podfit-vpa-admission-controller")), config).run()
+    client = Client(access.transport("podfit-vpa-admission-controller"))
+    try:
+        await AdmissionWebhook(client, config).run()
+    finally:
+        await client.close()
 
 
 async def agent_alone(access: Access, runtime: str, config: AgentConfig) -> Agent:

@@ -492,3 +492,21 @@ async def test_a_container_added_to_look_into_a_pod_runs_once_and_is_shown(clust
     await cluster.client.delete(POD, "default", "p")
     await node.pass_time(8)
     assert not node.machine.pods
+
+
+async def test_a_pod_that_outlives_its_promise_does_not_keep_others_from_theirs(
+    cluster: Cluster, node: TestNode
+) -> None:
+    seen = await create(cluster, node, pod("held", restartPolicy="Never"))
+    await create(cluster, node, pod("other"))
+    larger = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "150m"}}}]}}
+    too_large = {
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}}]}
+    }
+    await cluster.resize("held", too_large)
+    await node.quiet()
+    node.agent.ledger.forget(seen["metadata"]["uid"])
+    await cluster.resize("other", larger)
+    await node.pass_time(2)
+    (shown,) = (await cluster.pod("other"))["status"]["containerStatuses"]
+    assert shown["allocatedResources"]["cpu"] == "150m"

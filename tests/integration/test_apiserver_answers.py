@@ -173,3 +173,18 @@ async def test_a_revision_that_is_no_number_is_gos_error(server: ApiServer) -> N
 async def test_a_put_that_creates_ignores_the_revision(server: ApiServer) -> None:
     body = {"metadata": {"name": "l", "resourceVersion": "5"}, "spec": {"limits": []}}
     assert (await send(server, "PUT", f"{SPACE}/limitranges/l", body)).status == 201
+
+
+async def test_long_warnings_are_cut(server: ApiServer) -> None:
+    body = {"metadata": {"name": "w"}, **{f"{at}" + "x" * 300: 1 for at in range(30)}}
+    answer = await send(server, "POST", f"{SPACE}/configmaps", body)
+    told = [value for name, value in answer.headers if name == "Warning"]
+    assert answer.status == 201
+    assert {len(each) for each in told} == {256 + len('299 - ""') + 1}, "the one quote in it is escaped"
+    assert len(told) == 16, "and no more than 4096 letters"
+
+
+async def test_lists_are_known_kinds(server: ApiServer) -> None:
+    answer = await send(server, "POST", f"{SPACE}/pods", {"apiVersion": "v1", "kind": "PodList", "items": []})
+    why = "converting (v1.PodList) to (core.Pod): unknown conversion"
+    assert json.loads(answer.body)["message"] == f'PodList in version "v1" cannot be handled as a Pod: {why}'

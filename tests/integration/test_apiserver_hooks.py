@@ -131,3 +131,47 @@ async def test_conditions_that_cannot_work_are_refused_with_the_configuration(as
     assert "undeclared reference to 'objekt'" in causes["webhooks[0].matchConditions[0].expression"]
     assert causes["webhooks[0].matchConditions[1].name"] == 'Duplicate value: "a"'
     assert causes["webhooks[0].matchConditions[2].expression"] == "Required value"
+
+
+@pytest.mark.parametrize(
+    ("change", "fields"),
+    [
+        ({"clientConfig": {"url": "https://me@x/y?q#f"}}, ["clientConfig.url"] * 3),
+        ({"clientConfig": {"url": "https:///y"}}, ["clientConfig.url"]),
+        ({"clientConfig": {"service": {"name": "x"}}}, ["clientConfig.service.namespace"]),
+        (
+            {"clientConfig": {"service": {"name": "x", "namespace": "y", "port": 0, "path": "a//b"}}},
+            ["clientConfig.service.port", "clientConfig.service.path", "clientConfig.service.path"],
+        ),
+        ({"admissionReviewVersions": ["v9"]}, ["admissionReviewVersions"]),
+        ({"admissionReviewVersions": ["v1", "v1"]}, ["admissionReviewVersions[1]"]),
+        (
+            {"rules": [{"operations": ["*", "GET"], "apiGroups": ["*", "x"], "apiVersions": [""], "resources": ["*"]}]},
+            ["rules[0].operations", "rules[0].apiGroups", "rules[0].operations[1]", "rules[0].apiVersions[0]"],
+        ),
+        (
+            {
+                "rules": [
+                    {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/*", "pods/log"]}
+                ]
+            },
+            ["rules[0].resources[1]"],
+        ),
+    ],
+)
+async def test_hooks_that_can_never_work_are_refused(ask: Asker, change: Object, fields: list[str]) -> None:
+    made = ask.hooks.configuration(VALIDATING, "h", [rule("", "v1", "pods")])
+    made["webhooks"][0].update(change)
+    code, told = await ask("POST", f"{HOOKS}/{VALIDATING.lower()}s", made)
+    assert code == 422, told
+    assert [cause["field"] for cause in told["details"]["causes"]] == [f"webhooks[0].{field}" for field in fields]
+
+
+async def test_older_hooks_are_asked_in_the_version_they_speak(ask: Asker) -> None:
+    patch = base64.b64encode(b'[{"op":"add","path":"/data","value":{"by":"hook"}}]').decode()
+    ask.hooks.answers["h"] = lambda asked: {"allowed": True, "patch": patch, "uid": ""}
+    versions = ["v0", "v1beta1", "v1"]
+    code, told = await ask.hook(MUTATING, rule("", "v1", "configmaps"), admissionReviewVersions=versions)
+    assert code == 201, told
+    code, made = await ask("POST", MAPS, {"metadata": {"name": "c"}})
+    assert (code, made["data"]) == (201, {"by": "hook"})

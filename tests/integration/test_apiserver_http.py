@@ -258,7 +258,11 @@ async def test_a_group_of_another_server_is_passed_on(admin: aiohttp.ClientSessi
     async def other(request: web.Request) -> web.Response:
         if request.path == "/apis/x.example.com/v1":
             return web.json_response({"resources": [{"name": "things", "kind": "Thing", "verbs": ["get"]}]})
-        return web.json_response({"user": request.headers["X-Remote-User"], "query": request.query_string})
+        told = {"user": request.headers["X-Remote-User"], "query": request.query_string}
+        groups = request.headers.getall("X-Remote-Group")
+        answer = web.json_response({**told, "groups": groups})
+        answer.headers.extend([("Warning", '299 - "one"'), ("Warning", '299 - "two"')])
+        return answer
 
     app = web.Application()
     app.router.add_get("/{tail:.*}", other)
@@ -285,7 +289,9 @@ async def test_a_group_of_another_server_is_passed_on(admin: aiohttp.ClientSessi
             assert answer.status == 201, await answer.text()
         await available(admin, f"{services}/v1.x.example.com")
         async with admin.get("/apis/x.example.com/v1/things?a=b") as answer:
-            assert await answer.json() == {"user": "kubernetes-admin", "query": "a=b"}
+            groups = ["system:masters", "system:authenticated"]
+            assert await answer.json() == {"user": "kubernetes-admin", "query": "a=b", "groups": groups}
+            assert answer.headers.getall("Warning") == ['299 - "one"', '299 - "two"']
         async with admin.get("/apis") as answer:
             assert "x.example.com" in [group["name"] for group in (await answer.json())["groups"]]
     finally:

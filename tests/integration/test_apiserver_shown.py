@@ -156,3 +156,30 @@ async def test_metrics_of_autoscalers_are_checked(ask: Asker) -> None:
         "spec.metrics[1].pods.target.averageValue",
         "spec.metrics[2].type",
     ]
+
+
+async def test_clients_that_have_the_aggregated_discovery_are_not_sent_it_again(ask: Asker) -> None:
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    first = await ask.raw("GET", "/apis", accept=accept)
+    tag = dict(first.headers)["Etag"]
+    again = await ask.raw("GET", "/apis", accept=accept, if_none_match=tag)
+    assert (first.status, again.status, again.body) == (200, 304, b"")
+    assert again.content_type == first.content_type, "caches overwrite what they have with it"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("soon", 'time: invalid duration "soon"'),
+        ("5", 'time: missing unit in duration "5"'),
+        ("5s", ""),
+        ("1m30s", ""),
+        ("0", ""),
+    ],
+)
+async def test_a_timeout_has_to_be_a_time(ask: Asker, text: str, why: str) -> None:
+    code, told = await ask("GET", f"/api/v1/namespaces/default?timeout={text}")
+    if why:
+        assert (code, told["message"]) == (400, f"invalid timeout specified in the request URL - {why}")
+    else:
+        assert code == 200

@@ -236,6 +236,26 @@ async def test_a_silent_node_becomes_unknown_and_one_that_renews_its_lease_does_
         await becomes(one.client, NODE, "", "silent", lambda node: not keys(node))
 
 
+async def test_where_no_node_answers_nobody_is_evicted(timed: Start) -> None:
+    async with timed("node-lifecycle-controller") as one:
+        for name in ("one", "two"):
+            await join(one, name)
+        for _ in range(8):
+            await one.pass_time(GRACE_S / 5)
+            await renew(one, "two")
+        await becomes(one.client, NODE, "", "one", lambda node: effects(node) == {"NoSchedule", "NoExecute"})
+        await one.pass_time(GRACE_S + 10)
+        for name in ("one", "two"):
+            await becomes(one.client, NODE, "", name, lambda node: effects(node) == {"NoSchedule"})
+        await report(one, "two")
+        await one.pass_time(1)
+        await becomes(one.client, NODE, "", "one", lambda node: effects(node) == {"NoSchedule", "NoExecute"})
+
+
+def effects(node: Object | None) -> set[str]:
+    return {str(taint["effect"]) for taint in ((node or {}).get("spec") or {}).get("taints") or []}
+
+
 # --- refusals
 
 

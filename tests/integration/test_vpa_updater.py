@@ -119,8 +119,15 @@ async def test_a_resize_is_cut_to_what_the_node_has_left(cluster: Autoscaled) ->
     await cluster.recommend("web", {"cpu": "2", "memory": "200Mi"}, **bounds("400m", "3"))
     async with updating(cluster) as updater:
         await one_pass(cluster, updater)
+        await updater.events.flush()
+        story = updater.story.of(("default", "web"))
     # 1000m, of which the other pod has 100m.
     assert sorted([(await requests(cluster, pod))["cpu"] for pod in pods]) == ["100m", "900m"]
+    assert story is not None
+    [words] = story["cut"].values()
+    assert words.startswith("container main gets 900m of cpu instead of 2: it is what node small")
+    events = await cluster.admin.list(kind_named("Event"), "default")
+    assert next(event["message"] for event in events["items"] if event["reason"] == "ResizeCut").endswith(f"{words}.")
 
 
 async def test_a_resize_waits_when_even_the_lower_bound_does_not_fit(cluster: Autoscaled) -> None:

@@ -193,7 +193,8 @@ class Allocator:
         self.retry("periodic_retry")
 
     def _queue(self) -> list[PodRecord]:
-        waiting = [self._records[uid] for uid in self._pending if uid in self._records]
+        """Without pods whose promise is gone already: one that is held by a finalizer outlives it."""
+        waiting = [one for uid in self._pending if (one := self._records.get(uid)) and self._ledger.allocated(uid)]
         return sorted(waiting, key=self._key)
 
     def _key(self, record: PodRecord) -> tuple[object, ...]:

@@ -168,6 +168,7 @@ class NodeKeeper:
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
             "nodeInfo": self._info(),
             "declaredFeatures": list(FEATURES),
+            "features": {"supplementalGroupsPolicy": True},
         }
         self.changed()
         change = {"status": status}

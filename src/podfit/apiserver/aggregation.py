@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 
 from podfit.api.kinds import Kind, kind_named
-from podfit.api.status import ApiError, Object
+from podfit.api.status import ApiError, Object, go_quote
 from podfit.apiserver import wire
 from podfit.apiserver.auth.pki import Pki
 from podfit.apiserver.discovery import Discovery
@@ -39,6 +39,11 @@ _LOCAL = ("Local", "Local APIServices are always available")
 _SKIPPED = frozenset(
     ("host", "connection", "authorization", "content-length", "transfer-encoding", "upgrade", "accept-encoding")
 )
+
+_NOT_TOLD = frozenset(
+    ("connection", "keep-alive", "transfer-encoding", "content-length", "content-type", "date", "server")
+)
+"""Headers of an answer that are between the other server and us."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -175,23 +180,24 @@ class Aggregation:
             self._session = aiohttp.ClientSession(auto_decompress=False)
         query = urlencode([(key, value) for key, values in request.query.items() for value in values])
         url = f"{base}{quote(request.path)}" + (f"?{query}" if query else "")
-        kept = {
-            k: v
+        kept = [
+            (k, v)
             for k, v in request.headers.items()
             if k not in _SKIPPED and not k.startswith(("x-remote-", "impersonate-"))
-        }
+        ]
         try:
             answer = await self._session.request(
                 request.method,
                 url,
-                headers={**kept, **_identity(request.user)},
+                headers=[*kept, *_identity(request.user)],
                 data=request.body or None,
                 ssl=self._context(service) if base.startswith("https") else False,
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {error}") from None
         media = answer.headers.get("Content-Type", "application/json")
-        return Response(answer.status, content_type=media, stream=_pieces(answer))
+        told = [(k, v) for k, v in answer.headers.items() if k.lower() not in _NOT_TOLD]
+        return Response(answer.status, content_type=media, headers=told, stream=_pieces(answer))
 
     def _url_of(self, service: Object) -> str:
         given = (service["metadata"].get("annotations") or {}).get(URL)
@@ -202,7 +208,7 @@ class Aggregation:
         found = endpoint_of(self._objects, namespace, name, str(port))
         if found is not None:
             return f"https://{found[0]}:{found[1]}"
-        raise ApiError(503, "ServiceUnavailable", f"no endpoints available for service {name!r}")
+        raise ApiError(503, "ServiceUnavailable", f"no endpoints available for service {go_quote(name)}")
 
     def _context(self, service: Object) -> ssl.SSLContext:
         spec = service["spec"]
@@ -230,10 +236,15 @@ async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         answer.close()
 
 
-def _identity(user: User) -> dict[str, str]:
-    headers = {"X-Remote-User": user.name, "X-Remote-Group": ",".join(user.groups)}
-    for key, values in user.extra.items():
-        headers[f"X-Remote-Extra-{quote(key)}"] = ",".join(values)
+def _identity(user: User) -> list[tuple[str, str]]:
+    """Whom we vouch for. A header for each group: other servers take what is between commas as one."""
+    headers = [("X-Remote-User", user.name)]
+    if user.uid:
+        headers.append(("X-Remote-Uid", user.uid))
+    headers += [("X-Remote-Group", group) for group in user.groups]
+    headers += [
+        (f"X-Remote-Extra-{quote(key, safe='')}", value) for key, values in user.extra.items() for value in values
+    ]
     return headers
 
 

@@ -16,6 +16,9 @@ from podfit.apiserver.routes import Route
 from podfit.apiserver.tables.form import TableForm, Tables
 from podfit.apiserver.writes import Write, Writer
 
+_ALL_WARNINGS = 4096
+_ONE_WARNING = 256
+
 
 class Parts:
     """What verbs share."""
@@ -87,11 +90,27 @@ def to_yaml(body: bytes) -> bytes:
 
 
 def warning_headers(warnings: list[str]) -> list[tuple[str, str]]:
+    """One header each. Where they grow too long together, each is cut, and the last ones are left out."""
+    texts = [text for text in dict.fromkeys(warnings) if text]
+    if sum(map(len, texts)) > _ALL_WARNINGS:
+        texts = _cut(texts)
     headers = []
-    for text in dict.fromkeys(warnings):
+    for text in texts:
         quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("\r", " ").replace("\n", " ")
         headers.append(("Warning", f'299 - "{quoted}"'))
     return headers
+
+
+def _cut(texts: list[str]) -> list[str]:
+    kept: list[str] = []
+    whole = written = 0
+    for text in texts:
+        whole += len(text)
+        if whole > _ALL_WARNINGS and written >= _ALL_WARNINGS:
+            break
+        kept.append(text[:_ONE_WARNING])
+        written += len(kept[-1])
+    return kept
 
 
 def success(code: int = 201, details: Object | None = None) -> Object:

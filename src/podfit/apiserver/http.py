@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, unquote
 from aiohttp import WSMsgType, web
 from aiohttp.http_exceptions import BadHttpMessage, BadHttpMethod
 from aiohttp.web_protocol import RequestHandler
+from multidict import CIMultiDict
 
 from podfit.api.status import ApiError
 from podfit.apiserver.auth.authenticate import Authenticator
@@ -115,7 +116,7 @@ class HttpFront:
         assert response.stream is not None
         if headers_say(request, "upgrade", "websocket"):
             return await _websocket_stream(http, response)
-        answer = web.StreamResponse(status=response.status, headers=dict(response.headers))
+        answer = web.StreamResponse(status=response.status, headers=CIMultiDict(response.headers))
         answer.content_type = response.content_type
         answer.enable_chunked_encoding()
         await answer.prepare(http)

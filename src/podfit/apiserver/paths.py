@@ -101,10 +101,9 @@ class Paths:
         if len(parts) == 1:
             accepted = negotiate_discovery(request.headers.get("accept", ""))
             if accepted.shape:
-                answer = self._document("aggregated", parts[0], accepted.version)
-                answer.content_type = (
-                    f"application/json;g=apidiscovery.k8s.io;v={accepted.version};as=APIGroupDiscoveryList"
-                )
+                media = f"application/json;g=apidiscovery.k8s.io;v={accepted.version};as=APIGroupDiscoveryList"
+                answer = tagged(request, self._document("aggregated", parts[0], accepted.version).body, media)
+                answer.headers.append(("Vary", "Accept"))
                 return answer
             return self._document(parts[0])
         if parts[0] == "apis" and len(parts) == 2:
@@ -122,12 +121,7 @@ class Paths:
                 raise page_not_found()
             made = openapi_proto.swagger_protobuf(value) if compact else wire.encode(value)
             self._documents[where] = made
-        mark = request.headers.get("if-none-match", "")
-        tag = f'"{zlib.crc32(made):08x}{len(made):x}"'
-        if mark == tag:
-            return Response(304, headers=[("Etag", tag)])
-        media = openapi_proto.MEDIA_TYPE if compact else "application/json"
-        return Response(200, made, media, headers=[("Etag", tag)])
+        return tagged(request, made, openapi_proto.MEDIA_TYPE if compact else "application/json")
 
     def _make_openapi(self, parts: list[str]) -> Any:
         kinds = list(self._core.registry)
@@ -172,6 +166,15 @@ class Paths:
 
     def _passes(self, kind: str, check: str) -> bool:
         return self.ready or kind == "livez" or check in ("ping", "log")
+
+
+def tagged(request: Request, body: bytes, media: str) -> Response:
+    """With a mark of its content, by which a client that has it already need not be sent it again."""
+    tag = f'"{zlib.crc32(body):08x}{len(body):x}"'
+    if request.headers.get("if-none-match", "") == tag:
+        # Its media type is said again: a client's cache takes over what the answer says.
+        return Response(304, content_type=media, headers=[("Etag", tag)])
+    return Response(200, body, media, headers=[("Etag", tag)])
 
 
 def _wants_protobuf(request: Request) -> bool:

@@ -7,13 +7,14 @@ authorization, then whether there is such a thing at all, then the verb. Whateve
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from podfit.api import protobuf
 from podfit.api.kinds import Kind
-from podfit.api.status import ApiError, bad_request, not_found
+from podfit.api.status import ApiError, bad_request, go_quote, not_found
 from podfit.apiserver import paths, wire
 from podfit.apiserver.admission.chain import Chain
 from podfit.apiserver.auth.authorize import Action, Authorization
@@ -55,6 +56,7 @@ _DEPRECATED = {
     ("", "v1", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 }
 _LOOKED_THROUGH = ("curl", "Wget", "Mozilla/5.0")
+_DURATION = re.compile(r"[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+")
 _OBJECT_METHODS = frozenset(("get", "update", "patch", "delete", "watch"))
 _COLLECTION_METHODS = frozenset(("list", "create", "deletecollection", "watch"))
 
@@ -114,7 +116,7 @@ class Core:
                 request.user = impersonate(self.authorization, request.user, wanted, action)
         self.authorization.check(request.user, action)
         if route is None or not route.resource:
-            return await self.paths.answer(request, route)
+            return await self._page(request, route)
         kind = self.registry.resource(route.group, route.version, route.resource)
         if kind is None:
             foreign = self.foreign(route.group, route.version)
@@ -123,6 +125,8 @@ class Core:
             raise self._nothing_there(route.group)
         if request.headers.get("content-type", "").startswith(protobuf.MEDIA_TYPE):
             read_protobuf(request)
+        if "timeout" in request.query:
+            _check_timeout(request.query["timeout"][0])
         if request.method == "HEAD" and route.subresource != "proxy":
             raise method_not_allowed()
         call = Call(request, route, kind, self.parts)
@@ -133,6 +137,16 @@ class Core:
         except ApiError as error:
             error.warnings += call.warnings
             raise
+
+    async def _page(self, request: Request, route: Route | None) -> Response:
+        try:
+            return await self.paths.answer(request, route)
+        except paths.PageNotFound:
+            # Of a group that is served elsewhere and has not been heard of yet.
+            foreign = self.foreign(route.group, route.version) if route is not None else None
+            if foreign is None:
+                raise
+            return await foreign(request)
 
     @staticmethod
     def _action(request: Request, route: Route | None) -> Action:
@@ -181,6 +195,15 @@ class Core:
         """Groups of built-in kinds answer with a Status, all others with the bare page."""
         built_in = not group or any(kind.group == group and not kind.custom for kind in self.registry)
         return not_found_status() if built_in else paths.page_not_found()
+
+
+def _check_timeout(text: str) -> None:
+    """How long a client is willing to wait is its own business, but it has to be a time."""
+    if text and not _DURATION.fullmatch(text):
+        why = f"time: invalid duration {go_quote(text)}"
+        if re.fullmatch(r"[-+]?[0-9.]+", text):
+            why = f"time: missing unit in duration {go_quote(text)}"
+        raise bad_request(f"invalid timeout specified in the request URL - {why}")
 
 
 def _is_for_eyes(request: Request) -> bool:

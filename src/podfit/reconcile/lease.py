@@ -54,12 +54,17 @@ class Leadership:
             log.warning("%s no longer leads %s", self._identity, self._name)
 
     async def _win(self) -> None:
+        level = logging.WARNING
         while True:
             try:
                 if await self._try():
                     return
+                level = logging.WARNING
             except (ApiError, Unreachable) as error:
-                log.debug("lease %s: %s", self._name, error)
+                raced = isinstance(error, ApiError) and error.code == 409
+                log.log(logging.DEBUG if raced else level, "lease %s/%s: %s", self._namespace, self._name, error)
+                # Once is enough to know what is the matter.
+                level = logging.DEBUG
             await self._clock.sleep(self._retry_s)
 
     async def _hold(self, task: asyncio.Future[None]) -> None:

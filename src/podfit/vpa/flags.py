@@ -51,8 +51,6 @@ def parse(default: T, arguments: Sequence[str]) -> T:
     for name, text in _pairs(arguments, known):
         if name in IGNORED:
             continue
-        if name not in known:
-            raise BadFlag(f"unknown flag: --{name}")
         holder, field, kind = known[name]
         changes.setdefault(holder, {})[field.name] = _value(name, text, kind)
     inner = {holder: replace(getattr(default, holder), **values) for holder, values in changes.items() if holder}
@@ -96,6 +94,8 @@ def _pairs(arguments: Sequence[str], known: Mapping[str, Any]) -> Iterator[tuple
             raise BadFlag(f"unexpected argument: {argument}")
         name, equals, text = argument.lstrip("-").partition("=")
         name = name.replace("_", "-")
+        if name not in known and name not in IGNORED:
+            raise BadFlag(f"unknown flag: --{name}")
         if not equals:
             is_flag = name in known and known[name][2] is bool
             follows = bool(waiting) and not waiting[-1].startswith("--")

@@ -83,6 +83,37 @@ async def test_an_http_status_from_200_to_399_is_well(status: int, wrong: str | 
         assert await ask({"httpGet": {"port": port, "path": "/healthz"}}) == wrong
 
 
+@asynccontextmanager
+async def redirecting(answers: dict[str, str]) -> AsyncIterator[int]:
+    """By path: a status, or where to go instead."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        path = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode()
+        answer = answers[path]
+        lines = [f"HTTP/1.1 {answer} X"] if answer.isdigit() else ["HTTP/1.1 302 Found", "X: y", f"location: {answer}"]
+        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+        writer.close()
+
+    async with await asyncio.start_server(serve, HOST, 0) as server:
+        yield int(server.sockets[0].getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("answers", "wrong"),
+    [
+        ({"/": "/login?a=1", "/login?a=1": "200"}, None),
+        ({"/": "/broken", "/broken": "500"}, "HTTP probe failed with statuscode: 500"),
+        ({"/": "http://elsewhere.invalid/x"}, None),
+        ({"/": "/"}, "stopped after 10 redirects"),
+        ({"/": "304"}, None),
+    ],
+)
+async def test_a_redirect_is_followed_on_the_same_host(answers: dict[str, str], wrong: str | None) -> None:
+    async with redirecting(answers) as port:
+        text = await ask({"httpGet": {"port": port}})
+    assert text == wrong or (wrong is not None and text is not None and text.endswith(wrong))
+
+
 async def test_a_refused_connection_is_worded_as_kubernetes_does() -> None:
     port = await closed_port()
     refused = f"dial tcp {HOST}:{port}: connect: connection refused"

@@ -126,6 +126,7 @@ def test_spellings_of_flags() -> None:
     ("arguments", "words"),
     [
         (["--nope=1"], "unknown flag: --nope"),
+        (["--nope"], "unknown flag: --nope"),
         (["stray"], "unexpected argument: stray"),
         (["--recommender-interval"], "flag needs an argument"),
         (["--update-worker-count=many"], 'invalid argument "many"'),

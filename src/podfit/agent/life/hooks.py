@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from podfit.agent.decide.states import Object
-from podfit.agent.life.web import http_get, port_number
+from podfit.agent.life.web import LIFECYCLE_AGENT, http_get, port_number
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ExecStream, Runtime, RuntimeFailure
 from podfit.kit.clock import Clock
@@ -44,7 +44,7 @@ class Hooks:
                 ips = record.state.ips if record.state is not None else ()
                 host = ask.get("host") or (ips[0] if ips else "127.0.0.1")
                 port = port_number(ask.get("port"), container)
-                status = await http_get(ask, host, port, 30.0)
+                status = await http_get(ask, host, port, 30.0, LIFECYCLE_AGENT)
                 return "" if status < 400 else f"HTTP status {status}"
             if hook.get("sleep"):
                 await self._clock.sleep(float(hook["sleep"].get("seconds") or 0))

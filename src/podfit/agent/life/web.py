@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 
 def port_number(port: object, container: Mapping[str, Any]) -> int:
@@ -21,27 +22,66 @@ def port_number(port: object, container: Mapping[str, Any]) -> int:
     raise ValueError(f"couldn't find port: {text}")
 
 
-async def http_get(ask: Mapping[str, Any], host: str, port: int, timeout_s: float) -> int:
-    """The status of a GET; certificates are not checked, as with any probe."""
-    tls = None
-    if str(ask.get("scheme") or "HTTP").upper() == "HTTPS":
-        tls = ssl.create_default_context()
-        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.36", "Accept": "*/*", "Connection": "close"}
+PROBE_AGENT, LIFECYCLE_AGENT = "kube-probe/1.36", "kube-lifecycle/1.36"
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS, _MOST_HEADERS = 10, 200
+
+
+async def http_get(
+    ask: Mapping[str, Any], host: str, port: int, timeout_s: float, user_agent: str = PROBE_AGENT
+) -> int:
+    """The status of a GET; certificates are not checked, as with any probe.
+
+    A redirect is followed while it stays on the host: one that leads elsewhere is answer enough.
+    """
+    secure = str(ask.get("scheme") or "HTTP").upper() == "HTTPS"
+    url = f"http{'s' if secure else ''}://{_bracketed(host)}:{port}/{str(ask.get('path') or '').removeprefix('/')}"
+    headers = {"User-Agent": user_agent, "Accept": "*/*"}
     headers.update({one["name"]: one["value"] for one in ask.get("httpHeaders") or ()})
-    path = ask.get("path") or "/"
-    lines = [f"GET {path if path.startswith('/') else '/' + path} HTTP/1.1"]
-    lines += [f"{key}: {value}" for key, value in headers.items()]
-    request = ("\r\n".join(lines) + "\r\n\r\n").encode()
     async with asyncio.timeout(timeout_s):
-        reader, writer = await asyncio.open_connection(host, port, ssl=tls)
-        try:
-            writer.write(request)
-            await writer.drain()
-            first = await reader.readline()
-        finally:
-            writer.close()
-    parts = first.split()
-    if len(parts) < 2 or not parts[1].isdigit():
-        raise OSError("not an HTTP answer")
-    return int(parts[1])
+        for _ in range(_MOST_REDIRECTS):
+            status, location = await _get(url, headers)
+            following = urljoin(url, location) if location and status in _REDIRECTS else ""
+            if not following or urlsplit(following).hostname != urlsplit(url).hostname:
+                return status
+            url = following
+    raise OSError(f"stopped after {_MOST_REDIRECTS} redirects")
+
+
+async def _get(url: str, headers: Mapping[str, str]) -> tuple[int, str]:
+    """Status and Location of one answer."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    sent = {"Host": f"{_bracketed(host)}:{port}", "Connection": "close", **headers}
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    lines = [f"GET {target} HTTP/1.1", *(f"{key}: {value}" for key, value in sent.items())]
+    reader, writer = await asyncio.open_connection(host, port, ssl=_unchecked() if parts.scheme == "https" else None)
+    try:
+        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+        await writer.drain()
+        first = (await reader.readline()).split()
+        if len(first) < 2 or not first[1].isdigit():
+            raise OSError("not an HTTP answer")
+        return int(first[1]), await _location(reader) if int(first[1]) in _REDIRECTS else ""
+    finally:
+        writer.close()
+
+
+async def _location(reader: asyncio.StreamReader) -> str:
+    for _ in range(_MOST_HEADERS):
+        name, _, value = (await reader.readline()).decode("latin-1").partition(":")
+        if not name.strip():
+            break
+        if name.strip().lower() == "location":
+            return value.strip()
+    return ""
+
+
+def _unchecked() -> ssl.SSLContext:
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    return tls
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

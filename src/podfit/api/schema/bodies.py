@@ -12,7 +12,9 @@ from podfit.api.status import ApiError, bad_request
 
 _META = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 _PACKAGE = {"": "core", "events.k8s.io": "core", "rbac.authorization.k8s.io": "rbac"}
-_KNOWN = {(kind.api_version, kind.kind) for kind in BUILT_IN} | {
+_KNOWN = {(kind.api_version, kind.kind + end) for kind in BUILT_IN for end in ("", "List")} | {
+    ("v1", "List"),
+    ("v1", "Status"),
     ("policy/v1", "Eviction"),
     ("autoscaling/v1", "Scale"),
     ("authentication.k8s.io/v1", "TokenRequest"),

@@ -20,6 +20,7 @@ from podfit.apiserver.strategy.kinds import (
     services,
     stateful,
     storage,
+    webhooks,
 )
 from podfit.apiserver.strategy.kinds import workloads as apps
 from podfit.apiserver.strategy.pod.pods import PodStrategy
@@ -58,8 +59,8 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     (_RBAC, "RoleBinding"): access.BindingStrategy,
     ("node.k8s.io", "RuntimeClass"): plain.RuntimeClassStrategy,
     ("autoscaling", "HorizontalPodAutoscaler"): policy.AutoscalerStrategy,
-    (_HOOKS, "MutatingWebhookConfiguration"): extensions.WebhookConfigurationStrategy,
-    (_HOOKS, "ValidatingWebhookConfiguration"): extensions.WebhookConfigurationStrategy,
+    (_HOOKS, "MutatingWebhookConfiguration"): webhooks.WebhookConfigurationStrategy,
+    (_HOOKS, "ValidatingWebhookConfiguration"): webhooks.WebhookConfigurationStrategy,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.CustomResourceDefinitionStrategy,
     ("events.k8s.io", "Event"): notes.EventStrategy,
     ("certificates.k8s.io", "CertificateSigningRequest"): extensions.CertificateSigningRequestStrategy,

@@ -98,11 +98,16 @@ def _helped(context: typer.Context, default: object) -> bool:
 async def _plan(config: Any) -> None:
     import time
 
+    from podfit.vpa.flags import BadFlag
+    from podfit.vpa.history.base import HistoryAway
+    from podfit.vpa.history.promapi import Refused, TooMuch
     from podfit.vpa.history.prometheus import PrometheusHistory
 
     history = PrometheusHistory(config.prometheus, namespace=config.vpa_object_namespace)
     try:
         plan = await history.plan(time.time())
+    except (HistoryAway, Refused, TooMuch) as error:
+        raise BadFlag(f"--plan: {error}") from error
     finally:
         await history.close()
     for what, query in (

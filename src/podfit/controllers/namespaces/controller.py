@@ -71,7 +71,8 @@ class NamespaceController:
                     failures.append(str(error))
                 continue
             if remaining:
-                left[f"{kind.plural}.{kind.group}" if kind.group else kind.plural] = remaining
+                # With the dot also where there is no group: that is how Kubernetes words it.
+                left[f"{kind.plural}.{kind.group}"] = remaining
         return left, failures
 
     async def _kinds(self) -> list[Kind]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from podfit.api.kinds import LEASE, NODE, POD
 from podfit.api.status import ApiError, Object
 from podfit.client.rest import STRATEGIC
+from podfit.controllers.nodes import zones
 from podfit.controllers.world import World
 from podfit.kit.clock import rfc3339
 from podfit.reconcile import DONE, Again, Engine, Result
@@ -62,9 +63,21 @@ class NodeLifecycleController:
         if after is None:
             if before is not None:
                 self._signs.pop(before["metadata"]["name"], None)
+                self._tell(before, "RemovingNode", "Removing Node {} from Controller")
             return
+        if before is None:
+            self._tell(after, "RegisteredNode", "Registered Node {} in Controller")
+        elif zones.is_ready(before) != zones.is_ready(after):
+            # Whether lost nodes are evicted hangs on how many there are.
+            for node in self._nodes:
+                if not zones.is_ready(node):
+                    self._engine.add(node["metadata"]["name"])
         self._note(after["metadata"]["name"])
         self._engine.add(after["metadata"]["name"])
+
+    def _tell(self, node: Object, reason: str, words: str) -> None:
+        name = node["metadata"]["name"]
+        self._world.recorder.record(node, "Normal", reason, f"Node {name} event: {words.format(name)}")
 
     def _lease_changed(self, before: Object | None, after: Object | None) -> None:
         if after is not None and after["metadata"]["namespace"] == NODE_LEASES:
@@ -151,22 +164,28 @@ class NodeLifecycleController:
             await self._world.client.patch(NODE, "", node["metadata"]["name"], change)
 
     async def _taint(self, node: Object) -> None:
-        taints = wanted_taints(node, rfc3339(self._world.clock.now()))
+        policy = zones.EVICT if zones.is_ready(node) else zones.decide(zones.zone_of(node), self._nodes)
+        taints = wanted_taints(node, rfc3339(self._world.clock.now()), policy)
         if taints != ((node.get("spec") or {}).get("taints") or []):
             meta = {"resourceVersion": node["metadata"]["resourceVersion"]}
             change = {"metadata": meta, "spec": {"taints": taints or None}}
             await self._world.client.patch(NODE, "", node["metadata"]["name"], change)
 
 
-def wanted_taints(node: Object, now: str) -> list[Object]:
-    """The node's taints as its conditions ask for; those of others stay as they are. Pure."""
+def wanted_taints(node: Object, now: str, policy: str = zones.EVICT) -> list[Object]:
+    """The node's taints as its conditions ask for; those of others stay as they are. Pure.
+
+    `policy` says whether a lost node's pods are evicted (see `zones`).
+    """
     spec = node.get("spec") or {}
+    evicts = {taint["key"] for taint in spec.get("taints") or [] if taint.get("effect") == "NoExecute"}
     wanted: dict[tuple[str, str], Object] = {}
     for condition in (node.get("status") or {}).get("conditions") or []:
         key = _CONDITION_TAINTS.get((condition["type"], condition["status"]))
         if key:
             wanted[key, "NoSchedule"] = {"key": key, "effect": "NoSchedule"}
-            if key in (NOT_READY, UNREACHABLE):
+            lost = key in (NOT_READY, UNREACHABLE)
+            if lost and (policy == zones.EVICT or (policy == zones.HOLD and key in evicts)):
                 wanted[key, "NoExecute"] = {"key": key, "effect": "NoExecute", "timeAdded": now}
     if spec.get("unschedulable"):
         wanted[UNSCHEDULABLE, "NoSchedule"] = {"key": UNSCHEDULABLE, "effect": "NoSchedule"}

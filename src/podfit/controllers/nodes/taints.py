@@ -21,6 +21,8 @@ class TaintEvictionController:
         self._nodes, self._pods = world.cache(NODE), world.cache(POD)
         self._since: dict[Key, float] = {}
         """When a pod was first seen to tolerate its node's taints only for a time: taints need not say their own."""
+        self._doomed: set[Key] = set()
+        """Pods that are to go when their toleration runs out."""
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
         self._nodes.subscribe(self._node_changed)
         self._pods.subscribe(self._pod_changed)
@@ -36,7 +38,9 @@ class TaintEvictionController:
     def _pod_changed(self, before: Object | None, after: Object | None) -> None:
         if after is None:
             if before is not None:
-                self._since.pop((before["metadata"]["namespace"], before["metadata"]["name"]), None)
+                key = (before["metadata"]["namespace"], before["metadata"]["name"])
+                self._since.pop(key, None)
+                self._doomed.discard(key)
             return
         node = self._nodes.get("", (after.get("spec") or {}).get("nodeName") or "")
         if node is not None and no_execute(node):
@@ -52,9 +56,14 @@ class TaintEvictionController:
         due = eviction_time(no_execute(node), pod["spec"].get("tolerations") or [], since)
         if due is None:
             self._since.pop(key, None)
+            if key in self._doomed:
+                self._doomed.discard(key)
+                message = f"Cancelling deletion of Pod {key[0]}/{key[1]}"
+                self._world.recorder.record(pod, "Normal", "TaintManagerEviction", message)
             return DONE
         left = due - now
         if left > 0:
+            self._doomed.add(key)
             return Again(left, "the pod tolerates the taint until then")
         await self._evict(pod)
         return DONE

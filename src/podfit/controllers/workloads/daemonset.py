@@ -162,16 +162,16 @@ class DaemonSetController:
             live = [pod for pod in live if pod not in failed]
             if not stays:
                 for pod in live:
-                    await self._owned.delete(pod)
+                    await self._stop(owner, pod)
             elif len(live) > 1:
                 for pod in surplus(live, update, paired=_surges(owner)):
-                    await self._owned.delete(pod)
+                    await self._stop(owner, pod)
             elif not here and starts:
                 missing.append(name)
         for strays in by_node.values():
             for pod in strays:
                 if not is_deleting(pod):
-                    await self._owned.delete(pod)
+                    await self._stop(owner, pod)
         await self._start(owner, missing[:_BURST], update)
         return later
 
@@ -198,6 +198,11 @@ class DaemonSetController:
                 self._world.recorder.record(owner, "Normal", "SuccessfulCreate", f"Created pod: {name}")
             batch *= 2
 
+    async def _stop(self, owner: Object, pod: Object) -> None:
+        await self._owned.delete(pod)
+        message = f"Deleted pod: {pod['metadata']['name']}"
+        self._world.recorder.record(owner, "Normal", "SuccessfulDelete", message)
+
     async def _stop_failed(self, owner: Object, pod: Object, node: str) -> float:
         """Removes a failed pod so that another is started; the more often on this node, the later. How long to wait."""
         place, now = (str(owner["metadata"]["uid"]), node), self._world.clock.monotonic()
@@ -207,7 +212,7 @@ class DaemonSetController:
         self._kept_until[place] = now + self._failed.next(place)
         message = f"Found failed daemon pod {_full(pod)} on node {node}, will try to kill it"
         self._world.recorder.record(owner, "Warning", "FailedDaemonPod", message)
-        await self._owned.delete(pod)
+        await self._stop(owner, pod)
         return 0.0
 
     async def _update(self, owner: Object, pods: list[Object], revisions: list[Object], update: Object) -> Result:
@@ -232,10 +237,10 @@ class DaemonSetController:
         room = allowed - max(0, wanted - len(available))
         for pod in old:
             if pod not in available:
-                await self._owned.delete(pod)
+                await self._stop(owner, pod)
             elif room > 0:
                 room -= 1
-                await self._owned.delete(pod)
+                await self._stop(owner, pod)
         return resized
 
     async def _surge(
@@ -252,7 +257,7 @@ class DaemonSetController:
             node = self._nodes.get("", place)
             if place in fresh:
                 if fresh[place] in available or not serves:
-                    await self._owned.delete(pod)
+                    await self._stop(owner, pod)
             elif node is not None and should_run(owner["spec"]["template"], node)[0] and (room > 0 or not serves):
                 # One that serves nobody is replaced whatever the room.
                 room -= serves

@@ -349,4 +349,5 @@ def _has_pods(one: Object) -> bool:
 
 
 def _size(one: Object) -> Size:
-    return Size(one["metadata"]["name"], replicas_of(one), count(one, "availableReplicas"))
+    # The status may not show yet that pods are going: what is beyond the size asked for does not serve any more.
+    return Size(one["metadata"]["name"], replicas_of(one), min(replicas_of(one), count(one, "availableReplicas")))

@@ -11,10 +11,14 @@ from podfit.controllers.world import World
 
 REVISION = kind_named("ControllerRevision")
 HASH_LABEL = "controller-revision-hash"
+"""On pods: the revision's name for StatefulSets, its hash for DaemonSets."""
+_REVISION_HASH = {"DaemonSet": HASH_LABEL, "StatefulSet": "controller.kubernetes.io/hash"}
+"""On revisions, by the kind of their owner."""
 
 
 def hash_of(revision: Object) -> str:
-    return str((revision["metadata"].get("labels") or {}).get(HASH_LABEL, ""))
+    labels = revision["metadata"].get("labels") or {}
+    return str(next((labels[key] for key in _REVISION_HASH.values() if key in labels), ""))
 
 
 def template_of(revision: Object) -> Object:
@@ -53,7 +57,8 @@ class History:
         meta, collisions = owner["metadata"], 0
         while True:
             name = template_hash(template, collisions)
-            labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH_LABEL: name}
+            own = {_REVISION_HASH[self._kind.kind]: name}
+            labels = {**((template.get("metadata") or {}).get("labels") or {}), **own}
             body = {
                 "apiVersion": "apps/v1",
                 "kind": "ControllerRevision",

@@ -145,7 +145,7 @@ class JobController:
             declare(status, found, now)
             await (self._withdraw if found.type == COMPLETE else self._end)(job, list(counts.active))
             if counts.terminating == 0 and not counts.active and not status["uncountedTerminatedPods"]:
-                self._finish(job, status, found)
+                conclude(status, found, now)
             active = 0
         elif spec.get("suspend"):
             await self._withdraw(job, list(counts.active))
@@ -157,6 +157,8 @@ class JobController:
             self._suspend(job, status, False)
             active, again = await self._scale(job, counts, status, succeeded, failed)
         await self._report(job, status, counts, active)
+        if found is not None and is_finished({"status": status}):
+            self._tell_end(job, status, found)
         deadline = spec.get("activeDeadlineSeconds")
         if found is None and deadline and status.get("startTime") and not isinstance(again, Again):
             return Again(max(0.1, parse_rfc3339(status["startTime"]) + int(deadline) - now), "the Job's deadline")
@@ -172,8 +174,8 @@ class JobController:
         await self._untrack(pods)
         await self._end(job, pods)
 
-    def _finish(self, job: Object, status: Object, found: Verdict) -> None:
-        conclude(status, found, self._world.clock.now())
+    def _tell_end(self, job: Object, status: Object, found: Verdict) -> None:
+        """After the status was written: a look at a stale copy of the Job fails there, and says nothing twice."""
         if found.type == FAILED:
             self._world.recorder.record(job, "Warning", found.reason, found.message)
             return

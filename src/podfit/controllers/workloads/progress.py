@@ -83,7 +83,7 @@ def _progress(
 ) -> float | None:
     spec, before = deployment["spec"], condition(deployment, "Progressing")
     if spec.get("paused"):
-        if before is None or before.get("reason") not in ("DeploymentPaused", "NewReplicaSetAvailable"):
+        if before is None or before.get("reason") not in ("DeploymentPaused", "ProgressDeadlineExceeded"):
             conditions.set("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused")
         return None
     if int(spec.get("progressDeadlineSeconds", 600)) == 2**31 - 1:

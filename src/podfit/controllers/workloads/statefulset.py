@@ -27,12 +27,17 @@ class Revisions:
     current: Object
     update: Object
     templates: dict[str, Object]
-    """Of all revisions kept, by hash."""
+    """Of all revisions kept, by what pods have in their label."""
 
 
 def ordinal(pod: Object) -> int:
     found = _ORDINAL.search(pod["metadata"]["name"])
     return int(found.group(1)) if found else -1
+
+
+def _marks(revision: Object) -> tuple[str, str]:
+    """What a pod of the revision has in its label: the name, or the hash if an older version of us made it."""
+    return revision["metadata"]["name"], hash_of(revision)
 
 
 def _allowed(owner: Object) -> int:
@@ -82,7 +87,8 @@ class StatefulSetController:
         pods = await self._owned.of(owner, None)
         used = {str((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "")) for pod in pods}
         await self._history.trim(owner, known, used | {current["metadata"]["name"], update["metadata"]["name"]})
-        return Revisions(current, update, {hash_of(one): template_of(one) for one in [*known, update]})
+        templates = {mark: template_of(one) for one in [*known, update] for mark in _marks(one)}
+        return Revisions(current, update, templates)
 
     async def _advance(self, owner: Object, pods: list[Object], revisions: Revisions) -> Result:
         """One step at a time when ordered; everything at once when parallel."""
@@ -94,6 +100,7 @@ class StatefulSetController:
         for number in wanted:
             pod = by_ordinal.get(number)
             if pod is not None and phase(pod) in ("Failed", "Succeeded") and not is_deleting(pod):
+                self._tell_recreated(owner, pod)
                 await self._delete(owner, pod)
                 return DONE
             if pod is None:
@@ -142,7 +149,7 @@ class StatefulSetController:
 
     @staticmethod
     def _has(pod: Object, revision: Object) -> bool:
-        return (pod["metadata"].get("labels") or {}).get(HASH_LABEL) == hash_of(revision)
+        return (pod["metadata"].get("labels") or {}).get(HASH_LABEL) in _marks(revision)
 
     def _resizable(self, owner: Object, pod: Object, revisions: Revisions) -> bool:
         """Whether this pod's own revision differs from the newest only in sizes, and its owner wants it resized."""
@@ -171,7 +178,7 @@ class StatefulSetController:
                 chosen.append(pod)
                 if is_resized(pod, template):
                     meta = pod["metadata"]
-                    change = {"metadata": {"labels": {HASH_LABEL: hash_of(revisions.update)}}}
+                    change = {"metadata": {"labels": {HASH_LABEL: revisions.update["metadata"]["name"]}}}
                     await self._world.client.patch(POD, meta["namespace"], meta["name"], change)
         return await self._in_place.advance(owner, template, chosen, _allowed(owner))
 
@@ -205,7 +212,7 @@ class StatefulSetController:
     def _body(self, owner: Object, name: str, number: int, revision: Object, claims: list[Object]) -> Object:
         labels = {
             "apps.kubernetes.io/pod-index": str(number),
-            HASH_LABEL: hash_of(revision),
+            HASH_LABEL: revision["metadata"]["name"],
             "statefulset.kubernetes.io/pod-name": name,
         }
         body = pod_of(template_of(revision), STATEFUL_SET, owner, name=name, labels=labels)
@@ -230,13 +237,30 @@ class StatefulSetController:
                 "metadata": {"name": name, "namespace": owner["metadata"]["namespace"], "labels": labels},
                 "spec": template["spec"],
             }
-            try:
-                await self._world.client.create(CLAIM, body)
-            except ApiError as error:
-                if error.reason != "AlreadyExists":
-                    raise
+            await self._claim(owner, name, body, f"{owner['metadata']['name']}-{number}")
             volumes.append({"name": meta["name"], "persistentVolumeClaim": {"claimName": name}})
         return volumes
+
+    async def _claim(self, owner: Object, name: str, body: Object, pod: str) -> None:
+        """Makes one volume claim, unless it is there from an earlier pod of the same name."""
+        set_name = owner["metadata"]["name"]
+        try:
+            await self._world.client.create(CLAIM, body)
+        except ApiError as error:
+            if error.reason == "AlreadyExists":
+                return
+            message = f"create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {error}"
+            self._world.recorder.record(owner, "Warning", "FailedCreate", message)
+            raise
+        message = f"create Claim {name} Pod {pod} in StatefulSet {set_name} success"
+        self._world.recorder.record(owner, "Normal", "SuccessfulCreate", message)
+
+    def _tell_recreated(self, owner: Object, pod: Object) -> None:
+        failed = phase(pod) == "Failed"
+        reason = "RecreatingFailedPod" if failed else "RecreatingTerminatedPod"
+        where, name = f"{owner['metadata']['namespace']}/{owner['metadata']['name']}", pod["metadata"]["name"]
+        message = f"StatefulSet {where} is recreating {'failed' if failed else 'terminated'} Pod {name}"
+        self._world.recorder.record(owner, "Warning" if failed else "Normal", reason, message)
 
     async def _delete(self, owner: Object, pod: Object) -> None:
         name, set_name = pod["metadata"]["name"], owner["metadata"]["name"]
@@ -265,7 +289,8 @@ class StatefulSetController:
             "updatedReplicas": len(updated),
         }
         replicas = int(owner["spec"].get("replicas", 1))
-        if len(updated) == replicas == len(pods) == counts["readyReplicas"]:
+        rolls = (owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
+        if rolls and len(updated) == replicas == len(pods) == counts["readyReplicas"]:
             # All pods are of the newest revision: from now on it is the current one.
             status["currentRevision"] = status["updateRevision"]
             counts["currentReplicas"] = counts["updatedReplicas"]

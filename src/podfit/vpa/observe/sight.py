@@ -6,6 +6,7 @@ Each component names what it wants to see; what it does not name costs it nothin
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 
 from podfit.api.kinds import POD, VPA, Kind, kind_named
@@ -15,6 +16,8 @@ from podfit.client.cache import IndexBy
 from podfit.kit.clock import Clock
 from podfit.kit.tasks import Tasks
 from podfit.vpa.observe import trims
+
+log = logging.getLogger(__name__)
 
 WELL_KNOWN: dict[str, Kind] = {
     name: kind_named(name, group)
@@ -29,6 +32,8 @@ WELL_KNOWN: dict[str, Kind] = {
     )
 }
 PAGE = 500
+PATIENCE_S = 5.0
+"""So long a start may take before it is worth a word."""
 Trim = Callable[[Object], Object]
 
 
@@ -72,7 +77,19 @@ class Sight:
         """Returns when every cache has its first picture."""
         for cache in self._caches:
             self.tasks.start(cache.run(), f"cache of {cache.kind.plural}")
-        await asyncio.gather(*(cache.ready.wait() for cache in self._caches))
+        waiting = asyncio.ensure_future(self._all_ready())
+        try:
+            await asyncio.wait({waiting}, timeout=PATIENCE_S)
+            if not waiting.done():
+                kinds = sorted({cache.kind.plural for cache in self._caches if not cache.ready.is_set()})
+                log.warning("the API server does not list %s yet; it is asked again and again", ", ".join(kinds))
+            await waiting
+        finally:
+            waiting.cancel()
+
+    async def _all_ready(self) -> None:
+        for cache in self._caches:
+            await cache.ready.wait()
 
     async def stop(self) -> None:
         await self.tasks.stop()

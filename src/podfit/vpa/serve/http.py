@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from podfit.kit.clock import Clock
+from podfit.vpa.flags import BadFlag
 from podfit.vpa.serve.measures import exposition
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,11 @@ class HttpServer:
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         host, _, port = self._address.rpartition(":")
-        await web.TCPSite(self._runner, host.strip("[]") or None, int(port), reuse_address=True).start()
+        try:
+            await web.TCPSite(self._runner, host.strip("[]") or None, int(port), reuse_address=True).start()
+        except (OSError, ValueError) as error:
+            await self.stop()
+            raise BadFlag(f"--address {self._address}: {error}") from error
         self.port = self._runner.addresses[0][1]
 
     @property

@@ -13,7 +13,7 @@ from podfit.vpa.model.pods import containers, requests_of
 from podfit.vpa.model.policy import IN_PLACE_MODES, RESOURCES, recommendation, update_mode
 from podfit.vpa.serve.measures import size_class
 from podfit.vpa.updater.decide.actions import Evict, Resize
-from podfit.vpa.updater.decide.amend import Rails, Wait, amend
+from podfit.vpa.updater.decide.amend import Rails, Wait, amend, cut_short
 from podfit.vpa.updater.decide.one_pass import Action, Report, World, update_pass
 from podfit.vpa.updater.decide.restriction import Attempts, Restriction
 from podfit.vpa.updater.decide.whynot import WhyNot, why_not
@@ -81,7 +81,8 @@ async def _resize(work: Work, action: Resize) -> Wait | None:
     updater = work.updater
     id = work.vpa["metadata"].get("namespace", ""), work.vpa["metadata"]["name"]
     rails = Rails(updater.config.scale_down_step, updater.undo.floors(id))
-    amended = amend(action, updater.headroom.room(action.pod), rails, _lower_bounds(work.vpa))
+    room = updater.headroom.room(action.pod)
+    amended = amend(action, room, rails, _lower_bounds(work.vpa))
     uid = action.pod["metadata"].get("uid", "")
     if amended is None:
         return Wait("AtTarget", UNCHANGED)
@@ -104,6 +105,9 @@ async def _resize(work: Work, action: Resize) -> Wait | None:
         return Wait("ResizeRefused", error or "")
     updater.headroom.count(answered)
     updater.undo.note(amended, work.vpa)
+    if told := cut_short(action, amended):
+        words = f"{told}: it is what node {room.node_name} and the quota have left"
+        updater.story.cut(work.vpa, action.pod["metadata"]["name"], words)
     return None
 
 

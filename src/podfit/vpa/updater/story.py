@@ -1,4 +1,7 @@
-"""Why pods were left alone: kept for questions, and told once as an Event on their autoscaler."""
+"""Why pods were left alone, or got less than recommended: kept for questions, told once as an Event.
+
+Who asks later hears of the last pass.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,14 @@ class Story:
         self._pods: dict[VpaId, dict[str, WhyNot]] = {}
         self._at: dict[VpaId, Seconds] = {}
         self._told: dict[VpaId, frozenset[tuple[str, str]]] = {}
+        self._cuts: dict[VpaId, dict[str, str]] = {}
+
+    def cut(self, vpa: Mapping[str, Any], pod: str, words: str) -> None:
+        """A pod was resized, but not as far as recommended."""
+        cuts = self._cuts.setdefault((vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]), {})
+        if cuts.get(pod) != words:
+            cuts[pod] = words
+            self._events.record(dict(vpa), "Normal", "ResizeCut", f"Pod {pod}: {words}.")
 
     def tell(self, vpa: Mapping[str, Any], pods: Mapping[str, WhyNot], now: Seconds) -> None:
         """An Event for each reason that is new for this autoscaler, however many pods it concerns."""
@@ -39,12 +50,14 @@ class Story:
         kept = set(alive)
         for id in [id for id in self._pods if id not in kept]:
             del self._pods[id], self._at[id], self._told[id]
+            self._cuts.pop(id, None)
 
     def of(self, id: VpaId) -> dict[str, Any] | None:
         if id not in self._pods:
             return None
         pods = {name: {"reason": why.reason, "message": why.message} for name, why in sorted(self._pods[id].items())}
-        return {"namespace": id[0], "name": id[1], "at": to_rfc3339(self._at[id]), "pods": pods}
+        told = {"namespace": id[0], "name": id[1], "at": to_rfc3339(self._at[id]), "pods": pods}
+        return {**told, "cut": dict(sorted(self._cuts.get(id, {}).items()))}
 
     def counts(self) -> Counter[str]:
         return Counter(why.reason for pods in self._pods.values() for why in pods.values())

@@ -27,6 +27,7 @@ from podfit.apiserver.admission.webhooks.review import (
     read_answer,
     request_of,
     review_of,
+    spoken_by,
 )
 from podfit.apiserver.auth.authorize import Authorization
 
@@ -126,8 +127,9 @@ class _WebhookPlugin(Plugin):
             raise bad_request(f'admission webhook "{name}" does not support dry run')
         timeout_s = int(hook.get("timeoutSeconds") or DEFAULT_TIMEOUT_S)
         try:
-            body = await self._caller.post(hook.get("clientConfig") or {}, review_of(request), timeout_s)
-            answer = read_answer(body, request["uid"], may_patch=may_patch)
+            version = spoken_by(hook)
+            body = await self._caller.post(hook.get("clientConfig") or {}, review_of(request, version), timeout_s)
+            answer = read_answer(body, request["uid"], may_patch=may_patch, version=version)
         except (CallFailed, BadAnswer) as error:
             if hook.get("failurePolicy") == "Ignore":
                 return None

@@ -16,7 +16,9 @@ from podfit.api.status import REASON_OF_CODE, ApiError, Object
 from podfit.apiserver.admission.base import CREATE, DELETE, UPDATE, Attributes
 from podfit.apiserver.auth.reviews import user_info
 
-API_VERSION = "admission.k8s.io/v1"
+_GROUP = "admission.k8s.io"
+API_VERSION = f"{_GROUP}/v1"
+_SPOKEN = ("v1", "v1beta1")
 _OPTIONS = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}
 
 
@@ -86,25 +88,31 @@ def _resource_of(kind: Kind) -> Object:
     return {"group": kind.group, "version": kind.version, "resource": kind.plural}
 
 
-def review_of(request: Object) -> bytes:
-    review = {"kind": "AdmissionReview", "apiVersion": API_VERSION, "request": request}
+def spoken_by(hook: Object) -> str:
+    """The version of reviews to use: the first the hook names that is known here."""
+    return next((word for word in hook.get("admissionReviewVersions") or () if word in _SPOKEN), "v1")
+
+
+def review_of(request: Object, version: str = "v1") -> bytes:
+    review = {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
     return msgspec.json.encode(review)
 
 
-def read_answer(body: bytes, uid: str, *, may_patch: bool) -> Answer:
+def read_answer(body: bytes, uid: str, *, may_patch: bool, version: str = "v1") -> Answer:
     try:
         review = json.loads(body)
     except ValueError as error:
         raise BadAnswer(f"could not get REST client: {error}") from None
-    if not isinstance(review, dict) or (review.get("apiVersion"), review.get("kind")) != (
-        API_VERSION,
-        "AdmissionReview",
-    ):
+    said = (review.get("apiVersion"), review.get("kind")) if isinstance(review, dict) else ()
+    if not isinstance(review, dict) or (version == "v1" and said != (API_VERSION, "AdmissionReview")):
         raise BadAnswer(f"expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {_gvk(review)}")
     response = review.get("response")
     if not isinstance(response, dict):
         raise BadAnswer("webhook response was absent")
-    if response.get("uid") != uid:
+    if version == "v1beta1":
+        # The older version never asked for its uid back, and knew one type of patch.
+        response = {**response, "patchType": "JSONPatch" if response.get("patch") else None}
+    elif response.get("uid") != uid:
         raise BadAnswer(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
     return Answer(
         bool(response.get("allowed")),

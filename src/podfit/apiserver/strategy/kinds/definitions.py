@@ -12,6 +12,7 @@ from podfit.api.status import field_forbidden, go_quote, invalid, not_supported,
 from podfit.apiserver.strategy import meta, names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, chosen, equal, names_valid
+from podfit.apiserver.strategy.kinds.webhooks import hook_address
 from podfit.apiserver.strategy.kinds.workloads import set_default
 
 Object = dict[str, Any]
@@ -252,11 +253,8 @@ def _conversion(conversion: Object, errors: Errors) -> None:
     config = (webhook or {}).get("clientConfig")
     if config is None:
         errors.append(required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook"))
-    elif (config.get("url") is None) == (config.get("service") is None):
-        errors.append(required(f"{path}.webhookClientConfig", "exactly one of url or service is required"))
-    elif config.get("url") is not None and urlsplit(config["url"]).scheme != "https":
-        detail = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
-        errors.append(invalid(f"{path}.webhookClientConfig.url", urlsplit(config["url"]).scheme, detail))
+    else:
+        hook_address(config, f"{path}.webhookClientConfig", errors)
     _review_versions((webhook or {}).get("conversionReviewVersions") or [], f"{path}.conversionReviewVersions", errors)
 
 

@@ -116,6 +116,15 @@ def _resources(node: Object, errors: Errors) -> None:
             resourcelists.amount(name, Quantity.parse(text), f"status.{kind}.{name}", errors)
 
 
+def _space_finalizers(namespace: Object, path: str) -> Errors:
+    errors: Errors = []
+    for at, finalizer in enumerate((namespace.get("spec") or {}).get("finalizers") or ()):
+        here = path.format(at)
+        errors.extend(invalid(here, finalizer, text) for text in names.qualified_name(finalizer))
+        meta.finalizer_name(finalizer, here, errors)
+    return errors
+
+
 class NamespaceStrategy(Strategy):
     has_generation = False
 
@@ -156,10 +165,12 @@ class NamespaceStrategy(Strategy):
         meta.carry_over(new, old)
 
     def validate(self, obj: Object) -> Errors:
-        errors: Errors = []
-        for finalizer in (obj.get("spec") or {}).get("finalizers") or ():
-            meta.finalizer_name(finalizer, "spec.finalizers", errors)
-        return errors
+        return _space_finalizers(obj, "spec.finalizers")
+
+    def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
+        if subresource != "finalize":
+            return super().validate_update(new, old, subresource)
+        return self.validate_update_meta(new, old, subresource) + _space_finalizers(new, "spec.finalizers[{}]")
 
     def validate_status(self, new: Object, old: Object) -> Errors:
         going = bool((new.get("metadata") or {}).get("deletionTimestamp"))

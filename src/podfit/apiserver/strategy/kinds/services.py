@@ -8,7 +8,7 @@ from podfit.api.status import duplicate, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import chosen, ip, labels, names_valid, parse_ip
+from podfit.apiserver.strategy.checks import chosen, cidr, ip, labels, names_valid, parse_ip
 from podfit.apiserver.strategy.checks import port as port_valid
 from podfit.apiserver.strategy.kinds.workloads import set_default
 from podfit.apiserver.strategy.podspec.containers import PROTOCOLS
@@ -18,6 +18,9 @@ Object = dict[str, Any]
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _EXTERNAL = ("NodePort", "LoadBalancer")
 _POLICIES = ("Cluster", "Local")
+_FAMILIES = ("IPv4", "IPv6")
+_FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+_NEARNESS = ("PreferClose", "PreferSameNode", "PreferSameZone")
 _AFFINITY_S = 10_800
 _LONGEST_AFFINITY_S = 86_400
 
@@ -64,13 +67,13 @@ class ServiceStrategy(Strategy):
         if subresource == "status":
             return
         spec, stored = new.setdefault("spec", {}), old.get("spec") or {}
-        if spec.get("type") != "ExternalName" and stored.get("type") != "ExternalName":
-            # An update that does not mention the addresses keeps them.
-            for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-                if not spec.get(field) and stored.get(field):
-                    spec[field] = stored[field]
+        if "ExternalName" not in (spec.get("type"), stored.get("type")):
+            _keep_addresses(spec, stored)
             _keep_node_ports(spec, stored)
+        if spec.get("clusterIP") != stored.get("clusterIP") and spec.get("clusterIPs") == stored.get("clusterIPs"):
+            spec.pop("clusterIPs", None)  # Only one of the two was changed; the other follows.
         sync_addresses(spec)
+        _drop_unused(spec, stored)
 
     def validate_name(self, name: str, prefix: bool = False) -> list[str]:
         return names.dns_1035(name, prefix)
@@ -89,15 +92,14 @@ class ServiceStrategy(Strategy):
         _ports(ports, errors)
         labels(spec.get("selector"), "spec.selector", errors)
         _affinity(spec, errors)
-        for at, text in enumerate(spec.get("clusterIPs") or ()):
-            if text != "None" and parse_ip(text) is None:
-                detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-                errors.append(invalid(f"spec.clusterIPs[{at}]", text, detail))
+        if kind != "ExternalName":
+            _addresses(spec, errors)
         for at, text in enumerate(spec.get("externalIPs") or ()):
             ip(text, f"spec.externalIPs[{at}]", errors)
             _ordinary(text, f"spec.externalIPs[{at}]", errors)
         chosen(kind, "spec.type", _TYPES, errors)
         _node_ports(kind, ports, errors)
+        _balancer(spec, kind, errors)
         _traffic(spec, kind, errors)
         return errors
 
@@ -121,6 +123,79 @@ def sync_addresses(spec: Object) -> None:
         spec["clusterIPs"] = [one]
     elif several and not one:
         spec["clusterIP"] = several[0]
+
+
+def _keep_addresses(spec: Object, stored: Object) -> None:
+    """An update that does not mention the addresses keeps them."""
+    if not spec.get("clusterIP") and not spec.get("clusterIPs") and stored.get("clusterIP"):
+        spec["clusterIP"] = stored["clusterIP"]
+    if not spec.get("clusterIPs") and stored.get("clusterIPs") and spec.get("clusterIP") == stored.get("clusterIP"):
+        spec["clusterIPs"] = stored["clusterIPs"]
+    for field in ("ipFamilies", "ipFamilyPolicy"):
+        if not spec.get(field) and stored.get(field):
+            spec[field] = stored[field]
+
+
+def _drop_unused(spec: Object, stored: Object) -> None:
+    """What only the former type of the service used goes with it, unless the update sets it anew."""
+    kind, before = spec.get("type"), stored.get("type")
+    unused: list[str] = []
+    if kind == "ExternalName" != before:
+        unused += ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]
+    if before == "LoadBalancer" != kind:
+        unused += ["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"]
+    if _accessible(stored) and not _accessible(spec):
+        unused.append("externalTrafficPolicy")
+    for field in unused:
+        if spec.get(field) == stored.get(field):
+            spec.pop(field, None)
+    if before in _EXTERNAL and kind not in _EXTERNAL:
+        known = [port.get("nodePort") for port in stored.get("ports") or ()]
+        if known == [port.get("nodePort") for port in spec.get("ports") or ()]:
+            for port in spec.get("ports") or ():
+                port.pop("nodePort", None)
+
+
+def _accessible(spec: Object) -> bool:
+    kind = spec.get("type")
+    return kind in _EXTERNAL or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def _addresses(spec: Object, errors: Errors) -> None:
+    several = spec.get("clusterIPs") or []
+    if spec.get("clusterIP") and several and several[0] != spec["clusterIP"]:
+        errors.append(invalid("spec.clusterIPs", several, "first value must match `clusterIP`"))
+    families = spec.get("ipFamilies") or []
+    for at, family in enumerate(families):
+        if family not in _FAMILIES:
+            errors.append(not_supported(f"spec.ipFamilies[{at}]", family, _FAMILIES))
+        if family in families[:at]:
+            errors.append(duplicate(f"spec.ipFamilies[{at}]", family))
+    policy = spec.get("ipFamilyPolicy")
+    if policy is not None and policy not in _FAMILY_POLICIES:
+        errors.append(not_supported("spec.ipFamilyPolicy", policy, _FAMILY_POLICIES))
+    for at, text in enumerate(several):
+        if text == "None":
+            if len(several) > 1:
+                errors.append(invalid("spec.clusterIPs", several, "'None' must be the first and only value"))
+        else:
+            ip(text, f"spec.clusterIPs[{at}]", errors)
+
+
+def _balancer(spec: Object, kind: str, errors: Errors) -> None:
+    ranges, path = spec.get("loadBalancerSourceRanges") or [], "spec.LoadBalancerSourceRanges"
+    if ranges and kind != "LoadBalancer":
+        errors.append(forbidden(path, "may only be used when `type` is 'LoadBalancer'"))
+    for at, text in enumerate(ranges):
+        cidr(text.strip(), f"{path}[{at}]", errors)
+    if kind != "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not None:
+        detail = "may only be used when `type` is 'LoadBalancer'"
+        errors.append(forbidden("spec.allocateLoadBalancerNodePorts", detail))
+    chosen_class = spec.get("loadBalancerClass")
+    if chosen_class is not None:
+        if kind != "LoadBalancer":
+            errors.append(forbidden("spec.loadBalancerClass", "may only be used when `type` is 'LoadBalancer'"))
+        names_valid(chosen_class, "spec.loadBalancerClass", names.qualified_name(chosen_class), errors)
 
 
 def _keep_node_ports(spec: Object, stored: Object) -> None:
@@ -212,17 +287,19 @@ def _node_ports(kind: str, ports: list[Object], errors: Errors) -> None:
 
 def _traffic(spec: Object, kind: str, errors: Errors) -> None:
     external, internal = spec.get("externalTrafficPolicy"), spec.get("internalTrafficPolicy")
-    accessible = kind in _EXTERNAL or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
-    if kind != "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not None:
-        detail = "may only be used when `type` is 'LoadBalancer'"
-        errors.append(forbidden("spec.allocateLoadBalancerNodePorts", detail))
-    if external and not accessible:
+    if external and not _accessible(spec):
         detail = "may only be set for externally-accessible services"
         errors.append(invalid("spec.externalTrafficPolicy", external, detail))
     elif external and external not in _POLICIES:
         errors.append(not_supported("spec.externalTrafficPolicy", external, _POLICIES))
+    if spec.get("healthCheckNodePort") and (kind, external) != ("LoadBalancer", "Local"):
+        detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        errors.append(invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], detail))
     if internal is not None and internal not in _POLICIES:
         errors.append(not_supported("spec.internalTrafficPolicy", internal, _POLICIES))
+    nearness = spec.get("trafficDistribution")
+    if nearness is not None and nearness not in _NEARNESS:
+        errors.append(not_supported("spec.trafficDistribution", nearness, _NEARNESS))
 
 
 class EndpointsStrategy(Strategy):

@@ -78,6 +78,18 @@ def amend(resize: Resize, room: Room, rails: Rails, lower: Mapping[tuple[str, st
     return _rewritten(resize, wanted)
 
 
+def cut_short(asked: Resize, sent: Resize) -> str:
+    """What of a resize was cut, for people; empty when nothing was."""
+    wanted, given = changes_of(asked), changes_of(sent)
+    told = [
+        f"container {containers(asked.pod)[index].get('name')} gets {given[index, kind, resource].as_written()} of "
+        f"{resource} instead of {amount.as_written()}"
+        for (index, kind, resource), amount in wanted.items()
+        if kind == "requests" and given.get((index, kind, resource), amount) < amount
+    ]
+    return ", ".join(told)
+
+
 def _desired(pod: Object, key: tuple[int, str, str]) -> Quantity | None:
     resources = containers(pod)[key[0]].get("resources") or {}
     text = (resources.get(key[1]) or {}).get(key[2])

@@ -1,0 +1,36 @@
+"""Lifecycle hooks that ask over HTTP; commands and pauses are in the tests of pods."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from podfit.agent.life.hooks import Hooks
+from podfit.agent.record import PodRecord
+from podfit.agent.runtimes.fake import FakeRuntime
+from podfit.agent.story import Story
+from podfit.kit.clock import FakeClock
+
+
+@pytest.mark.parametrize(("status", "error"), [(200, ""), (404, "HTTP status 404")])
+async def test_a_hook_asks_by_its_own_name_and_minds_the_status(status: int, error: str) -> None:
+    heard: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(f"HTTP/1.1 {status} X\r\n\r\n".encode())
+        writer.close()
+
+    clock = FakeClock()
+    container: dict[str, Any] = {"name": "c", "ports": [{"name": "web", "containerPort": 0}]}
+    pod = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [container]}}
+    record = PodRecord("u", pod, Story(clock))
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        container["ports"][0]["containerPort"] = server.sockets[0].getsockname()[1]
+        hook = {"httpGet": {"port": "web", "path": "bye", "httpHeaders": [{"name": "X-A", "value": "b"}]}}
+        assert await Hooks(FakeRuntime(clock), clock).run(record, container, hook, "id") == error
+    lines = heard[0].splitlines()
+    assert lines[0] == "GET /bye HTTP/1.1"
+    assert {"User-Agent: kube-lifecycle/1.36", "X-A: b"} <= set(lines)

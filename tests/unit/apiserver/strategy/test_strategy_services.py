@@ -1,0 +1,108 @@
+"""Services and namespaces: what an update keeps, drops and may not change, and the words of refusals."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import kind_named
+from podfit.apiserver.strategy import strategy_for
+
+PORTS = [{"port": 80}]
+_BALANCER_ONLY = "may only be used when `type` is 'LoadBalancer'"
+STORED = {
+    "type": "ClusterIP",
+    "clusterIP": "10.0.0.7",
+    "clusterIPs": ["10.0.0.7"],
+    "ipFamilies": ["IPv4"],
+    "ipFamilyPolicy": "SingleStack",
+    "ports": PORTS,
+}
+
+
+def service(**spec: Any) -> dict[str, Any]:
+    obj = {"metadata": {"name": "s", "namespace": "d", "uid": "u", "resourceVersion": "1"}, "spec": spec}
+    obj = copy.deepcopy(obj)
+    strategy_for(kind_named("Service")).default(obj)
+    return obj
+
+
+def refusals(**spec: Any) -> list[str]:
+    strategy, obj = strategy_for(kind_named("Service")), service(ports=PORTS, **spec)
+    strategy.prepare_create(obj)
+    return [str(each) for each in strategy.validate_create(obj)]
+
+
+def updated(stored: dict[str, Any], **changes: Any) -> tuple[dict[str, Any], list[str]]:
+    strategy, old, new = strategy_for(kind_named("Service")), service(**stored), service(**{**stored, **changes})
+    strategy.prepare_update(new, old)
+    return new["spec"], [str(each) for each in strategy.validate_update(new, old)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"ipFamilies": ["IPv5"]}, 'spec.ipFamilies[0]: Unsupported value: "IPv5": supported values: "IPv4", "IPv6"'),
+        ({"ipFamilies": ["IPv4", "IPv4"]}, 'spec.ipFamilies[1]: Duplicate value: "IPv4"'),
+        (
+            {"ipFamilyPolicy": "Both"},
+            'spec.ipFamilyPolicy: Unsupported value: "Both": supported values: "PreferDualStack", "RequireDualStack", '
+            '"SingleStack"',
+        ),
+        (
+            {"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.2"]},
+            'spec.clusterIPs: Invalid value: ["10.0.0.2"]: first value must match `clusterIP`',
+        ),
+        (
+            {"loadBalancerSourceRanges": ["10.0.0.0/8"]},
+            f"spec.LoadBalancerSourceRanges: Forbidden: {_BALANCER_ONLY}",
+        ),
+        ({"loadBalancerClass": "a/b"}, f"spec.loadBalancerClass: Forbidden: {_BALANCER_ONLY}"),
+        (
+            {"healthCheckNodePort": 30000},
+            "spec.healthCheckNodePort: Invalid value: 30000: may only be set when `type` is 'LoadBalancer' and "
+            "`externalTrafficPolicy` is 'Local'",
+        ),
+    ],
+)
+def test_refusals(spec: dict[str, Any], words: str) -> None:
+    assert refusals(**spec) == [words]
+
+
+def test_an_update_without_addresses_keeps_them() -> None:
+    spec, errors = updated(STORED, clusterIP="", clusterIPs=[])
+    assert (spec["clusterIP"], spec["clusterIPs"], errors) == ("10.0.0.7", ["10.0.0.7"], [])
+
+
+def test_the_address_may_not_change_by_either_field() -> None:
+    refused = 'spec.clusterIPs[0]: Invalid value: ["10.0.0.8"]: may not change once set'
+    assert updated(STORED, clusterIP="10.0.0.8")[1] == [refused]
+    assert updated(STORED, clusterIP="", clusterIPs=["10.0.0.8"])[1] == [refused]
+
+
+def test_a_service_that_becomes_a_name_loses_its_addresses() -> None:
+    spec, errors = updated(STORED, type="ExternalName", externalName="a.b")
+    assert not errors
+    assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} & set(spec)
+
+
+def test_a_balancer_that_becomes_internal_loses_what_only_balancers_have() -> None:
+    ports = [{"port": 80, "nodePort": 30001}]
+    stored = {**STORED, "type": "LoadBalancer", "ports": ports, "loadBalancerClass": "a/b"}
+    stored = service(**stored)["spec"]
+    spec, errors = updated(stored, type="ClusterIP")
+    assert not errors
+    assert not {"allocateLoadBalancerNodePorts", "loadBalancerClass", "externalTrafficPolicy"} & set(spec)
+    assert "nodePort" not in spec["ports"][0]
+
+
+def test_finalizers_of_a_namespace_are_named_by_place_when_finalizing() -> None:
+    strategy = strategy_for(kind_named("Namespace"))
+    metadata = {"name": "n", "uid": "u", "resourceVersion": "1"}
+    old = {"metadata": metadata, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+    new = {**old, "spec": {"finalizers": ["kubernetes", "x"]}}
+    detail = 'Invalid value: "x": name is neither a standard finalizer name nor is it fully qualified'
+    assert [str(each) for each in strategy.validate_update(new, old, "finalize")] == [f"spec.finalizers[1]: {detail}"]
+    assert [str(each) for each in strategy.validate_create(new)] == [f"spec.finalizers: {detail}"]
