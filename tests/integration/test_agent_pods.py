@@ -245,6 +245,53 @@ async def test_readiness_follows_its_probe(cluster: Cluster, node: TestNode) -> 
     assert other["status"]["containerStatuses"][0]["ready"] is True
 
 
+def statuses_told(node: TestNode, name: str) -> list[tuple[bool, bool]]:
+    """Every (started, ready) that the API is told from now on, as it grows."""
+    told: list[tuple[bool, bool]] = []
+    write = node.agent._loop._reporter.write
+
+    async def listen(record: Any, status: Any) -> bool:
+        for one in status.get("containerStatuses") or () if record.name == name else ():
+            told.append((one["started"], one["ready"]))
+        return await write(record, status)
+
+    node.agent._loop._reporter.write = listen  # type: ignore[method-assign]
+    return told
+
+
+@pytest.mark.parametrize("kind", ["readinessProbe", "startupProbe"])
+async def test_nobody_is_ready_before_a_probe_has_said_so(cluster: Cluster, node: TestNode, kind: str) -> None:
+    told = statuses_told(node, "p")
+    probe: dict[str, Any] = {"exec": {"command": ["true"]}, "periodSeconds": 1, "initialDelaySeconds": 3}
+    probes: dict[str, Any] = {kind: probe}
+    await create(cluster, node, pod("p", container(**probes)))
+    await node.pass_time(5)
+    ready = [one for _, one in told]
+    assert ready == sorted(ready) and ready[-1] is True and ready.count(False) >= 2
+
+
+async def test_readiness_is_asked_for_as_soon_as_the_start_is_known(cluster: Cluster, node: TestNode) -> None:
+    probes: dict[str, Any] = {
+        "startupProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1, "initialDelaySeconds": 3},
+        "readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 60},
+    }
+    await create(cluster, node, pod("p", container(**probes)))
+    await node.pass_time(5)
+    assert (await cluster.pod("p"))["status"]["containerStatuses"][0]["ready"] is True
+
+
+async def test_a_ready_container_stays_so_across_a_restart_of_the_agent(cluster: Cluster, node: TestNode) -> None:
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 5, "initialDelaySeconds": 1}
+    await create(cluster, node, pod("p", container(readinessProbe=probe, startupProbe=probe)))
+    await node.pass_time(8)
+    before = await cluster.pod("p")
+    assert before["status"]["containerStatuses"][0]["ready"] is True
+    await node.restart()
+    await node.pass_time(12)
+    after = await cluster.pod("p")
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
 async def test_a_failing_post_start_hook_ends_the_container(cluster: Cluster, node: TestNode) -> None:
     hook = {"postStart": {"exec": {"command": ["false"]}}}
     await create(cluster, node, pod("p", container(lifecycle=hook)))

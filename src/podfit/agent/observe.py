@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from podfit.agent.decide.lifecycle import Seen
 from podfit.agent.decide.states import Actuated, Allocated, Object, every_container
+from podfit.agent.decide.status import remembered
 from podfit.agent.ledger import Ledger
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import EXITED, RUNNING, ContainerState, Limits, NotFound, PodState, Runtime
@@ -42,27 +43,39 @@ def _seen(record: PodRecord, state: PodState | None) -> dict[str, Seen]:
     for container in state.containers if state is not None else ():
         attempts.setdefault(container.name, []).append(container)
     return {
-        container["name"]: _one(record, container["name"], attempts.get(container["name"], []))
+        container["name"]: _one(record, container, attempts.get(container["name"], []))
         for container in every_container(record.pod["spec"])
     }
 
 
-def _one(record: PodRecord, name: str, attempts: list[ContainerState]) -> Seen:
+def _one(record: PodRecord, container: Object, attempts: list[ContainerState]) -> Seen:
+    name = container["name"]
     attempts = sorted(attempts, key=lambda one: one.attempt)
     last = attempts[-1] if attempts else None
     earlier = [one for one in attempts[:-1] if one.state == EXITED]
     running = last is not None and last.state == RUNNING
     started = ready = False
     if running and last is not None and not record.job(f"hook:{name}"):
-        probes = record.probes
-        started = probes is None or probes.started(name, last.id)
-        ready = started and (probes is None or probes.ready(name, last.id))
+        started, ready = _health(record, container, last.id)
     waiting = None if running else record.waiting.get(name)
     if waiting is None and last is not None and last.state == EXITED and name in record.restarting:
         # Between two lives: shown as ended, no API server would let it live again under OnFailure or Never.
         waiting = ("ContainerCreating", "")
     previous = _with_message(record, earlier[-1]) if earlier else None
     return Seen(name, _with_message(record, last) if last is not None else None, previous, started, ready, waiting)
+
+
+def _health(record: PodRecord, container: Object, container_id: str) -> tuple[bool, bool]:
+    """(started, ready). Before its probes have begun a container is as the API knows it, and a new one is neither."""
+    name, probes = container["name"], record.probes
+    if probes is not None:
+        started = probes.started(name, container_id)
+        return started, started and probes.ready(name, container_id)
+    if not container.get("startupProbe") and not container.get("readinessProbe"):
+        return True, True
+    known = remembered(record.shown.get("status") or {}, name, container_id)
+    started = not container.get("startupProbe") or bool(known.get("started"))
+    return started, started and (not container.get("readinessProbe") or bool(known.get("ready")))
 
 
 def _with_message(record: PodRecord, state: ContainerState) -> ContainerState:

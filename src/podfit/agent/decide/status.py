@@ -90,6 +90,15 @@ def containers_of(pod: Mapping[str, Any]) -> list[Object]:
     return list(all_containers(pod["spec"]))
 
 
+def remembered(status: Mapping[str, Any], name: str, container_id: str) -> Object:
+    """What the API was told of this very container; empty if it was another, or nothing yet."""
+    for key in ("containerStatuses", "initContainerStatuses"):
+        for one in status.get(key) or ():
+            if one["name"] == name and str(one.get("containerID") or "").endswith(f"//{container_id}"):
+                return dict(one)
+    return {}
+
+
 def rejected(pod: Object, reason: str, message: str, now: str, qos: str) -> Object:
     """A pod that this node did not admit: nothing of it ever ran."""
     return {

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from podfit.agent.decide.states import Object, all_containers
+from podfit.agent.decide.status import remembered
 from podfit.agent.life.checkup import check
 from podfit.agent.notices import WARNING, Notices
 from podfit.agent.record import PodRecord
@@ -43,6 +44,8 @@ class Probes:
         self._tasks = Tasks(f"probes-{record.uid}")
         self._following: dict[str, str] = {}
         self._running: dict[str, list[asyncio.Task[None]]] = {}
+        self._begun: dict[str, asyncio.Event] = {}
+        """Set once the container's startup probe has succeeded: the others wait for it."""
         self._results: dict[tuple[str, str], _Result] = {}
         self.counts: dict[tuple[str, str, str], int] = {}
         """How often each (container, kind of probe) gave each result (successful, failed)."""
@@ -95,12 +98,23 @@ class Probes:
             if self._following.get(name) == state.id:
                 continue
             self._leave(name)
-            self._following[name] = state.id
-            self._running[name] = [
-                self._tasks.start(self._probe(self._containers[name], kind, state), f"{kind}-{name}")
-                for kind in KINDS
-                if self._spec(name).get(kind)
-            ]
+            self._begin(name, state)
+
+    def _begin(self, name: str, state: ContainerState) -> None:
+        """A container that ran on while no agent watched is taken to be as it was told last."""
+        spec = self._spec(name)
+        known = remembered(self._record.shown.get("status") or {}, name, state.id)
+        good = {"livenessProbe": True, "readinessProbe": known.get("ready"), "startupProbe": known.get("started")}
+        self._following[name] = state.id
+        self._begun[name] = asyncio.Event()
+        kinds = [kind for kind in KINDS if spec.get(kind)]
+        for kind in kinds:
+            self._results[name, kind] = _Result(state.id, bool(good[kind]))
+        if "startupProbe" not in kinds or good["startupProbe"]:
+            self._begun[name].set()
+        self._running[name] = [
+            self._tasks.start(self._probe(spec, kind, state, self._begun[name]), f"{kind}-{name}") for kind in kinds
+        ]
 
     def _leave(self, name: str) -> None:
         self._following.pop(name, None)
@@ -111,22 +125,22 @@ class Probes:
         for name in list(self._following):
             self._leave(name)
 
-    async def _probe(self, container: Object, kind: str, state: ContainerState) -> None:
-        probe = container[kind]
-        name = container["name"]
-        self._results[name, kind] = result = _Result(state.id, kind == "livenessProbe")
+    async def _probe(self, container: Object, kind: str, state: ContainerState, begun: asyncio.Event) -> None:
+        probe, name = container[kind], container["name"]
+        result = self._results[name, kind]
         ran = max(0.0, self._clock.now() - state.started_at)
         await self._clock.sleep(max(float(probe.get("initialDelaySeconds") or 0) - ran, 0.0))
+        if kind != "startupProbe":
+            await begun.wait()
         period = float(probe.get("periodSeconds") or 10)
-        while True:
-            if kind == "startupProbe" or self.started(name, state.id):
-                error = await check(self._runtime, container, probe, state.id, self._ip())
-                self._note(container, kind, result, error)
-                if kind == "startupProbe" and result.good:
-                    return
-                if kind != "readinessProbe" and self._failed(name, state.id) == kind:
-                    # It will be restarted: nothing is left to find out about this one.
-                    return
+        while kind != "startupProbe" or not begun.is_set():
+            self._note(container, kind, result, await check(self._runtime, container, probe, state.id, self._ip()))
+            if kind == "startupProbe" and result.good:
+                begun.set()
+                return
+            if kind != "readinessProbe" and self._failed(name, state.id) == kind:
+                # It will be restarted: nothing is left to find out about this one.
+                return
             await self._clock.sleep(period)
 
     def _ip(self) -> str:
