@@ -137,6 +137,16 @@ async def test_the_components_run_with_no_more_than_their_service_accounts(clust
     assert await cluster.admin.list(VPA_CHECKPOINT, "default")
 
 
+@pytest.mark.parametrize("verb", ["get", "list"])
+@pytest.mark.parametrize("name", ["vpa-recommender", "vpa-updater"])
+async def test_usage_may_be_read_pod_by_pod_and_as_a_whole(cluster: Autoscaled, name: str, verb: str) -> None:
+    asked = {"group": "metrics.k8s.io", "version": "v1beta1", "resource": "pods", "verb": verb}
+    spec = {"user": f"system:serviceaccount:kube-system:{name}", "resourceAttributes": asked}
+    kind = kind_named("SubjectAccessReview")
+    answer = await cluster.admin.create(kind, {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec})
+    assert answer["status"]["allowed"]
+
+
 def test_the_deployments_command_lines_can_be_read() -> None:
     read = {"recommender": recommender_config, "updater": updater_config}
     seen = 0

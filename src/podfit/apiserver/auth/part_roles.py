@@ -47,7 +47,7 @@ CLUSTER_ROLES: dict[str, tuple[Rule, ...]] = {
         rule(["create"], [""], ["pods/eviction"]),
         rule(["create", "patch"], [""], ["events"]),
         # To see whether a resize was too small.
-        rule(["get"], ["metrics.k8s.io"], ["pods"]),
+        rule(["get", "list"], ["metrics.k8s.io"], ["pods"]),
     ),
     f"{_PREFIX}{_ADMISSION}": (
         rule(["create"], ["admissionregistration.k8s.io"], _WEBHOOKS),
