@@ -449,3 +449,37 @@ async def test_many_pods_are_bound_once_each(bench: Bench) -> None:
     counts = [sum(pod["spec"]["nodeName"] == f"n{number}" for pod in listed) for number in range(4)]
     assert sum(counts) == 200
     assert max(counts) - min(counts) <= 2
+
+
+async def test_a_pod_waits_for_its_claim_and_gets_its_node_when_it_is_there(bench: Bench) -> None:
+    await bench.node("n1")
+    await bench.pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    told = await bench.refused("p")
+    assert told.startswith('0/1 nodes are available: persistentvolumeclaim "data" not found. ')
+    assert told.endswith("preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.")
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    meta = {"name": "data", "namespace": "default"}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
+    await bench.client.create(kind_named("PersistentVolumeClaim"), claim)
+    assert await bench.bound("p") == "n1"
+
+
+async def test_pods_of_a_set_are_spread_though_they_do_not_ask_for_it(bench: Bench) -> None:
+    # By their room alone all pods would go to the first.
+    for name, cpu in (("n1", "64"), ("n2", "2"), ("n3", "2")):
+        await bench.node(name, cpu)
+    pod = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "web"}}, "template": pod}
+    meta = {"name": "web", "namespace": "default"}
+    body = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": spec}
+    made = await bench.client.create(kind_named("ReplicaSet"), body)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": made["metadata"]["uid"]}
+    nodes = []
+    for number in range(3):
+        name = f"web-{number}"
+        labelled = {"name": name, "namespace": "default", "labels": {"app": "web"}}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": labelled, "spec": pod["spec"]}
+        labelled["ownerReferences"] = [{**owner, "controller": True}]
+        await bench.client.create(POD, body)
+        nodes.append(await bench.bound(name))
+    assert sorted(nodes) == ["n1", "n2", "n3"]

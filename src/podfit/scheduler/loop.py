@@ -63,6 +63,7 @@ class Scheduler:
         self._observer = Observer(self.board, self.queue, clock, config.scheduler_name, self._due.set)
         self._random = random.Random(config.seed)
         self._cared_for: frozenset[str] | None = None
+        self._claimed = 0
         self._no_room: dict[tuple[bytes, int, str], tuple[Epoch, NoRoom]] = {}
         self.nodes = Cache(client, NODE, clock=clock)
         self.pods = Cache(client, POD, clock=clock, page=2000, fieldSelector=_LIVE)
@@ -74,6 +75,10 @@ class Scheduler:
         for cache in self.owners:
             owners = self.board.owners
             cache.subscribe(owners.service if cache.kind.kind == "Service" else owners.owning_set)
+        self.claims = Cache(client, kind_named("PersistentVolumeClaim"), clock=clock, page=500, trim=only_selector)
+        self.claims.subscribe(self.board.claims.changed)
+        self.claims.subscribe(lambda before, after: self._due.set())
+        self.board.claims.aware = True
         self.nodes.subscribe(self._observer.node)
         self.namespaces.subscribe(self._observer.namespace)
         self.pods.subscribe(self._observer.pod)
@@ -83,7 +88,7 @@ class Scheduler:
         self._reset()
         tasks = Tasks("scheduler")
         try:
-            caches = (self.nodes, self.namespaces, self.budgets, *self.owners, self.pods)
+            caches = (self.nodes, self.namespaces, self.budgets, *self.owners, self.claims, self.pods)
             for cache in caches:
                 tasks.start(cache.run(), f"watch-{cache.kind.plural}")
             await asyncio.gather(*(cache.ready.wait() for cache in caches))
@@ -154,10 +159,10 @@ class Scheduler:
         self._due.set()
 
     def _regroup(self) -> None:
-        cared_for = self.board.snapshot.holders.cared_for
-        if cared_for != self._cared_for:
+        cared_for, claims = self.board.snapshot.holders.cared_for, self.board.claims.version
+        if (cared_for, claims) != (self._cared_for, self._claimed):
             # Pods that were of one shape may not be any more: each finds its group anew.
-            self._cared_for = cared_for
+            self._cared_for, self._claimed = cared_for, claims
             self.queue.flush(self.clock.monotonic(), 0.0)
 
     def _wake(self, above: int | None) -> None:

@@ -255,3 +255,21 @@ def test_a_placed_pod_is_explained_as_if_it_had_no_node() -> None:
     where = Board(snapshot_of([node("n1")], [one]))
     assert [verdict.fits for verdict in explain(one, where)] == [True]
     assert resident(one).key in where.snapshot.pods
+
+
+def test_a_pod_whose_claim_is_missing_fits_nowhere_until_it_is_there() -> None:
+    where = board([node("n1"), node("n2")])
+    claiming = pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    assert chosen(where, claiming) == "n1"
+    where.claims.aware = True
+    no = refused(where, claiming)
+    assert no.message == '0/2 nodes are available: persistentvolumeclaim "data" not found.'
+    outcome = preempt(where, claiming, no, [])
+    assert isinstance(outcome, NoRoom)
+    assert outcome.message == "0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    before, claim = where.claims.version, {"metadata": {"name": "data", "namespace": "ns"}}
+    where.claims.changed(None, claim)
+    assert where.claims.version > before and chosen(where, claiming) == "n1"
+    going = {"metadata": {**claim["metadata"], "deletionTimestamp": "now"}}
+    where.claims.changed(claim, going)
+    assert 'persistentvolumeclaim "data" is being deleted' in refused(where, claiming).message

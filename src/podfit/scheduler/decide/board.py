@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podfit.api.status import Object
+from podfit.scheduler.decide.claims import Claims
 from podfit.scheduler.decide.fitting import Codes, Fitting
 from podfit.scheduler.decide.owners import Owners
 from podfit.scheduler.decide.pods import Key, Resident, Shape, pod_key, priority_of, resident, shape_of
@@ -46,7 +47,7 @@ class Board:
     def __init__(self, snapshot: Snapshot | None = None, rules: Rules | None = None, seed: int | None = None) -> None:
         self.snapshot, self.rules = snapshot or Snapshot(), rules or Rules()
         self.selection = Selection(self.snapshot)
-        self.owners = Owners()
+        self.owners, self.claims = Owners(), Claims()
         self.nominated: dict[Key, Resident] = {}
         """Pods that wait for the pods they preempted to go, with the node they are to get."""
         self._fittings: OrderedDict[bytes, Fitting] = OrderedDict()
@@ -64,7 +65,8 @@ class Board:
         family = None
         if self.rules.default_spread and not pod["spec"].get("topologySpreadConstraints"):
             family = self.owners.family(pod)
-        return shape_of(pod, self.snapshot.holders.cared_for, self._known, family)
+        refused = self.claims.refusal(pod)
+        return shape_of(pod, self.snapshot.holders.cared_for, self._known, family, refused)
 
     def _known(self, key: bytes) -> Shape | None:
         found = self._fittings.get(key)
@@ -176,6 +178,8 @@ class Board:
         if not nodes:
             return Refused(NO_NODES, fitting, None)
         codes = fitting.codes()
+        if fitting.shape.refused:
+            return Refused(available(nodes, {}, fitting.shape.refused), fitting, codes)
         if fitting.names is not None and not fitting.names:
             return Refused(available(nodes, {}, CONFLICT), fitting, codes)
         reasons = fitting.reasons(codes)

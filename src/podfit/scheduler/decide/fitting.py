@@ -125,6 +125,8 @@ class Fitting:
         if self.names is not None:
             named = [snapshot.rows[name] for name in self.names if name in snapshot.rows]
             codes[~np.isin(rows, named)] = Code.NOT_NAMED
+        if self.shape.refused:
+            codes[:] = Code.CLAIM
         codes[~snapshot.alive[rows]] = Code.NO_ROW
         return codes
 

@@ -21,6 +21,7 @@ _DEFAULTS = ((HOSTNAME, 3), (ZONE, 5))
 """(topology key, maxSkew), all of them soft."""
 _SETS = {"v1": ("ReplicationController",), "apps/v1": ("ReplicaSet", "StatefulSet")}
 _REMEMBERED = 16384
+_KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +114,9 @@ def _selector(owner: Object) -> LabelSelector:
 
 
 def only_selector(obj: Object) -> Object:
-    """What the caches keep of Services and sets: who they are and whom they select."""
+    """What the caches keep of Services, sets and claims: who they are and whom they select."""
     meta = obj["metadata"]
-    kept = {key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion") if key in meta}
+    kept = {key: meta[key] for key in _KEPT if key in meta}
     return {
         "kind": obj.get("kind", ""),
         "metadata": kept,

@@ -78,6 +78,8 @@ class Shape:
     selector_key: bytes = b""
     defaults: tuple[Spread, ...] = ()
     """Soft constraints that a pod without its own has by default; they rule nothing out."""
+    refused: str = ""
+    """Why no node whatever can take it."""
 
     @property
     def relational(self) -> bool:
@@ -204,6 +206,7 @@ def shape_of(
     cared_for: frozenset[str] | None,
     known: Callable[[bytes], Shape | None] = lambda key: None,
     family: Family | None = None,
+    refused: str = "",
 ) -> Shape:
     """`cared_for` are the labels that running pods look at in others (None: they care for nobody): pods that differ in
     other labels only are of one shape. `family`: whom the pod is spread among if it does not say so itself."""
@@ -222,6 +225,7 @@ def shape_of(
         ports,
         _identity(namespace, labels, spec, relational, cared_for),
         family.told if family is not None else None,
+        refused,
     )
     key = _encode(told)
     return known(key) or Shape(
@@ -236,6 +240,7 @@ def shape_of(
         spec.get("tolerations") or [],
         selector,
         family.spreads if family is not None else (),
+        refused,
     )
 
 

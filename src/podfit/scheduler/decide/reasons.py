@@ -31,6 +31,8 @@ class Code(IntEnum):
     EXISTING_ANTI_AFFINITY = 11
     NOT_NAMED = 12
     """The pod's affinity lists nodes by name, and this is none of them."""
+    CLAIM = 13
+    """A volume claim of the pod is not there: no node will do."""
     NO_ROW = 100
 
 
@@ -46,6 +48,7 @@ WORDS: dict[Code, str] = {
     Code.ANTI_AFFINITY: "node(s) didn't match pod anti-affinity rules",
     Code.EXISTING_ANTI_AFFINITY: "node(s) didn't satisfy existing pods anti-affinity rules",
     Code.NOT_NAMED: "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+    Code.CLAIM: "node(s) didn't satisfy plugin(s) [VolumeBinding]",
 }
 
 HOPELESS = (
@@ -56,6 +59,7 @@ HOPELESS = (
     Code.SPREAD_LABEL,
     Code.AFFINITY,
     Code.NOT_NAMED,
+    Code.CLAIM,
 )
 """Refusals that no removal of pods can lift."""
 
@@ -72,6 +76,7 @@ PLUGINS: dict[Code, str] = {
     Code.ANTI_AFFINITY: "InterPodAffinity",
     Code.EXISTING_ANTI_AFFINITY: "InterPodAffinity",
     Code.NOT_NAMED: "NodeAffinity",
+    Code.CLAIM: "VolumeBinding",
 }
 
 
