@@ -31,7 +31,9 @@ from podfit.apiserver.strategy import Strategy, strategy_for
 from podfit.kit.clock import rfc3339
 from podfit.store.backend import Mismatch, Record
 
-RETRIES = 5
+RETRIES = 256
+"""How often a write that states no revision starts over when others were faster. Kubernetes never gives up before the
+request times out; a bound keeps a bug from spinning."""
 _NAME_TRIES = 8
 _FILLED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace", "name")
 
