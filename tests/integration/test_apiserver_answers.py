@@ -188,3 +188,35 @@ async def test_lists_are_known_kinds(server: ApiServer) -> None:
     answer = await send(server, "POST", f"{SPACE}/pods", {"apiVersion": "v1", "kind": "PodList", "items": []})
     why = "converting (v1.PodList) to (core.Pod): unknown conversion"
     assert json.loads(answer.body)["message"] == f'PodList in version "v1" cannot be handled as a Pod: {why}'
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"kind": "Foo"}, 'no kind "Foo" is registered for version "v1" in scheme "pkg/api/legacyscheme/scheme.go:30"'),
+        ({"kind": "Pod"}, "converting (v1.Pod) to (core.ConfigMap): unknown conversion"),
+        (
+            {"kind": 5},
+            "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of "
+            "type string",
+        ),
+    ],
+)
+async def test_a_merge_patch_may_not_change_the_kind(server: ApiServer, changed: dict[str, Any], why: str) -> None:
+    path = f"{SPACE}/configmaps/c"
+    answer = await send(server, "PATCH", path, changed, "application/merge-patch+json")
+    assert answer.status == 422
+    assert json.loads(answer.body)["message"].endswith(f": {why}")
+    assert (await send(server, "PATCH", path, changed | {"kind": None}, "application/merge-patch+json")).status == 200
+    assert (await send(server, "PATCH", path, {"kind": "Foo"}, SMP)).status == 200, "strategic patches leave the kind"
+
+
+async def test_a_patch_may_not_change_the_kind_of_a_custom_resource(server: ApiServer) -> None:
+    collection = "/apis/autoscaling.k8s.io/v1/namespaces/default/verticalpodautoscalers"
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    body = {"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler", "spec": {"targetRef": target}}
+    assert (await send(server, "POST", collection, body | {"metadata": {"name": "v"}})).status == 201
+    answer = await send(server, "PATCH", f"{collection}/v", {"kind": "Foo"}, "application/merge-patch+json")
+    refused = 'kind: Invalid value: "Foo": must be VerticalPodAutoscaler'
+    named = 'VerticalPodAutoscaler.autoscaling.k8s.io "v" is invalid'
+    assert (answer.status, json.loads(answer.body)["message"]) == (422, f"{named}: {refused}")

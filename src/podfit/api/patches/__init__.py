@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from podfit.api.kinds import Kind
 from podfit.api.patches import json_patch, merge_patch, strategic
 from podfit.api.patches.goprint import go_print
+from podfit.api.schema.bodies import patched_type_refused
 from podfit.api.schema.decode import Decoded, DecodeError, convert
 from podfit.api.schema.types import Struct
 from podfit.api.schema.walk import JSON, UNSTRUCTURED
@@ -23,17 +25,28 @@ APPLY = "application/apply-patch+yaml"
 
 
 def patch_object(
-    live: Object, raw: bytes, content_type: str, struct: Struct, *, field_validation: str = "Warn"
+    live: Object,
+    raw: bytes,
+    content_type: str,
+    struct: Struct,
+    *,
+    field_validation: str = "Warn",
+    kind: Kind | None = None,
 ) -> Decoded:
-    """`live` with the patch applied, typed again, and warnings. `live` is not changed, but may share parts with it."""
+    """`live` with the patch applied, typed again, and warnings. `live` is not changed, but may share parts with it.
+
+    With `kind`, JSON and merge patches that make it another kind are refused; strategic ones cannot change the kind.
+    """
     if content_type == STRATEGIC:
         patch = strategic.read_patch(raw)
         problems = [] if field_validation == "Ignore" else strategic.strict_problems(raw)
         value = strategic.merged(live, patch, struct)
         return _typed(live, value, struct, field_validation, UNSTRUCTURED, problems, patch)
-    kind: Any = json_patch if content_type == JSON_PATCH else merge_patch
-    value = kind.apply(live, raw)
-    problems = [] if field_validation == "Ignore" else kind.strict_problems(raw)
+    dialect: Any = json_patch if content_type == JSON_PATCH else merge_patch
+    value = dialect.apply(live, raw)
+    if kind is not None and isinstance(value, dict) and (refusal := patched_type_refused(value, kind)):
+        raise _invalid_patch(value, None, refusal)
+    problems = [] if field_validation == "Ignore" else dialect.strict_problems(raw)
     return _typed(live, value, struct, field_validation, JSON, problems, None)
 
 

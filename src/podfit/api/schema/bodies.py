@@ -8,7 +8,7 @@ from typing import Any
 from podfit.api.kinds import BUILT_IN, Kind
 from podfit.api.schema.scalars import json_word
 from podfit.api.schema.types import Struct
-from podfit.api.status import ApiError, bad_request
+from podfit.api.status import ApiError, Object, bad_request
 
 _META = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 _PACKAGE = {"": "core", "events.k8s.io": "core", "rbac.authorization.k8s.io": "rbac"}
@@ -79,16 +79,39 @@ def check_type(meta: TypeMeta, kind: Kind) -> None:
     said_kind, said_version = meta.kind or kind.kind, meta.api_version or kind.api_version
     if (said_version, said_kind) == (kind.api_version, kind.kind):
         return
-    version = said_version.rpartition("/")[2]
-    prefix = f'{said_kind} in version "{version}" cannot be handled as a {kind.kind}: '
-    old = said_kind in _OLD.get(said_version, ())
-    if not old and (said_version, said_kind) not in _KNOWN:
-        where = 'in scheme "pkg/api/legacyscheme/scheme.go:30"'
-        raise bad_request(f'{prefix}no kind "{said_kind}" is registered for version "{said_version}" {where}')
-    if said_kind != kind.kind:
-        package = _PACKAGE.get(kind.group, kind.group.partition(".")[0])
-        raise bad_request(f"{prefix}converting ({version}.{said_kind}) to ({package}.{kind.kind}): unknown conversion")
+    complaint = _undecodable(said_version, said_kind, kind)
+    if complaint:
+        version = said_version.rpartition("/")[2]
+        raise bad_request(f'{said_kind} in version "{version}" cannot be handled as a {kind.kind}: {complaint}')
     raise _other_version(said_version, kind)
+
+
+def _undecodable(version: str, said: str, kind: Kind) -> str:
+    """Why something that says it is of another kind cannot become one of this kind; "" when it can."""
+    if said not in _OLD.get(version, ()) and (version, said) not in _KNOWN:
+        scheme = "pkg/api/legacyscheme/scheme.go:30"
+        return f'no kind "{said}" is registered for version "{version}" in scheme "{scheme}"'
+    if said != kind.kind:
+        package = _PACKAGE.get(kind.group, kind.group.partition(".")[0])
+        return f"converting ({version.rpartition('/')[2]}.{said}) to ({package}.{kind.kind}): unknown conversion"
+    return ""
+
+
+def patched_type_refused(value: Object, kind: Kind) -> str:
+    """Why an object that a patch gave another kind or version cannot be read; "" when it can. What a patch removed
+    is taken from the address."""
+    found = {}
+    for name in ("apiVersion", "kind"):
+        found[name] = value.get(name) or ""
+        if not isinstance(found[name], str):
+            why = f"cannot unmarshal {json_word(found[name])} into Go struct field .{name} of type string"
+            return f"couldn't get version/kind; json parse error: json: {why}"
+    said, version = found["kind"] or kind.kind, found["apiVersion"] or kind.api_version
+    if not kind.custom:
+        return "" if (version, said) == (kind.api_version, kind.kind) else _undecodable(version, said, kind)
+    if version != kind.api_version and version.rpartition("/")[0] != kind.group:
+        return f'{version}, Kind={said} is unstructured and is not suitable for converting to "{kind.api_version}"'
+    return ""
 
 
 def _check_custom(meta: TypeMeta, kind: Kind) -> None:

@@ -134,7 +134,7 @@ _NODE = (
     rule([*READ, "create", "delete"], [""], ["pods"]),
     rule(["create"], [""], ["pods/eviction", "serviceaccounts/token"]),
     rule(READ, [""], ["configmaps", "secrets", "services"]),
-    rule(["get"], [""], ["persistentvolumeclaims", "persistentvolumes"]),
+    rule(["get"], [""], ["endpoints", "persistentvolumeclaims", "persistentvolumes"]),
     rule(["create", "get", "list", "watch"], ["certificates.k8s.io"], ["certificatesigningrequests"]),
     rule(["create", "delete", "get", "patch", "update"], ["coordination.k8s.io"], ["leases"]),
     rule(READ, ["node.k8s.io"], ["runtimeclasses"]),

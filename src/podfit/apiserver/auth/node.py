@@ -106,6 +106,7 @@ NODE_RULES: tuple[Rule, ...] = (
     rule(["create"], ["authentication.k8s.io"], ["tokenreviews"]),
     rule(["create"], ["authorization.k8s.io"], ["subjectaccessreviews", "localsubjectaccessreviews"]),
     rule(["get", "list", "watch"], [""], ["services"]),
+    rule(["get"], [""], ["endpoints"]),
     rule(["create", "patch", "update"], ["", "events.k8s.io"], ["events"]),
     rule(["create", "get", "list", "watch"], ["certificates.k8s.io"], ["certificatesigningrequests"]),
     rule(["get", "list", "watch"], ["node.k8s.io"], ["runtimeclasses"]),
@@ -131,8 +132,14 @@ class NodeAuthorizer:
                 if action.verb not in ("update", "patch"):
                     return Decision(False, "can only get/update/patch this type")
                 return self._if_related(node, action)
-            case "", "persistentvolumeclaims" | "persistentvolumes":
+            case (
+                ("", "persistentvolumeclaims" | "persistentvolumes")
+                | ("resource.k8s.io", "resourceclaims")
+                | ("storage.k8s.io", "volumeattachments")
+            ):
                 return self._get(node, action)
+            case "storage.k8s.io", "csinodes":
+                return _storage_node(node, action)
             case "", "serviceaccounts":
                 return self._token(node, action)
             case "coordination.k8s.io", "leases":
@@ -203,6 +210,14 @@ def _node(node: str, action: Action) -> Decision:
             what = f"'{action.name}'" if action.name else "all nodes"
             return Decision(False, f"node '{node}' cannot read {what}, only its own Node object")
     return NO_OPINION
+
+
+def _storage_node(node: str, action: Action) -> Decision:
+    if action.verb not in ("get", "create", "update", "patch", "delete"):
+        return Decision(False, "can only get, create, update, patch, or delete a CSINode")
+    if action.verb != "create" and action.name != node:
+        return Decision(False, "can only access CSINode with the same name as the requesting node")
+    return ALLOWED
 
 
 def _lease(node: str, action: Action) -> Decision:

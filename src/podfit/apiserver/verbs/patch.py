@@ -5,7 +5,7 @@ from __future__ import annotations
 from podfit.api.patches import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, patch_object
 from podfit.api.schema import type_of
 from podfit.api.schema.types import Struct
-from podfit.api.status import ApiError, Object
+from podfit.api.status import ApiError, Object, invalid, unprocessable
 from podfit.apiserver import managed, shapes
 from podfit.apiserver.bodies import check_name
 from podfit.apiserver.calls import Call
@@ -49,9 +49,12 @@ async def patch(call: Call) -> Response:
 
 
 def patched(call: Call, stored: Object, kind: str, struct: Struct, options: WriteOptions) -> Object:
-    made = patch_object(stored, call.request.body, kind, struct, field_validation=options.validation)
+    made = patch_object(stored, call.request.body, kind, struct, field_validation=options.validation, kind=call.kind)
     call.warnings += made.warnings
     obj = made.obj
+    if call.kind.custom and obj.get("kind", call.kind.kind) != call.kind.kind:
+        refusal = invalid("kind", obj["kind"], f"must be {call.kind.kind}")
+        raise unprocessable(call.kind.kind, call.route.name, [refusal], call.kind.group)
     if obj.get("kind") != call.kind.kind or obj.get("apiVersion") != call.kind.api_version:
         obj["kind"], obj["apiVersion"] = call.kind.kind, call.kind.api_version
     meta = obj.setdefault("metadata", {})

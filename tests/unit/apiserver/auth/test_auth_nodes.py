@@ -69,6 +69,15 @@ def test_node_may_not_read_secrets_at_large_nor_write_them(access):
     assert access.chain.decide(N1, one).reason == "no relationship found between node 'n1' and this object"
 
 
+def test_node_reads_its_own_storage_node_and_single_endpoints(access):
+    own = Action("get", "storage.k8s.io", "csinodes", name="n1")
+    assert access.chain.decide(N1, own).allowed
+    other = Action("get", "storage.k8s.io", "csinodes", name="n2")
+    assert access.chain.decide(N1, other).reason == "can only access CSINode with the same name as the requesting node"
+    assert access.chain.decide(N1, Action("get", "", "endpoints", namespace="ns", name="e")).allowed
+    assert not access.chain.decide(N1, Action("list", "", "endpoints", namespace="ns")).allowed
+
+
 def test_node_lists_pods_by_its_own_name_in_either_spelling(access):
     for selector in ("spec.nodeName=n1", "spec.nodeName==n1", "status.phase!=Failed,spec.nodeName=n1"):
         assert access.chain.decide(N1, Action("list", "", "pods", field_selector=selector)).allowed
