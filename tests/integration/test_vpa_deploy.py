@@ -20,7 +20,7 @@ from podfit.client.transport import HttpTransport, Query, Reply, Stream
 from podfit.store.memory import MemoryStore
 from podfit.testing.autoscaling import Autoscaled
 from podfit.testing.nodes import local_client
-from podfit.vpa.admission.config import AdmissionConfig
+from podfit.vpa.admission.config import AdmissionConfig, admission_config
 from podfit.vpa.admission.loop import AdmissionWebhook
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.loop import Recommender
@@ -148,14 +148,13 @@ async def test_usage_may_be_read_pod_by_pod_and_as_a_whole(cluster: Autoscaled, 
 
 
 def test_the_deployments_command_lines_can_be_read() -> None:
-    read = {"recommender": recommender_config, "updater": updater_config}
+    read: dict[str, Any] = {"recommender": recommender_config, "updater": updater_config, "admission": admission_config}
     seen = 0
     for one in manifests():
         if one["kind"] == "Deployment":
             arguments = one["spec"]["template"]["spec"]["containers"][0]["args"]
             assert arguments[0] == "vpa"
-            if arguments[1] in read:
-                read[arguments[1]](arguments[2:])
+            read[arguments[1]](arguments[2:])
             seen += 1
     assert seen == 3
 

@@ -99,6 +99,35 @@ async def test_old_rows_are_dropped(tmp_path: Path) -> None:
     assert [row[2] for row in (await loaded(tmp_path / "h.db", clock)).rows] == [2]
 
 
+def series_in(file: Path) -> set[str]:
+    db = sqlite3.connect(file)
+    try:
+        return {pod for (pod,) in db.execute("SELECT pod FROM series")}
+    finally:
+        db.close()
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_series_of_pods_long_gone_are_dropped(tmp_path: Path, restarted: bool) -> None:
+    clock = FakeClock()
+    history = LocalHistory(tmp_path / "h.db", clock=clock)
+    await history.load(Gathered(), clock.now())
+    history.record(batch((WEB, clock.now(), 1, 1), (DB, clock.now(), 1, 1)))
+    for _ in range(6):
+        await clock.advance(2 * 86400)
+        history.record(batch((DB, clock.now(), 2, 2)))
+        await history.flush()
+        if restarted:
+            await history.close()
+            history = LocalHistory(tmp_path / "h.db", clock=clock)
+            await history.load(Gathered(), clock.now() + 1)
+    assert series_in(tmp_path / "h.db") == {"db-1"}
+    history.record(batch((WEB, clock.now(), 3, 3)))
+    await history.close()
+    rows = (await loaded(tmp_path / "h.db", clock)).rows
+    assert {row[0] for row in rows} == {WEB, DB} and [row[2] for row in rows if row[0] == WEB] == [3]
+
+
 async def test_a_file_that_is_no_history_makes_room_for_a_new_one(tmp_path: Path) -> None:
     rubbish = b"not a database, but long enough to be read as one" * 50
     (tmp_path / "h.db").write_bytes(rubbish)

@@ -52,6 +52,10 @@ class LocalHistory:
         self._ids: dict[Series, int] = {}
         self._new: dict[int, Series] = {}
         self._next_id = 1
+        self._last: dict[int, Seconds] = {}
+        """By number: when a series was last heard of. Those of pods long gone are dropped."""
+        self._whole = False
+        """Whether all of the file was read, so that what was not heard of is not in it."""
         self._waiting: list[tuple[NDArray[np.int64], Batch]] = []
         self._cleaned = float("-inf")
         self._loaded_until: Seconds = float("-inf")
@@ -66,10 +70,17 @@ class LocalHistory:
             base, batch = await self._work(partial(self._read_row, row=at, series=series))
             sink.take(batch)
             self._loaded_until = base
+            self._heard([self._ids[one] for one in batch.series if one in self._ids], base)
+        self._whole = True
 
     def record(self, batch: Batch) -> None:
         ids = np.fromiter((self._id(one) for one in batch.series), np.int64, len(batch.series))
         self._waiting.append((ids, batch))
+        self._heard(ids.tolist(), self._clock.now())
+
+    def _heard(self, ids: list[int], at: Seconds) -> None:
+        for id in ids:
+            self._last[id] = max(at, self._last.get(id, at))
 
     async def flush(self) -> None:
         """Writes the minutes that are over; what belongs to the current one waits for its end."""
@@ -104,7 +115,24 @@ class LocalHistory:
             await self._work(self._read_series)
         rows, ooms, self._waiting = self._ripe(before)
         new, self._new = self._new, {}
-        await self._work(lambda db: self._insert(db, rows, ooms, new))
+        oldest = self._clean_before()
+        gone = self._unheard(oldest) if oldest is not None and self._whole else []
+        await self._work(lambda db: self._insert(db, rows, ooms, new, oldest, gone))
+
+    def _clean_before(self) -> Seconds | None:
+        """Once an hour: what is older may go."""
+        now = self._clock.monotonic()
+        if now - self._cleaned < _CLEAN_EVERY_S:
+            return None
+        self._cleaned = now
+        return self._clock.now() - (self._days + 1) * DAY
+
+    def _unheard(self, oldest: Seconds) -> list[int]:
+        """Forgets series that have no samples left, and answers their numbers."""
+        gone = {id for id in self._ids.values() if self._last.get(id, float("-inf")) < oldest}
+        self._ids = {one: id for one, id in self._ids.items() if id not in gone}
+        self._last = {id: at for id, at in self._last.items() if id not in gone}
+        return sorted(gone)
 
     def _ripe(self, before: Seconds) -> tuple[NDArray[Any], list[Oom], list[tuple[NDArray[np.int64], Batch]]]:
         """The samples before an instant as one table, the events, and what is left."""
@@ -143,7 +171,15 @@ class LocalHistory:
         ordered: NDArray[Any] = thin[np.argsort(thin["at"], kind="stable")]
         return ordered
 
-    def _insert(self, db: sqlite3.Connection, table: NDArray[Any], ooms: list[Oom], new: dict[int, Series]) -> None:
+    def _insert(
+        self,
+        db: sqlite3.Connection,
+        table: NDArray[Any],
+        ooms: list[Oom],
+        new: dict[int, Series],
+        oldest: Seconds | None,
+        gone: list[int],
+    ) -> None:
         with db:
             db.executemany(
                 "INSERT OR REPLACE INTO series VALUES (?, ?, ?, ?, ?)",
@@ -162,16 +198,10 @@ class LocalHistory:
                 "INSERT INTO ooms VALUES (?, ?, ?, ?, ?)",
                 [(oom.instant, oom.namespace, oom.pod, oom.container, oom.memory) for oom in ooms],
             )
-            self._clean(db)
-
-    def _clean(self, db: sqlite3.Connection) -> None:
-        now = self._clock.monotonic()
-        if now - self._cleaned < _CLEAN_EVERY_S:
-            return
-        self._cleaned = now
-        oldest = self._clock.now() - (self._days + 1) * DAY
-        db.execute("DELETE FROM rows WHERE last < ?", (oldest,))
-        db.execute("DELETE FROM ooms WHERE at < ?", (oldest,))
+            if oldest is not None:
+                db.execute("DELETE FROM rows WHERE last < ?", (oldest,))
+                db.execute("DELETE FROM ooms WHERE at < ?", (oldest,))
+                db.executemany("DELETE FROM series WHERE id = ?", [(id,) for id in gone])
 
     # --- reading
 
@@ -225,6 +255,7 @@ class LocalHistory:
             # Series met before the file was read move behind those in it.
             self._new = {id + shift: one for id, one in fresh.items()}
             self._ids = {key: id + shift for key, id in self._ids.items()}
+            self._last = {id + shift: at for id, at in self._last.items()}
             self._waiting = [(ids + shift, batch) for ids, batch in self._waiting]
             self._next_id += shift
         for id, one in found.items():
