@@ -42,8 +42,11 @@ class Fleet:
 
     async def start(self) -> None:
         from podfit.api.kinds import NAMESPACE, kind_named
+        from podfit.kit import garbage
 
+        garbage.look_rarely()
         await self.up.start()
+        garbage.keep_what_is_here()
         await self.client.create(NAMESPACE, {"metadata": {"name": "bench"}})
         while await self.client.find(kind_named("ServiceAccount"), "bench", "default") is None:
             await asyncio.sleep(0.02)

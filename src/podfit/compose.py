@@ -253,6 +253,8 @@ class Up:
             address=self.options.host,
             # Fake containers read no files: mounts of theirs would only outlive the process.
             on_disk=self.options.runtime != "fake",
+            # Nor do they outlive it, so there is nothing to find again after a crash.
+            durable=self.options.runtime != "fake",
             api_server=self.server.url,
         )
         client = self._client(node_user(name), f"agent-{name}")

@@ -137,6 +137,14 @@ class PodRecord:
             self._read = (self.pod, desired_of(self.pod))
         return self._read[1]
 
+    def echoed(self, pod: Object) -> None:
+        """The same state of the pod as we have, in another copy that is kept anyway."""
+        if self.counted is not None and self.counted[0] is self.pod:
+            self.counted = (pod, self.counted[1])
+        if self._read is not None and self._read[0] is self.pod:
+            self._read = (pod, self._read[1])
+        self.pod = pod
+
     @property
     def generation(self) -> int:
         return int(self.pod["metadata"].get("generation") or 0)

@@ -130,7 +130,7 @@ class Roster:
             return
         if after["metadata"].get("resourceVersion") == record.written:
             # Our own echo says nothing new, but the cache's copy saves keeping another.
-            record.pod = after
+            record.echoed(after)
             return
         desired_before = record.desired
         record.pod = after

@@ -229,14 +229,16 @@ class Hub:
                     watcher.offer(happening)
 
     def _places(self, happening: Happening) -> Iterator[_Place]:
+        """Those who follow just this node or this object first: they are the ones who act on it."""
         resource, name = happening.resource, happening.name
         namespaces = (happening.namespace, "") if happening.namespace else ("",)
-        nodes = self._nodes(happening)
+        for node in self._nodes(happening):
+            for namespace in namespaces:
+                yield resource, namespace, "spec.nodeName", node
+        for namespace in namespaces:
+            yield resource, namespace, "metadata.name", name
         for namespace in namespaces:
             yield resource, namespace, "", ""
-            yield resource, namespace, "metadata.name", name
-            for node in nodes:
-                yield resource, namespace, "spec.nodeName", node
 
     def _nodes(self, happening: Happening) -> set[str]:
         if happening.resource != PODS:

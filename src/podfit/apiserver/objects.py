@@ -28,6 +28,8 @@ class Objects:
         self.store, self.registry, self.hub, self.clock = store, registry, hub, clock
         self._decoded: OrderedDict[str, tuple[int, Object, int, Object | None]] = OrderedDict()
         hub.decode = self.decoded
+        self._written: dict[str, tuple[bytes, Object]] = {}
+        """Objects on their way into the store, by key, with the bytes they are stored as."""
         self._lists: dict[str, tuple[int, tuple[Object, ...]]] = {}
         self._splicers: dict[Kind, wire.Splicer] = {}
         self._views: dict[tuple[str, str, str], Views] = {}
@@ -55,7 +57,12 @@ class Objects:
                 return known[1]
             if known[2] == record.modified and known[3] is not None:
                 return known[3]
-        obj = wire.object_of(record)
+        written = self._written.get(record.key)
+        if written is not None and written[0] is record.value:
+            obj = written[1]
+            obj["metadata"]["resourceVersion"] = str(record.modified)
+        else:
+            obj = wire.object_of(record)
         self.remember(record, obj)
         return obj
 
@@ -107,11 +114,19 @@ class Objects:
         stored = await self.versions.stored(kind, obj) if kind.custom else conversion.to_stored(kind, obj)
         value = wire.stored_value(stored)
         ttl_s = EVENT_TTL_S if kind.plural == "events" else 0
-        record = await self.store.put(key, value, expect, ttl_s)
+        as_is = not kind.custom and not conversion.needed(kind)
+        if as_is:
+            # Watchers hear of it before this call goes on: they need not decode what is here already.
+            self._written[key] = (value, obj)
+        try:
+            record = await self.store.put(key, value, expect, ttl_s)
+        finally:
+            if as_is and (written := self._written.get(key)) is not None and written[0] is value:
+                del self._written[key]
         obj["metadata"]["resourceVersion"] = str(record.modified)
         if kind.custom:
             return (await self.shown(kind, (record,)))[0]
-        if not conversion.needed(kind):
+        if as_is:
             self.remember(record, obj)
         return record
 

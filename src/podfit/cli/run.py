@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NoReturn
 
+from podfit.kit import garbage
 from podfit.kit.logs import setup_logs
-
-_GARBAGE_FROM = 20_000
-"""Objects made before a look for cycles. JSON has none; the usual 700 is reached several times a request."""
 
 
 def run(main: Coroutine[Any, Any, None], verbosity: int = 0) -> None:
@@ -19,7 +16,7 @@ def run(main: Coroutine[Any, Any, None], verbosity: int = 0) -> None:
     import uvloop
 
     setup_logs(verbosity)
-    gc.set_threshold(_GARBAGE_FROM, 20, 20)
+    garbage.look_rarely()
     uvloop.run(main)
 
 
@@ -56,8 +53,7 @@ async def serve(start: Callable[[], Awaitable[str]], stop: Callable[[], Awaitabl
 
     async def work() -> None:
         ready = await start()
-        # Modules and tables stay until the end: looking through them for garbage again and again is of no use.
-        gc.freeze()
+        garbage.keep_what_is_here()
         print(ready, flush=True)
         await asyncio.Event().wait()
 

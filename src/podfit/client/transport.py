@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -149,20 +148,29 @@ class LocalReply:
 class SharedLines:
     """Decodes a line once for all who read it: every part of a process watches the same changes.
 
-    The objects are shared, so nobody may change what a watch brought.
+    The objects are shared, so nobody may change what a watch brought. They come without managedFields: these are half
+    of an object, and no part asks who wrote a field.
     """
 
-    def __init__(self, kept: int = 128) -> None:
-        self._kept = kept
-        self._known: OrderedDict[bytes, Any] = OrderedDict()
+    def __init__(self, kept: int = 4096, seconds: float = 1.0) -> None:
+        """Lines are remembered for about so long, and not more than `kept`: readers take their turns soon."""
+        self._kept, self._seconds = kept, seconds
+        self._known: dict[bytes, Any] = {}
 
     def decode(self, line: bytes) -> Any:
         found = self._known.get(line)
         if found is None:
-            found = self._known[line] = msgspec.json.decode(line)
-            if len(self._known) > self._kept:
-                self._known.popitem(last=False)
+            found = msgspec.json.decode(line)
+            found["object"].get("metadata", {}).pop("managedFields", None)
+            if not self._known:
+                asyncio.get_running_loop().call_later(self._seconds, self._forget)
+            elif len(self._known) >= self._kept:
+                self._known.clear()
+            self._known[line] = found
         return found
+
+    def _forget(self) -> None:
+        self._known.clear()
 
 
 LocalCall = Callable[[str, str, dict[str, list[str]], dict[str, str], bytes], Awaitable[LocalReply]]

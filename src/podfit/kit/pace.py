@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class Pace:
-    def __init__(self, limit_s: float = 0.002, rest: int = 64) -> None:
+    def __init__(self, limit_s: float = 0.004, rest: int = 16) -> None:
         """A call longer than `limit_s` is a slow one; after it `rest` calls go elsewhere before it is tried again."""
         self._limit_s, self._rest = limit_s, rest
         self._elsewhere = 0
