@@ -136,6 +136,7 @@ async def test_a_daemons_template_change_replaces_its_pods_everywhere(two: Whole
     await becomes(two.client, DAEMON, "default", "d", daemons(2))
     after = await pods_of(two)
     assert cpus(after) == {"120m"} and before.isdisjoint(uids(after))
+    assert {pod["metadata"]["labels"]["pod-template-generation"] for pod in after} == {"2"}
 
 
 async def test_a_surging_daemon_is_never_missing_on_a_node(two: Whole) -> None:
