@@ -321,8 +321,9 @@ class Up:
 
 
 async def remove_leftovers(data_dir: Path) -> int:
-    """Ends the pods that a `podfit up` on this data directory left running; returns how many nodes it had."""
-    folders = sorted(data_dir.glob("nodes/*/runtime"))
+    """Ends the pods that a `podfit up` or `podfit agent` on this data directory left running; returns how many nodes
+    it had."""
+    folders = sorted([*data_dir.glob("nodes/*/runtime"), *data_dir.glob("runtime")])
     for folder in folders:
         runtime = make_runtime("process", folder.parent.name, folder.parent, RealClock())
         await runtime.open()

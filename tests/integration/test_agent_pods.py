@@ -164,6 +164,21 @@ async def test_a_crashing_container_backs_off_longer_each_time(cluster: Cluster,
     assert "back-off 20s" in seen["state"]["waiting"]["message"]
 
 
+async def test_a_crashing_container_is_shown_as_ended_when_its_pod_is_over(cluster: Cluster, node: TestNode) -> None:
+    await create(cluster, node, pod("p", container(command="exit 3")))
+    await node.pass_time(2)
+    seen = (await cluster.pod("p"))["status"]["containerStatuses"][0]
+    assert seen["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    await cluster.client.patch(POD, "default", "p", {"metadata": {"finalizers": ["x.io/hold"]}}, content_type=STRATEGIC)
+    await cluster.client.delete(POD, "default", "p")
+    await node.pass_time(2)
+    status = (await cluster.pod("p"))["status"]
+    assert status["phase"] == "Failed"
+    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+    assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 3
+    await cluster.client.patch(POD, "default", "p", {"metadata": {"finalizers": None}}, content_type=STRATEGIC)
+
+
 async def test_a_job_pod_succeeds_and_keeps_its_object(cluster: Cluster, node: TestNode) -> None:
     await create(cluster, node, pod("p", container("c", "sleep 2"), restartPolicy="OnFailure"))
     await node.pass_time(4)

@@ -232,8 +232,19 @@ async def test_exec_without_an_upgrade_is_a_bad_request(server: ApiServer, admin
     await make_pod_on(server, admin, 1)
     async with admin.get("/api/v1/namespaces/default/pods/p/exec?command=sh") as answer:
         assert answer.status == 400
+    refused = "dial tcp 127.0.0.1:1: connect: connection refused"
     async with admin.get("/api/v1/namespaces/default/pods/p/log") as answer:
-        assert answer.status == 502
+        told = (await answer.json())["message"]
+        assert (answer.status, told) == (500, f'Get "https://127.0.0.1:1/containerLogs/default/p/c": {refused}')
+    path = "/api/v1/namespaces/default/pods/p/exec?command=sh"
+    for protocol in ("websocket", "SPDY/3.1"):
+        headers = {"Connection": "Upgrade", "Upgrade": protocol}
+        async with admin.post(path, headers=headers) as answer:
+            told = (await answer.json())["message"]
+            assert (answer.status, told) == (500, f"error dialing backend: {refused}")
+    async with admin.get("/api/v1/nodes/n1/proxy/x") as answer:
+        told = (await answer.json())["message"]
+        assert (answer.status, told) == (503, f"error trying to reach service: {refused}")
 
 
 async def test_a_component_may_serve_a_group_of_its_own(server: ApiServer, admin: aiohttp.ClientSession) -> None:

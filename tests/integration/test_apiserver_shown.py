@@ -155,6 +155,7 @@ async def test_metrics_of_autoscalers_are_checked(ask: Asker) -> None:
         "spec.metrics[1].pods.metric.name",
         "spec.metrics[1].pods.target.averageValue",
         "spec.metrics[2].type",
+        "spec.metrics[2].type",
     ]
 
 

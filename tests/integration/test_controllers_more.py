@@ -20,6 +20,7 @@ DEPLOYMENT, SET, STATEFUL, DAEMON, JOB, CONTROLLER, QUOTA = map(
     kind_named,
     ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController", "ResourceQuota"),
 )
+CLAIM = kind_named("PersistentVolumeClaim")
 IN_PLACE = {"podfit.dev/resize-policy": "InPlace"}
 Pods = list[dict[str, Any]]
 
@@ -136,6 +137,7 @@ async def test_a_daemons_template_change_replaces_its_pods_everywhere(two: Whole
     await becomes(two.client, DAEMON, "default", "d", daemons(2))
     after = await pods_of(two)
     assert cpus(after) == {"120m"} and before.isdisjoint(uids(after))
+    assert {pod["metadata"]["labels"]["pod-template-generation"] for pod in after} == {"2"}
 
 
 async def test_a_surging_daemon_is_never_missing_on_a_node(two: Whole) -> None:
@@ -366,6 +368,38 @@ async def test_a_second_in_place_change_during_the_first_replaces_no_pod(whole: 
     await becomes(whole.client, STATEFUL, "default", "db", ready(3))
     after = await pods_of(whole)
     assert uids(after) == before and in_force("140m", 3)(after)
+
+
+def claiming(**policy: str) -> dict[str, Any]:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    template = {"metadata": {"name": "data"}, "spec": spec}
+    more = {"persistentVolumeClaimRetentionPolicy": policy} if policy else {}
+    return workload("StatefulSet", "db", 2, serviceName="db", volumeClaimTemplates=[template], **more)
+
+
+def names(claims: Pods) -> set[str]:
+    return {claim["metadata"]["name"] for claim in claims}
+
+
+async def test_claims_outlive_pods_and_set_by_default(whole: Whole) -> None:
+    await whole.client.create(STATEFUL, claiming())
+    await becomes(whole.client, STATEFUL, "default", "db", ready(2))
+    await whole.client.patch(STATEFUL, "default", "db", {"spec": {"replicas": 1}})
+    await all_become(whole.client, POD, "default", lambda pods: len(pods) == 1)
+    await whole.client.delete(STATEFUL, "default", "db", {"propagationPolicy": "Background"})
+    await all_become(whole.client, POD, "default", lambda pods: not pods)
+    claims = (await whole.client.list(CLAIM, "default"))["items"]
+    assert names(claims) == {"data-db-0", "data-db-1"}
+    assert not any(claim["metadata"].get("ownerReferences") for claim in claims)
+
+
+async def test_claims_go_with_the_pod_that_is_scaled_away_and_with_the_set_where_it_says_so(whole: Whole) -> None:
+    await whole.client.create(STATEFUL, claiming(whenScaled="Delete", whenDeleted="Delete"))
+    await becomes(whole.client, STATEFUL, "default", "db", ready(2))
+    await whole.client.patch(STATEFUL, "default", "db", {"spec": {"replicas": 1}})
+    await all_become(whole.client, CLAIM, "default", lambda claims: names(claims) == {"data-db-0"})
+    await whole.client.delete(STATEFUL, "default", "db", {"propagationPolicy": "Background"})
+    await all_become(whole.client, CLAIM, "default", lambda claims: not claims)
 
 
 # --- quota, ownership, taints

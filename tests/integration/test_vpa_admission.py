@@ -148,6 +148,53 @@ async def test_owners_younger_than_the_cache_are_looked_up(cluster: Autoscaled) 
     assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "500m"
 
 
+async def gadget(cluster: Autoscaled) -> Any:
+    """An object of a kind that nobody knew beforehand, with a scale."""
+    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+        "subresources": {"scale": {**scale, "labelSelectorPath": ".status.selector"}},
+    }
+    names = {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    definition = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": spec}
+    crds = kind_named("CustomResourceDefinition")
+    await cluster.admin.create(crds, {**definition, "metadata": {"name": "gadgets.example.com"}})
+    while True:
+        found = await cluster.admin.get(crds, "", "gadgets.example.com")
+        if any(one["type"] == "Established" for one in (found.get("status") or {}).get("conditions") or ()):
+            break
+        await cluster.clock.sleep(0.02)
+    body = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}
+    status = {"replicas": 1, "selector": "app=web"}
+    path = "/apis/example.com/v1/namespaces/default/gadgets"
+    return await cluster.admin.raw("POST", path, body={**body, "spec": {"replicas": 1}, "status": status})
+
+
+async def test_the_first_pod_of_a_kind_nobody_knew_is_sized(cluster: Autoscaled) -> None:
+    await cluster.deployment("other", 1)
+    made_gadget = await gadget(cluster)
+    async with admitting(cluster) as webhook:
+        target = {"apiVersion": "example.com/v1", "kind": "Gadget", "name": "g"}
+        await cluster.vpa("gadget", "unused", targetRef=target)
+        await cluster.recommend("gadget", {"cpu": "500m", "memory": "300Mi"})
+        while not webhook.index.vpas or not next(iter(webhook.index.vpas.values()))[0].get("status"):
+            await cluster.clock.sleep(0.01)
+        reference = {"apiVersion": "example.com/v1", "kind": "Gadget", "name": "g", "controller": True}
+        reference["uid"] = made_gadget["metadata"]["uid"]
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "new", "labels": {"app": "web"}, "ownerReferences": [reference]},
+            "spec": {"containers": [{"name": "main", "image": "i"}]},
+        }
+        created = await cluster.admin.create(POD, pod, "default")
+    assert created["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "300Mi"}
+
+
 async def test_autoscalers_are_checked_with_upstreams_words(cluster: Autoscaled) -> None:
     async with admitting(cluster):
         made_vpa = await cluster.vpa("good", "web")
@@ -185,10 +232,12 @@ async def test_the_entry_is_mended_and_left_alone_when_it_stands(cluster: Autosc
 async def test_certificates_are_renewed_before_they_expire_under_the_same_authority(tmp_path: Path) -> None:
     clock = FakeClock()
     async with autoscaled(tmp_path / "server", clock) as cluster:
-        webhook = AdmissionWebhook(cluster.client, replace(CONFIG, register_webhook=False), clock)
+        # An hour instead of a month: the lease is renewed every ten seconds of it.
+        quick = replace(CONFIG, register_webhook=False, certificate_lifetime=3600.0)
+        webhook = AdmissionWebhook(cluster.client, quick, clock)
         await webhook.start()
         first = await cluster.admin.get(SECRET, "kube-system", "vpa-tls-certs")
-        await clock.advance(25 * 86400)
+        await clock.advance(3000)
         await webhook.upkeep()
         second = await cluster.admin.get(SECRET, "kube-system", "vpa-tls-certs")
         await webhook.stop()

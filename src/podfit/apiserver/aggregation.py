@@ -21,6 +21,7 @@ from podfit.api.kinds import Kind, kind_named
 from podfit.api.status import ApiError, Object, go_quote
 from podfit.apiserver import wire
 from podfit.apiserver.auth.pki import Pki
+from podfit.apiserver.dialing import why_not
 from podfit.apiserver.discovery import Discovery
 from podfit.apiserver.endpoints import endpoint_of
 from podfit.apiserver.events import Happening
@@ -194,7 +195,7 @@ class Aggregation:
                 ssl=self._context(service) if base.startswith("https") else False,
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {error}") from None
+            raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {why_not(error)}") from None
         media = answer.headers.get("Content-Type", "application/json")
         told = [(k, v) for k, v in answer.headers.items() if k.lower() not in _NOT_TOLD]
         return Response(answer.status, content_type=media, headers=told, stream=_pieces(answer))

@@ -19,6 +19,7 @@ from podfit.apiserver import connect, upgrade
 from podfit.apiserver.auth.authenticate import without_bearer
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.apiserver.calls import Call, warning_headers
+from podfit.apiserver.dialing import why_not
 from podfit.apiserver.endpoints import endpoint_of
 from podfit.apiserver.logoptions import check_log_options
 from podfit.apiserver.options import first
@@ -75,7 +76,8 @@ class NodeProxy:
         base = self._node_url(call, pod)
         meta = pod["metadata"]
         path = f"/containerLogs/{_quoted(meta['namespace'], meta['name'], container)}"
-        return await self._pass_on(call, f"{base}{path}?{urlencode(query)}", "GET", {}, b"")
+        asked = f"?{urlencode(query)}" if query else ""
+        return await self._pass_on(call, f"{base}{path}{asked}", "GET", {}, b"")
 
     async def in_container(self, call: Call) -> Response:
         options = await self._admitted(call)
@@ -156,8 +158,11 @@ class NodeProxy:
             answer = await self._client().request(
                 method, url, headers=headers, data=body or None, ssl=self._context or False, allow_redirects=False
             )
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise _unreachable(call, error) from None
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            why = why_not(error)
+            if call.route.subresource == "proxy":
+                raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {why}") from None
+            raise ApiError(500, "", f"Get {go_quote(url)}: {why}") from None
         if call.route.subresource == "log" and answer.status >= 400:
             text = (await answer.read()).decode(errors="replace").strip()
             raise ApiError(answer.status, REASON_OF_CODE.get(answer.status, "InternalError"), text)
@@ -178,15 +183,18 @@ class NodeProxy:
             there = await self._client().ws_connect(
                 url, protocols=[word for word in offered if word], ssl=self._context or False, max_msg_size=0
             )
+        except aiohttp.WSServerHandshakeError as refused:
+            text = f"unable to upgrade connection: the node answered {refused.status}"
+            raise ApiError(refused.status, REASON_OF_CODE.get(refused.status, ""), text) from None
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise _unreachable(call, error) from None
+            raise _undialled(why_not(error)) from None
         return await relay(http, there)
 
     async def _relay(self, call: Call, url: str) -> Response:
         try:
             return await upgrade.pass_on(call.request, url, self._context)
         except upgrade.NoAnswer as error:
-            raise _unreachable(call, error) from None
+            raise _undialled(str(error)) from None
 
 
 async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -256,5 +264,5 @@ def _url_of(node: Object, scheme: str = "", port: str = "") -> str:
     return f"{scheme or 'http'}://{_host(host)}:{port}"
 
 
-def _unreachable(call: Call, error: Exception) -> ApiError:
-    return ApiError(502, "ServiceUnavailable", f"error dialing backend: {error}")
+def _undialled(why: str) -> ApiError:
+    return ApiError(500, "", f"error dialing backend: {why}")

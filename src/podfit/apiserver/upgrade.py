@@ -16,6 +16,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from podfit.apiserver.auth.authenticate import without_bearer
+from podfit.apiserver.dialing import why_not
 from podfit.apiserver.relay import Upgraded
 from podfit.apiserver.request import Request, Response
 from podfit.kit.takeover import take_over
@@ -43,7 +44,7 @@ async def pass_on(request: Request, url: str, context: ssl.SSLContext | None) ->
             writer.write(_head(http, url) + request.body)
             answer = await _read_head(reader)
     except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
-        raise NoAnswer(str(error) or "timed out") from None
+        raise NoAnswer(_words(url, error)) from None
     try:
         if answer.status != 101:
             return await _refusal(answer, reader)
@@ -53,6 +54,14 @@ async def pass_on(request: Request, url: str, context: ssl.SSLContext | None) ->
         return done
     finally:
         writer.close()
+
+
+def _words(url: str, error: Exception) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return f"dial tcp {urlsplit(url).netloc}: connect: connection refused"
+    if isinstance(error, asyncio.IncompleteReadError):
+        return "EOF"
+    return why_not(error)
 
 
 async def _dial(url: str, context: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -83,9 +83,21 @@ class EventRecorder:
         """For another part of the system whose Events go the same way."""
         return Voice(self, component)
 
-    def record(self, about: Object, type: str, reason: str, message: str, part: str = "", component: str = "") -> None:
-        """`about` is the object the Event is on, `part` a field of it; type Normal or Warning. Returns at once."""
-        meta, message, now = about["metadata"], message[:1024], self._clock.now()
+    def record(
+        self,
+        about: Object,
+        type: str,
+        reason: str,
+        message: str,
+        part: str = "",
+        component: str = "",
+        at_s: float | None = None,
+    ) -> None:
+        """`about` is the object the Event is on, `part` a field of it; type Normal or Warning. Returns at once.
+
+        `at_s`: when it happened, if that was not just now.
+        """
+        meta, message, now = about["metadata"], message[:1024], self._clock.now() if at_s is None else at_s
         component = component or self._component
         place = (about.get("kind", ""), meta.get("namespace", ""), meta["name"], meta.get("uid", ""))
         lane = self._lanes[hash(place) % LANES]

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 Work = Callable[[], Awaitable[None]]
 _MOST_UNTOLD = 10_000
+_LULL_S, _PATIENCE_S = 0.1, 3.0
+"""Events are sent when nothing was bound for so long; the oldest waits no longer than that."""
 _BREATH = 16
 """So many Events are sent between two looks at whether there is something better to do."""
 
@@ -38,7 +40,9 @@ class Hands:
         self._busy, self._quiet = busy, asyncio.Event()
         self._binds: asyncio.Queue[Work] = asyncio.Queue()
         self._writes: asyncio.Queue[Work] = asyncio.Queue()
-        self._untold: deque[tuple[Object, str, str, str]] = deque()
+        self._untold: deque[tuple[Object, str, str, str, float]] = deque()
+        self._bound_at = 0.0
+        self._hurried = False
 
     def start(self, tasks: Tasks, binders: int, writers: int) -> None:
         for queue, count in ((self._binds, binders), (self._writes, writers)):
@@ -49,9 +53,12 @@ class Hands:
     async def idle(self) -> None:
         await self._binds.join()
         await self._writes.join()
+        self._hurried = True
         while self._untold:
+            self._quiet.set()
             await asyncio.sleep(0)
         await self._recorder.flush()
+        self._hurried = False
 
     def bind(self, work: Work) -> None:
         self._binds.put_nowait(work)
@@ -83,6 +90,7 @@ class Hands:
             "target": {"kind": "Node", "name": node},
         }
         await self._client.create(POD, binding, namespace, name, "binding")
+        self._bound_at = asyncio.get_running_loop().time()
         self.tell(pod, "Normal", "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
 
     async def report_refusal(self, pod: Object, reason: str, message: str, nominated: str | None) -> None:
@@ -160,7 +168,7 @@ class Hands:
 
     def tell(self, pod: Object, type: str, reason: str, message: str) -> None:
         """An Event; in a burst of bindings it waits until pods have their nodes, which matters more."""
-        self._untold.append((pod, type, reason, message))
+        self._untold.append((pod, type, reason, message, self._clock.now()))
         if self._calm() or len(self._untold) >= _MOST_UNTOLD:
             self._quiet.set()
 
@@ -170,13 +178,25 @@ class Hands:
     async def _speak(self) -> None:
         while True:
             await self._quiet.wait()
+            await self._lull()
             for _ in range(min(_BREATH, len(self._untold))):
-                pod, type, reason, message = self._untold.popleft()
-                self._recorder.record(_typed(pod), type, reason, message)
+                pod, type, reason, message, at_s = self._untold.popleft()
+                self._recorder.record(_typed(pod), type, reason, message, at_s=at_s)
             await self._recorder.flush()
             if not self._untold or (not self._calm() and len(self._untold) < _MOST_UNTOLD):
                 self._quiet.clear()
             await asyncio.sleep(0)
+
+    async def _lull(self) -> None:
+        """Between two pods of a stream there is always a quiet moment: it is for the next pod, not for Events."""
+        now = asyncio.get_running_loop().time
+        while self._untold and not self._hurried:
+            if self._calm() and now() - self._bound_at >= _LULL_S:
+                return
+            waited_s = self._clock.now() - self._untold[0][4]
+            if waited_s >= _PATIENCE_S or len(self._untold) >= _MOST_UNTOLD:
+                return
+            await asyncio.sleep(_LULL_S / 4)
 
     async def _patch_status(self, pod: Object, status: Object) -> None:
         namespace, name = pod_key(pod)

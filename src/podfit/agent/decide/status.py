@@ -183,7 +183,7 @@ def _ready(one: Seen, plain_init: bool) -> bool:
 
 def _state(facts: Facts, one: Seen, init: bool) -> Object:
     last = one.last
-    if one.waiting is not None and not one.running:
+    if _waits(facts, one) and one.waiting is not None:
         reason, message = one.waiting
         return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
     if last is None or one.created_only:
@@ -195,8 +195,14 @@ def _state(facts: Facts, one: Seen, init: bool) -> Object:
     return {"terminated": _terminated(facts, last)}
 
 
+def _waits(facts: Facts, one: Seen) -> bool:
+    """For its start, or for another one: in a pod that is over nobody does who has ended."""
+    over = facts.phase in ("Succeeded", "Failed")
+    return one.waiting is not None and not one.running and not (over and one.exited)
+
+
 def _last_state(facts: Facts, one: Seen) -> Object:
-    if one.waiting is not None and one.exited and one.last is not None:
+    if _waits(facts, one) and one.exited and one.last is not None:
         return {"terminated": _terminated(facts, one.last)}
     if one.previous is not None:
         return {"terminated": _terminated(facts, one.previous)}

@@ -8,6 +8,7 @@ from podfit.api.kinds import Kind
 from podfit.apiserver.strategy.base import Strategy
 from podfit.apiserver.strategy.kinds import (
     access,
+    autoscalers,
     cronjobs,
     definitions,
     extensions,
@@ -58,7 +59,7 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     (_RBAC, "Role"): access.RoleStrategy,
     (_RBAC, "RoleBinding"): access.BindingStrategy,
     ("node.k8s.io", "RuntimeClass"): plain.RuntimeClassStrategy,
-    ("autoscaling", "HorizontalPodAutoscaler"): policy.AutoscalerStrategy,
+    ("autoscaling", "HorizontalPodAutoscaler"): autoscalers.AutoscalerStrategy,
     (_HOOKS, "MutatingWebhookConfiguration"): webhooks.WebhookConfigurationStrategy,
     (_HOOKS, "ValidatingWebhookConfiguration"): webhooks.WebhookConfigurationStrategy,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.CustomResourceDefinitionStrategy,

@@ -20,6 +20,7 @@ from podfit.reconcile import DONE, Again, Engine, Result
 
 DAEMON_SET = kind_named("DaemonSet")
 _BURST = 250
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 _TOLERATED = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -178,7 +179,10 @@ class DaemonSetController:
     async def _start(self, owner: Object, nodes: list[str], update: Object) -> None:
         template = template_of(update)
         spec = with_tolerations(template.get("spec") or {})
-        labels = {HASH_LABEL: hash_of(update), "pod-template-generation": str(owner["metadata"].get("generation", 1))}
+        labels = {HASH_LABEL: hash_of(update)}
+        generation = (owner["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
+        if generation:
+            labels["pod-template-generation"] = generation
         batch = 1
         while nodes:
             now, nodes = nodes[:batch], nodes[batch:]

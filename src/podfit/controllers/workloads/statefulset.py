@@ -13,11 +13,12 @@ from podfit.controllers.workloads.inplace import InPlace, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import available_in, is_deleting, is_ready, phase
 from podfit.controllers.workloads.rolling import scaled
+from podfit.controllers.workloads.setclaims import SetClaims
 from podfit.controllers.workloads.sizes import differ_in_size_only, is_resized, is_up_to_date
 from podfit.controllers.world import World
 from podfit.reconcile import DONE, Again, Engine, Result
 
-STATEFUL_SET, CLAIM = kind_named("StatefulSet"), kind_named("PersistentVolumeClaim")
+STATEFUL_SET = kind_named("StatefulSet")
 _ORDINAL = re.compile(r"-(\d+)$")
 Key = tuple[str, str]
 
@@ -56,6 +57,7 @@ class StatefulSetController:
         self._owned = Owned(world, STATEFUL_SET)
         self._history = History(world, STATEFUL_SET)
         self._in_place = InPlace(world, self._owned)
+        self._claims = SetClaims(world)
         self._sets.subscribe(self._changed)
         self._owned.wake(self._engine.add)
 
@@ -115,6 +117,7 @@ class StatefulSetController:
                 if ordered:
                     return DONE
                 continue
+            await self._claims.retire(owner, pod, ordinal(pod))
             await self._delete(owner, pod)
             if ordered:
                 return DONE
@@ -188,7 +191,7 @@ class StatefulSetController:
         start = int((owner["spec"].get("ordinals") or {}).get("start", 0))
         revision = revisions.current if number < start + partition else revisions.update
         name = f"{owner['metadata']['name']}-{number}"
-        claims = await self._claims(owner, number)
+        claims = await self._claims.make(owner, number)
         body = self._body(owner, name, number, revision, claims)
         try:
             await self._owned.create(owner, body)
@@ -223,37 +226,6 @@ class StatefulSetController:
             names = {claim["name"] for claim in claims}
             spec["volumes"] = [*(one for one in spec.get("volumes") or [] if one["name"] not in names), *claims]
         return {**body, "spec": spec}
-
-    async def _claims(self, owner: Object, number: int) -> list[Object]:
-        """Makes the pod's volume claims; returns the volumes that use them."""
-        volumes = []
-        for template in owner["spec"].get("volumeClaimTemplates") or []:
-            meta = template["metadata"]
-            name = f"{meta['name']}-{owner['metadata']['name']}-{number}"
-            labels = {**(meta.get("labels") or {}), **((owner["spec"]["selector"] or {}).get("matchLabels") or {})}
-            body = {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "metadata": {"name": name, "namespace": owner["metadata"]["namespace"], "labels": labels},
-                "spec": template["spec"],
-            }
-            await self._claim(owner, name, body, f"{owner['metadata']['name']}-{number}")
-            volumes.append({"name": meta["name"], "persistentVolumeClaim": {"claimName": name}})
-        return volumes
-
-    async def _claim(self, owner: Object, name: str, body: Object, pod: str) -> None:
-        """Makes one volume claim, unless it is there from an earlier pod of the same name."""
-        set_name = owner["metadata"]["name"]
-        try:
-            await self._world.client.create(CLAIM, body)
-        except ApiError as error:
-            if error.reason == "AlreadyExists":
-                return
-            message = f"create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {error}"
-            self._world.recorder.record(owner, "Warning", "FailedCreate", message)
-            raise
-        message = f"create Claim {name} Pod {pod} in StatefulSet {set_name} success"
-        self._world.recorder.record(owner, "Normal", "SuccessfulCreate", message)
 
     def _tell_recreated(self, owner: Object, pod: Object) -> None:
         failed = phase(pod) == "Failed"

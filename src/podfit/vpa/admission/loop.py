@@ -37,7 +37,7 @@ from podfit.vpa.admission.measures import Measures
 from podfit.vpa.admission.registration import register
 from podfit.vpa.model.matching import controlling_vpa, target_of
 from podfit.vpa.observe.scales import Scales
-from podfit.vpa.observe.sight import Sight
+from podfit.vpa.observe.sight import WELL_KNOWN, Sight
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.serve.http import Health, HttpServer
 from podfit.vpa.serve.profiling import add_profiling
@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 LEASE_NAME, LEASE_EVERY_S = "vpa-admission-controller", 10.0
 UPKEEP_S = 60.0
 MAX_BODY = 8 << 20
+LEARNING_S = 1.0
+"""How long a pod may be held up to find out who owns it."""
 
 
 class AdmissionWebhook:
@@ -262,6 +264,8 @@ class AdmissionWebhook:
         await self.owners.learn(pod, namespace)
         placed = {**pod, "metadata": {**(pod.get("metadata") or {}), "namespace": namespace}}
         vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
+        if vpa is None and await self._learned_scales(namespace):
+            vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
         if vpa is None:
             return world, None
         fresh = await self.freshest.improve(placed, vpa)
@@ -269,6 +273,19 @@ class AdmissionWebhook:
         if fresh is vpa or target is None:
             return world, vpa
         return replace(world, vpas={target: [fresh]}), fresh
+
+    async def _learned_scales(self, namespace: str) -> bool:
+        """Asks about owners of kinds nobody knows beforehand, where an autoscaler may be meant for one of them."""
+        foreign = any(one.namespace == namespace and one.kind not in WELL_KNOWN for one in self.index.vpas)
+        if not foreign or not self.scales.wanted.is_set():
+            return False
+        try:
+            async with asyncio.timeout(LEARNING_S):
+                await self.scales.refresh()
+        except TimeoutError:
+            log.info("scales of %s: the API server took too long", namespace)
+            return False
+        return True
 
 
 def _request_of(body: bytes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from podfit.vpa.model.capping import Notes, capped_for_pod
 from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
 from podfit.vpa.model.limits import proportional_limits
 from podfit.vpa.model.pods import ResourceList, containers, limits_of, requests_of
-from podfit.vpa.model.policy import RESOURCES, container_policy, controls_limits, recommendation
+from podfit.vpa.model.policy import container_policy, controls_limits, recommendation
 
 Object = Mapping[str, Any]
 
@@ -24,12 +24,9 @@ class ContainerResources:
 
 
 def resources_for_pod(
-    vpa: Object, pod: Object, bounds: NamespaceBounds = NO_BOUNDS, fill: bool = False
+    vpa: Object, pod: Object, bounds: NamespaceBounds = NO_BOUNDS
 ) -> tuple[list[ContainerResources], Notes]:
-    """In the order of the pod's containers, with notes for its annotation.
-
-    With `fill`, what nothing is recommended for appears with its current value.
-    """
+    """In the order of the pod's containers, with notes for its annotation."""
     found = capped_for_pod(vpa, pod, bounds) if recommendation(vpa) is not None else None
     recommended, notes = found or ([], {})
     targets = {entry.container: entry.target for entry in reversed(recommended)}
@@ -45,16 +42,5 @@ def resources_for_pod(
                 made.limits, said = proportional_limits(limits, requests, targets[name], default)
                 if said:
                     notes.setdefault(name, []).extend(said)
-            if fill:
-                _fill(made.requests, requests)
-                _fill(made.limits, limits)
-        elif fill:
-            made = ContainerResources(requests, limits)
         results.append(made)
     return results, notes
-
-
-def _fill(made: ResourceList, current: ResourceList) -> None:
-    for resource in RESOURCES:
-        if resource not in made and resource in current:
-            made[resource] = current[resource]

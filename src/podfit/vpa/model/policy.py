@@ -53,10 +53,3 @@ def controlled_resources(policy: Object) -> tuple[str, ...]:
 
 def recommendation(vpa: Object) -> Object | None:
     return (vpa.get("status") or {}).get("recommendation")
-
-
-def container_recommendation(recommended: Object | None, container: str) -> Object | None:
-    for entry in (recommended or {}).get("containerRecommendations") or ():
-        if entry.get("containerName") == container:
-            return entry  # type: ignore[no-any-return]
-    return None

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 import aiohttp
 
 from podfit.api.status import Object
+from podfit.apiserver.dialing import why_not
 
 MAX_ANSWER = 3 << 20
 DEFAULT_TIMEOUT_S = 10
@@ -65,7 +66,7 @@ class Caller:
         except TimeoutError:
             raise CallFailed(f'Post "{target.shown}": context deadline exceeded') from None
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
-            raise CallFailed(f'Post "{target.shown}": {_words(error)}') from None
+            raise CallFailed(f'Post "{target.shown}": {why_not(error)}') from None
 
     async def _exchange(self, session: aiohttp.ClientSession, target: Target, body: bytes) -> bytes:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -144,13 +145,3 @@ def _refused(status: int, answer: bytes) -> str:
     if status == 404:
         return "the server could not find the requested resource"
     return f"the server responded with the status code {status} but did not return more information"
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"tls: failed to verify certificate: {error.certificate_error}"
-    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError):
-        return f"dial tcp {error.host}:{error.port}: connect: connection refused"
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "EOF"
-    return str(error) or type(error).__name__
