@@ -7,15 +7,13 @@ import json
 from typing import Any
 
 import pytest
-from vpa_vectors import cases, difference
+from vpa_vectors import cases, cases_where, difference
 
 from podfit.api.quantity import Quantity
 from podfit.vpa.admission.decide.review import Verdict, World, answer, index_vpas
 from podfit.vpa.admission.decide.validate import Allowed, validate
 from podfit.vpa.model.matching import Target
 from podfit.vpa.model.selectors import Selector, parse
-
-VALIDATION = cases("validation")
 
 
 def world_of(case: dict[str, Any]) -> World:
@@ -80,13 +78,15 @@ def test_pod_is_admitted_with_the_recorded_patch(case: dict[str, Any]) -> None:
     check(respond(case), case)
 
 
-@pytest.mark.parametrize("case", [case for case in VALIDATION if case["op"] == "admit"], ids=lambda case: case["name"])
+@pytest.mark.parametrize(
+    "case", cases_where("validation", lambda case: case["op"] == "admit"), ids=lambda case: case["name"]
+)
 def test_autoscaler_object_is_admitted_as_recorded(case: dict[str, Any]) -> None:
     check(respond(case), case)
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in VALIDATION if case["op"] == "validate"], ids=lambda case: case["name"]
+    "case", cases_where("validation", lambda case: case["op"] == "validate"), ids=lambda case: case["name"]
 )
 def test_autoscaler_object_gets_the_recorded_errors(case: dict[str, Any]) -> None:
     given = case["options"]

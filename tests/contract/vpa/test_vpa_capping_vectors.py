@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from vpa_vectors import cases, close
+from vpa_vectors import cases_where, close
 
 from podfit.api.quantity import NANO, Quantity, QuantityError
 from podfit.vpa.model.capping import capped_for_pod
@@ -16,19 +16,19 @@ from podfit.vpa.model.recommended import to_object
 from podfit.vpa.recommender.decide import gomath
 from podfit.vpa.recommender.decide.amounts import cpu_quantity, memory_quantity, quantities
 
-CAPPING, PRIMITIVES = cases("capping"), cases("primitives")
 INT64 = 2**63
+FUNCTIONS: dict[str, Any] = {"exp2": gomath.exp2, "log": gomath.log, "pow": gomath.pow_}
 
 
 def named(op: str) -> list[Any]:
-    return [case for case in PRIMITIVES if isinstance(case, dict) and case["op"] == op]
+    return cases_where("primitives", lambda case: case["op"] == op)
 
 
 def identify(case: Any) -> str:
     return str(case.get("name", ""))
 
 
-@pytest.mark.parametrize("case", [case for case in CAPPING if "op" not in case], ids=identify)
+@pytest.mark.parametrize("case", cases_where("capping", lambda case: "op" not in case), ids=identify)
 def test_recommendation_fits_the_pod(case: dict[str, Any]) -> None:
     bounds = merged(case["limitRanges"], "ns")
     found = capped_for_pod(case["vpa"], case["pod"], bounds)
@@ -39,7 +39,7 @@ def test_recommendation_fits_the_pod(case: dict[str, Any]) -> None:
         assert got == case["expect"]
 
 
-@pytest.mark.parametrize("case", [case for case in CAPPING if case.get("op") == "limitrange"], ids=identify)
+@pytest.mark.parametrize("case", cases_where("capping", lambda case: case.get("op") == "limitrange"), ids=identify)
 def test_limit_ranges_merge(case: dict[str, Any]) -> None:
     bounds = merged(case["limitRanges"], case["namespace"])
     got = {
@@ -103,9 +103,7 @@ def test_amounts_are_rounded_and_humanized(case: dict[str, Any]) -> None:
     assert printed(got) == case["expect"]
 
 
-@pytest.mark.parametrize("op", ["exp2", "log", "pow"])
-def test_mathematics_agree_to_the_last_bit(op: str) -> None:
-    function = {"exp2": gomath.exp2, "log": gomath.log, "pow": gomath.pow_}[op]
-    for case in named(op):
-        arguments = [float(case[name]) for name in ("x", "y") if name in case]
-        assert close(function(*arguments), float(case["expect"])), case
+@pytest.mark.parametrize("case", cases_where("primitives", lambda case: case["op"] in FUNCTIONS))
+def test_mathematics_agree_to_the_last_bit(case: dict[str, Any]) -> None:
+    arguments = [float(case[name]) for name in ("x", "y") if name in case]
+    assert close(FUNCTIONS[case["op"]](*arguments), float(case["expect"]))

@@ -6,14 +6,12 @@ import math
 from typing import Any
 
 import pytest
-from vpa_vectors import cases, close, difference
+from vpa_vectors import cases_where, close, difference
 
 from podfit.vpa.model.times import to_rfc3339
 from podfit.vpa.recommender.decide import buckets
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError, load_histogram, save_histogram
 from podfit.vpa.recommender.decide.histogram import DecayingHistogram, Histogram
-
-CASES = cases("histogram")
 
 
 def scheme_of(options: Any) -> buckets.BucketScheme:
@@ -85,7 +83,7 @@ def perform(histograms: dict[str, Histogram], op: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if case.get("mode") == "options"], ids=lambda case: case["name"]
+    "case", cases_where("histogram", lambda case: case.get("mode") == "options"), ids=lambda case: case["name"]
 )
 def test_buckets_lie_where_upstream_puts_them(case: dict[str, Any]) -> None:
     expect = case["expect"]
@@ -100,7 +98,7 @@ def test_buckets_lie_where_upstream_puts_them(case: dict[str, Any]) -> None:
     assert [scheme.find(value) for value in case["values"]] == expect["indices"]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "ops" in case], ids=lambda case: case["name"])
+@pytest.mark.parametrize("case", cases_where("histogram", lambda case: "ops" in case), ids=lambda case: case["name"])
 def test_histogram_history_replays(case: dict[str, Any]) -> None:
     histograms = {name: build(described) for name, described in case["histograms"].items()}
     for op, expect in zip(case["ops"], case["expect"], strict=False):

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from vpa_vectors import cases, close, difference
+from vpa_vectors import cases_where, close, difference
 
 from podfit.vpa.model.limitranges import merged
 from podfit.vpa.model.matching import Target
@@ -21,7 +21,6 @@ from podfit.vpa.updater.decide.priority import candidates, priority_of
 from podfit.vpa.updater.decide.resizing import resize_status
 from podfit.vpa.updater.decide.restriction import Attempts, Restriction
 
-CASES = cases("updater")
 KINDS = {
     "replicaSets": "ReplicaSet",
     "statefulSets": "StatefulSet",
@@ -32,7 +31,7 @@ KINDS = {
 
 
 def of(op: str) -> list[Any]:
-    return [case for case in CASES if isinstance(case, dict) and case["op"] == op]
+    return cases_where("updater", lambda case: case["op"] == op)
 
 
 def config_of(case: dict[str, Any]) -> Config:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import os
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -32,6 +33,12 @@ def cases(area: str) -> list[Any]:
         reason = f"no {area}*.json in {FOLDER}"
         return [pytest.param({"name": "missing", "op": "missing"}, marks=pytest.mark.skip(reason=reason))]
     return list(found)
+
+
+def cases_where(area: str, wanted: Callable[[dict[str, Any]], bool]) -> list[Any]:
+    """Those of an area that a test is about, or the placeholder."""
+    found = cases(area)
+    return [case for case in found if wanted(case)] if _read(area) else found
 
 
 @cache

@@ -94,5 +94,9 @@ def proportional(total: int, sets: list[Size]) -> dict[str, int]:
         share = max(min(share, left), 0) if change > 0 else min(max(share, left), 0)
         sizes[one.name] = max(0, one.replicas + share)
         left -= sizes[one.name] - one.replicas
-    sizes[ordered[0].name] = max(0, sizes[ordered[0].name] + left)
+    for one in ordered:
+        # What rounding left over goes to the largest, or to as many as it takes.
+        size = max(0, sizes[one.name] + left)
+        left -= size - sizes[one.name]
+        sizes[one.name] = size
     return {one.name: sizes[one.name] for one in sets if sizes[one.name] != one.replicas}
