@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 VERSION = 1
 _COMPACT_BYTES = 1 << 20
+_SOON_S = 0.02
 _NONE = Actuated()
 
 
@@ -67,6 +68,7 @@ class Ledger:
         self._promised: set[str] = set()
         """Pods whose newest allocation is not on disk yet."""
         self._writing: asyncio.Task[None] | None = None
+        self._later: asyncio.TimerHandle | None = None
         self._pace = Pace()
         self._file = -1
         self.trouble = ""
@@ -139,10 +141,18 @@ class Ledger:
             await asyncio.shield(self._writing)
 
     def flush_soon(self) -> None:
-        """The same without waiting; an error is logged and the next flush tries again."""
+        """The same within a moment and without waiting: with whatever else is written till then, or by itself.
+
+        An error is logged, and the next flush tries again.
+        """
         if not self._durable:
             self._write_now()
-        elif self._changed and self._writing is None:
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(_SOON_S, self._flush_late)
+
+    def _flush_late(self) -> None:
+        self._later = None
+        if self._changed and self._writing is None:
             self._writing = asyncio.ensure_future(self._write_soon())
             self._writing.add_done_callback(_log_failure)
 
@@ -233,6 +243,9 @@ class Ledger:
         self._end = end
 
     def close(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

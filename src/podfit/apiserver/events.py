@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Protocol
 
 from podfit.api.status import Object
@@ -31,13 +31,17 @@ class Representation(Protocol):
 
 
 class Selection(Protocol):
+    @property
+    def key(self) -> Hashable:
+        """Equal for selections that take the same records."""
+
     def takes(self, record: Record) -> bool: ...
 
 
 class Happening:
     """One change, with what watchers share of it."""
 
-    __slots__ = ("_decode", "_encoded", "_new", "_old", "change", "name", "namespace", "resource")
+    __slots__ = ("_decode", "_encoded", "_new", "_old", "_words", "change", "name", "namespace", "resource")
 
     def __init__(self, change: Change, decode: Callable[[Record], Object] = wire.object_of) -> None:
         self.change, self._decode = change, decode
@@ -45,6 +49,7 @@ class Happening:
         self.resource = f"{PREFIX}{group}/{plural}/"
         self.namespace, self.name = (rest[0], rest[1]) if len(rest) > 1 else ("", rest[0] if rest else "")
         self._encoded: dict[tuple[int, str], bytes] = {}
+        self._words: dict[Hashable, str | None] = {}
         self._new: Object | None = None
         self._old: Object | None = None
 
@@ -61,6 +66,18 @@ class Happening:
             self._old = self._decode(self.change.previous)
         return self._old
 
+    def word(self, selection: Selection | None) -> str | None:
+        """ADDED, MODIFIED or DELETED as those see it who select so; None when it does not concern them."""
+        if selection is None:
+            return _word(self.change.previous is not None, self.change.record is not None)
+        key = selection.key
+        if key not in self._words:
+            change = self.change
+            # The old state first: its view is still remembered, and asking for the new one replaces it.
+            was = change.previous is not None and selection.takes(change.previous)
+            self._words[key] = _word(was, change.record is not None and selection.takes(change.record))
+        return self._words[key]
+
     def encoded(self, word: str, form: Representation) -> bytes:
         key = (id(form), word)
         data = self._encoded.get(key)
@@ -71,10 +88,28 @@ class Happening:
         return data
 
 
+def _word(was: bool, stays: bool) -> str | None:
+    if stays:
+        return "MODIFIED" if was else "ADDED"
+    return "DELETED" if was else None
+
+
 class Watcher:
     """One open watch: what it selects, how it wants it, and what waits to be sent."""
 
-    __slots__ = ("_wake", "after", "closed", "form", "index", "lagging", "namespace", "queue", "resource", "selection")
+    __slots__ = (
+        "_timer",
+        "_wake",
+        "after",
+        "closed",
+        "form",
+        "index",
+        "lagging",
+        "namespace",
+        "queue",
+        "resource",
+        "selection",
+    )
 
     def __init__(
         self,
@@ -96,13 +131,14 @@ class Watcher:
         self.queue: deque[bytes] = deque()
         self.lagging = self.closed = False
         self._wake: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def offer(self, happening: Happening) -> None:
         revision = happening.change.revision
         if revision <= self.after or self.lagging:
             return
         self.after = revision
-        word = self._word(happening)
+        word = happening.word(self.selection)
         if word is None:
             return
         if len(self.queue) >= BUFFER:
@@ -111,19 +147,6 @@ class Watcher:
         else:
             self.queue.append(happening.encoded(word, self.form))
         self._notify()
-
-    def _word(self, happening: Happening) -> str | None:
-        """ADDED, MODIFIED or DELETED as this watcher sees it; None when it does not concern it."""
-        change = happening.change
-        was, stays = change.previous is not None, change.record is not None
-        selection = self.selection
-        if selection is not None:
-            # The old state first: its view is still remembered, and asking for the new one replaces it.
-            was = change.previous is not None and selection.takes(change.previous)
-            stays = change.record is not None and selection.takes(change.record)
-        if stays:
-            return "MODIFIED" if was else "ADDED"
-        return "DELETED" if was else None
 
     def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -134,16 +157,33 @@ class Watcher:
         self._notify()
 
     async def wait(self, timeout_s: float) -> None:
-        """Until something is queued, the watcher is cut off or closed, or the time is over."""
+        """Until something is queued, the watcher is cut off or closed, or the time is over (or sooner: look again)."""
         if self.queue or self.lagging or self.closed or timeout_s <= 0:
             return
-        self._wake = asyncio.get_running_loop().create_future()
-        handle = asyncio.get_running_loop().call_later(timeout_s, self._notify)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + timeout_s
+        if self._timer is None or self._timer.when() > due:
+            # One timer for many waits: events are frequent, and what they wait for besides is far away.
+            self._disarm()
+            self._timer = loop.call_at(due, self._time_is_over)
+        self._wake = loop.create_future()
         try:
             await self._wake
         finally:
-            handle.cancel()
             self._wake = None
+
+    def _time_is_over(self) -> None:
+        self._timer = None
+        self._notify()
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        self._disarm()
 
 
 _Place = tuple[str, str, str, str]
@@ -182,6 +222,7 @@ class Hub:
         self._filed.setdefault(self._place(watcher), {})[id(watcher)] = watcher
 
     def remove(self, watcher: Watcher) -> None:
+        watcher.end()
         place = self._place(watcher)
         filed = self._filed.get(place)
         if filed is not None:

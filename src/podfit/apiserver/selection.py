@@ -14,8 +14,10 @@ _ALWAYS = frozenset(("metadata.name", "metadata.namespace"))
 
 
 class Chosen:
-    def __init__(self, views: Views, labels: LabelSelector, fields: FieldSelector) -> None:
+    def __init__(self, views: Views, labels: LabelSelector, fields: FieldSelector, text: tuple[str, str]) -> None:
+        """`text`: the selectors as they were written."""
         self._views, self._labels, self._fields = views, labels, fields
+        self.key = (id(views), text)
         self.name = fields.exact("metadata.name")
 
     def takes(self, record: Record) -> bool:
@@ -55,7 +57,7 @@ def chosen(objects: Objects, kind: Kind, labels: str, fields: str) -> Chosen | N
         _check_field(kind, views, term.field)
     if by_labels.everything and not by_fields.terms:
         return None
-    return Chosen(views, by_labels, by_fields)
+    return Chosen(views, by_labels, by_fields, (labels, fields))
 
 
 def _check_field(kind: Kind, views: Views, field: str) -> None:
