@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import logging
 import os
 import socket
@@ -18,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
@@ -290,8 +290,8 @@ class AdmissionWebhook:
 
 def _request_of(body: bytes) -> dict[str, Any]:
     try:
-        request = json.loads(body)["request"]
-    except (ValueError, KeyError, TypeError):
+        request = msgspec.json.decode(body)["request"]
+    except (msgspec.DecodeError, ValueError, KeyError, TypeError):
         return {}
     return request if isinstance(request, dict) else {}
 
@@ -304,8 +304,8 @@ def _has_spec(request: Mapping[str, Any]) -> bool:
 def response_of(verdict: Verdict) -> bytes:
     review = verdict.to_response()
     if verdict.patch:
-        review["response"]["patch"] = base64.b64encode(json.dumps(verdict.patch).encode()).decode()
-    return json.dumps(review).encode()
+        review["response"]["patch"] = base64.b64encode(msgspec.json.encode(verdict.patch)).decode()
+    return msgspec.json.encode(review)
 
 
 def _load_chain(context: ssl.SSLContext, certificates: Certificates) -> None:

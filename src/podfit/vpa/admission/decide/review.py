@@ -5,10 +5,11 @@ Whatever goes wrong with a pod, it is let through unchanged: the autoscaler neve
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.api.status import INTERNAL, FieldError, unprocessable
@@ -75,13 +76,13 @@ def index_vpas(vpas: Iterable[Object]) -> dict[Target, list[Object]]:
 def answer(body: bytes | str, world: World) -> Verdict:
     """Reads a request body. What cannot be read is let through."""
     try:
-        review = json.loads(body)
+        review = msgspec.json.decode(body)
         check_shape(review, REVIEW, "AdmissionReview")
         request = review["request"]
         uid = request.get("uid") or ""
         resource = request.get("resource") or {}
         kind = (resource.get("group") or "", resource.get("resource"))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
         return Verdict("", outcome="error", why=f"cannot read the review: {error}")
     try:
         if kind == ("", "pods"):

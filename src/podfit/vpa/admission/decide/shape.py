@@ -93,7 +93,8 @@ def check_shape(value: Any, shape: Shape, root: str, path: str = "") -> None:
     elif isinstance(shape, dict):
         _require(value, Mapping, root, path, "object")
         for field, inner in shape.items():
-            check_shape(value.get(field), inner, root, f"{path}.{field}")
+            if (given := value.get(field)) is not None:
+                check_shape(given, inner, root, f"{path}.{field}")
     elif isinstance(shape, list):
         _require(value, list, root, path, "list")
         for entry in value:
