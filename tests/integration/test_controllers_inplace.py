@@ -120,3 +120,17 @@ async def test_a_daemon_set_taken_back_in_the_middle_has_its_former_size_everywh
         await becomes(two.client, DAEMON, "default", "web", counts("updatedNumberScheduled", 2))
         daemons = await all_become(two.client, POD, "default", lambda pods: len(pods) == 2, labelSelector="app=web")
         assert shown(daemons) == ["100m", "100m"]
+
+
+async def test_a_size_that_somebody_else_gave_a_pod_stays_until_the_template_changes(narrow: Whole) -> None:
+    await narrow.client.create(DEPLOYMENT, in_place("Deployment", 2, pod=pod_spec("100m")))
+    await becomes(narrow.client, DEPLOYMENT, "default", "web", counts("readyReplicas", 2))
+    one = (await pods_of(narrow))[0]["metadata"]["name"]
+    own = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "150m"}}}]}}
+    await narrow.client.patch(POD, "default", one, own, "resize", STRATEGIC)
+    await all_become(narrow.client, POD, "default", lambda pods: shown(pods) == ["100m", "150m"])
+    await narrow.client.patch(DEPLOYMENT, "default", "web", {"spec": {"replicas": 3}})
+    await becomes(narrow.client, DEPLOYMENT, "default", "web", counts("readyReplicas", 3))
+    assert shown(await pods_of(narrow)) == ["100m", "100m", "150m"]
+    await resize(narrow, DEPLOYMENT, "200m")
+    await all_become(narrow.client, POD, "default", lambda pods: shown(pods) == ["200m"] * 3)

@@ -6,8 +6,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.controllers.workloads.inplace import Replace, Resize, decide
-from podfit.controllers.workloads.sizes import differ_in_size_only, is_resized, is_up_to_date, size_patch
+from podfit.controllers.workloads.inplace import Mark, Replace, Resize, decide
+from podfit.controllers.workloads.sizes import (
+    SIZED_FOR,
+    differ_in_size_only,
+    is_resized,
+    is_up_to_date,
+    size_mark,
+    size_patch,
+)
 
 NOW = 1_700_000_000.0
 
@@ -51,6 +58,20 @@ def test_the_patch_names_only_what_changes() -> None:
     assert size_patch(pod("p", "0.1"), template("100m")) is None
     wanted = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
     assert size_patch(pod("p", "100m"), template("1")) == wanted
+
+
+def test_a_pod_is_left_alone_that_had_the_size_already() -> None:
+    changed = pod("p", "150m")
+    changed["metadata"]["annotations"] = {SIZED_FOR: size_mark(template("0.1"))}
+    assert size_patch(changed, template("100m")) is None
+    assert size_patch(changed, template("200m")) is not None
+
+
+def test_a_resize_that_was_not_written_down_is_written_down() -> None:
+    done = pod("p", "200m")
+    done["metadata"]["annotations"] = {SIZED_FOR: size_mark(template("100m"))}
+    plan = decide([done], template("200m"), 1, 300, NOW)
+    assert plan.steps == (Mark(done, size_mark(template("200m"))),) and plan.done == 1
 
 
 def test_only_a_batch_is_resized_at_a_time() -> None:

@@ -9,7 +9,7 @@ from podfit.api.placement import node_matches, untolerated
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.controllers.workloads.history import HASH_LABEL, History, hash_of, template_of
-from podfit.controllers.workloads.inplace import InPlace, wants_in_place
+from podfit.controllers.workloads.inplace import InPlace, marks_of, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import available_in, is_deleting, is_ready, phase
 from podfit.controllers.workloads.rolling import scaled
@@ -183,11 +183,13 @@ class DaemonSetController:
         generation = (owner["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
         if generation:
             labels["pod-template-generation"] = generation
+        marks = marks_of(owner, template)
         batch = 1
         while nodes:
             now, nodes = nodes[:batch], nodes[batch:]
             bodies = [
-                pod_of({**template, "spec": bound_to(spec, node)}, DAEMON_SET, owner, labels=labels) for node in now
+                pod_of({**template, "spec": bound_to(spec, node)}, DAEMON_SET, owner, labels=labels, annotations=marks)
+                for node in now
             ]
             results = await asyncio.gather(
                 *(self._owned.create(owner, body) for body in bodies), return_exceptions=True

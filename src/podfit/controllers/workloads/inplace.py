@@ -2,7 +2,8 @@
 
 Asked for with the annotation `podfit.dev/resize-policy: InPlace` on the workload. Pods are resized through /resize, at
 most as many at a time as the workload may miss; a pod is replaced only where its resize is refused (a QoS change, for
-one) or still waits after the deadline (`podfit.dev/resize-deadline`, default 5m). `decide` is pure.
+one) or still waits after the deadline (`podfit.dev/resize-deadline`, default 5m). Which sizes a pod was brought to is
+written on it: autoscalers and people may change it afterwards without a fight. `decide` is pure.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from podfit.api.status import ApiError, Object
 from podfit.client.rest import STRATEGIC
 from podfit.controllers.workloads.ownership import Owned
 from podfit.controllers.workloads.podstate import is_ready
-from podfit.controllers.workloads.sizes import resize_state, size_patch
+from podfit.controllers.workloads.sizes import SIZED_FOR, marked, resize_state, size_mark, size_patch
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339
 from podfit.reconcile import DONE, Again, Result
@@ -32,6 +33,11 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 def wants_in_place(workload: Object) -> bool:
     return (workload["metadata"].get("annotations") or {}).get(POLICY) == "InPlace"
+
+
+def marks_of(workload: Object, template: Object) -> dict[str, str]:
+    """Annotations of a pod that is made with the template's sizes."""
+    return {SIZED_FOR: size_mark(template)} if wants_in_place(workload) else {}
 
 
 def batch_of(workload: Object) -> int:
@@ -56,6 +62,15 @@ def deadline_s(workload: Object) -> float:
 class Resize:
     pod: Object
     patch: Object
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Write down which sizes the pod was brought to."""
+
+    pod: Object
+    mark: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +79,12 @@ class Replace:
     why: str
 
 
+Step = Resize | Mark | Replace
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    steps: tuple[Resize | Replace, ...]
+    steps: tuple[Step, ...]
     done: int
     waiting: int
     look_again_s: float
@@ -74,14 +92,18 @@ class Plan:
 
 def decide(pods: list[Object], template: Object, batch: int, deadline: float, now: float) -> Plan:
     """The next steps: finish the batch under way, give up on what waited too long, then take the next pods in order."""
-    steps: list[Resize | Replace] = []
+    steps: list[Step] = []
+    mark = size_mark(template)
     moving, down, done, again = 0, 0, 0, 0.0
     todo: list[Resize] = []
     for pod in pods:
         patch = size_patch(pod, template)
         state, why = resize_state(pod)
+        if patch is None and marked(pod) not in ("", mark):
+            # Resized, but there was no time to write it down.
+            steps.append(Mark(pod, mark))
         if patch is not None and state != "moving":
-            todo.append(Resize(pod, patch))
+            todo.append(Resize(pod, patch, mark))
         elif state == "settled":
             done += 1
             # One that no node has yet may wait for the very room that resizing the others frees.
@@ -124,6 +146,8 @@ class InPlace:
         for step in plan.steps:
             if isinstance(step, Resize):
                 await self._resize(workload, step)
+            elif isinstance(step, Mark):
+                await self._mark(step.pod, step.mark)
             else:
                 await self._replace(workload, step.pod, step.why)
         self._tell(workload, plan)
@@ -141,6 +165,18 @@ class InPlace:
             if error.code not in (403, 422):
                 raise
             await self._replace(workload, step.pod, error.message)
+        else:
+            await self._mark(step.pod, step.mark)
+
+    async def _mark(self, pod: Object, mark: str) -> None:
+        """The resize comes first: a pod that is not marked is looked at again, one that is marked is left alone."""
+        meta = pod["metadata"]
+        change = {"metadata": {"annotations": {SIZED_FOR: mark}}}
+        try:
+            await self._world.client.patch(POD, meta["namespace"], meta["name"], change)
+        except ApiError as error:
+            if error.code != 404:
+                raise
 
     async def _replace(self, workload: Object, pod: Object, why: str) -> None:
         name = pod["metadata"]["name"]

@@ -173,7 +173,13 @@ class Owned:
 
 
 def pod_of(
-    template: Object, kind: Kind, owner: Object, *, name: str = "", labels: dict[str, str] | None = None
+    template: Object,
+    kind: Kind,
+    owner: Object,
+    *,
+    name: str = "",
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
 ) -> Object:
     """A pod made from a template, owned by `owner`; named after it unless a name is given."""
     meta = template.get("metadata") or {}
@@ -184,7 +190,8 @@ def pod_of(
         made["generateName"] = f"{owner['metadata']['name'][:57]}-"
     if meta.get("labels") or labels:
         made["labels"] = {**(meta.get("labels") or {}), **(labels or {})}
-    for field in ("annotations", "finalizers"):
-        if meta.get(field):
-            made[field] = meta[field]
+    if meta.get("annotations") or annotations:
+        made["annotations"] = {**(meta.get("annotations") or {}), **(annotations or {})}
+    if meta.get("finalizers"):
+        made["finalizers"] = meta["finalizers"]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": template.get("spec") or {}}

@@ -9,7 +9,7 @@ from podfit.api.kinds import POD, Kind, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.client.transport import Unreachable
-from podfit.controllers.workloads.inplace import InPlace, batch_of, wants_in_place
+from podfit.controllers.workloads.inplace import InPlace, batch_of, marks_of, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, is_namespace_going, pod_of
 from podfit.controllers.workloads.podstate import (
     available_in,
@@ -101,7 +101,8 @@ class ReplicaSetController:
 
     async def _create(self, owner: Object, count: int) -> None:
         """In growing batches: where the first pod is refused (quota), a thousand others are not even tried."""
-        body = pod_of(owner["spec"].get("template") or {}, self.kind, owner)
+        template = owner["spec"].get("template") or {}
+        body = pod_of(template, self.kind, owner, annotations=marks_of(owner, template))
         batch = 1
         while count > 0:
             size = min(batch, count)

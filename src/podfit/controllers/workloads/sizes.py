@@ -5,12 +5,16 @@ It decides nothing about when a pod is resized: see `inplace`.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 
 from podfit.api.quantity import Quantity
 from podfit.api.status import Object
 from podfit.controllers.workloads.podstate import condition
 
+SIZED_FOR = "podfit.dev/sized-for"
+"""On pods of workloads that resize in place: the mark of the template's sizes they were brought to last."""
 _RESIZABLE = ("cpu", "memory")
 _ROUNDING = {"cpu": Quantity.parse("10m"), "memory": Quantity.parse("64Ki")}
 """How far a limit read back from the kernel may be off: its shortest quota, its largest page."""
@@ -77,11 +81,34 @@ def _defaulted(resources: Object) -> dict[str, dict[str, str]]:
     return {"requests": {**sizes["limits"], **sizes["requests"]}, "limits": sizes["limits"]}
 
 
+def size_mark(template: Object) -> str:
+    """A short name of the template's sizes: the same for the same amounts, however they are written."""
+    named = {
+        whose: {field: {name: Quantity.parse(values[name]).nanos for name in sorted(values)} for field, values in sizes}
+        for whose, sizes in ((whose, sorted(sizes.items())) for whose, sizes in _sized(template.get("spec") or {}))
+    }
+    return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:10]
+
+
 # --- pods ---------------------------------------------------------------------------------------------------------
 
 
+def marked(pod: Object) -> str:
+    """The sizes its workload has brought the pod to last; "" when nobody wrote that down."""
+    return str((pod["metadata"].get("annotations") or {}).get(SIZED_FOR, ""))
+
+
 def size_patch(pod: Object, template: Object) -> Object | None:
-    """The strategic merge patch for /resize that brings `pod` to the template's sizes; None when it has them."""
+    """The strategic merge patch for /resize that brings `pod` to the template's sizes.
+
+    None when it has them, or had them: what somebody else made of the pod since (an autoscaler, a person) stays until
+    the template changes.
+    """
+    return None if marked(pod) == size_mark(template) else _plain_patch(pod, template)
+
+
+def _plain_patch(pod: Object, template: Object) -> Object | None:
+    """The same, whoever sized the pod last."""
     spec, wanted = pod["spec"], template.get("spec") or {}
     change: Object = {}
     for field in ("containers", "initContainers"):

@@ -9,7 +9,7 @@ from podfit.api.kinds import POD, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.controllers.workloads.history import HASH_LABEL, History, hash_of, template_of
-from podfit.controllers.workloads.inplace import InPlace, wants_in_place
+from podfit.controllers.workloads.inplace import InPlace, marks_of, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import available_in, is_deleting, is_ready, phase
 from podfit.controllers.workloads.rolling import scaled
@@ -218,7 +218,9 @@ class StatefulSetController:
             HASH_LABEL: revision["metadata"]["name"],
             "statefulset.kubernetes.io/pod-name": name,
         }
-        body = pod_of(template_of(revision), STATEFUL_SET, owner, name=name, labels=labels)
+        template = template_of(revision)
+        marks = marks_of(owner, template)
+        body = pod_of(template, STATEFUL_SET, owner, name=name, labels=labels, annotations=marks)
         spec = {**body["spec"], "hostname": name}
         if owner["spec"].get("serviceName"):
             spec["subdomain"] = owner["spec"]["serviceName"]
