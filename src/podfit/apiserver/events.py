@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 PREFIX = "/registry/"
 BUFFER = 4096
 """Events a watcher may fall behind before it is cut off."""
+AT_ONCE = 256
+"""Watchers that get a change in one go, before anything else is done; the others take their turns."""
 
 
 class Representation(Protocol):
@@ -41,7 +43,7 @@ class Selection(Protocol):
 class Happening:
     """One change, with what watchers share of it."""
 
-    __slots__ = ("_decode", "_encoded", "_new", "_old", "_words", "change", "name", "namespace", "resource")
+    __slots__ = ("_decode", "_encoded", "_new", "_old", "_words", "at_once", "change", "name", "namespace", "resource")
 
     def __init__(self, change: Change, decode: Callable[[Record], Object] = wire.object_of) -> None:
         self.change, self._decode = change, decode
@@ -50,6 +52,7 @@ class Happening:
         self.namespace, self.name = (rest[0], rest[1]) if len(rest) > 1 else ("", rest[0] if rest else "")
         self._encoded: dict[tuple[int, str], bytes] = {}
         self._words: dict[Hashable, str | None] = {}
+        self.at_once = AT_ONCE
         self._new: Object | None = None
         self._old: Object | None = None
 
@@ -94,6 +97,10 @@ def _word(was: bool, stays: bool) -> str | None:
     return "DELETED" if was else None
 
 
+Sink = Callable[[bytes], bool]
+"""Takes an event right away; False when it has to wait its turn."""
+
+
 class Watcher:
     """One open watch: what it selects, how it wants it, and what waits to be sent."""
 
@@ -109,6 +116,7 @@ class Watcher:
         "queue",
         "resource",
         "selection",
+        "sink",
     )
 
     def __init__(
@@ -132,6 +140,7 @@ class Watcher:
         self.lagging = self.closed = False
         self._wake: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.sink: Sink | None = None
 
     def offer(self, happening: Happening) -> None:
         revision = happening.change.revision
@@ -145,8 +154,18 @@ class Watcher:
             self.lagging = True
             self.queue.clear()
         else:
-            self.queue.append(happening.encoded(word, self.form))
+            data = happening.encoded(word, self.form)
+            if self._sink_takes(happening, data):
+                return
+            self.queue.append(data)
         self._notify()
+
+    def _sink_takes(self, happening: Happening, data: bytes) -> bool:
+        """Whoever reads is waiting and has nothing left to read: it need not be woken for this."""
+        if self.sink is None or self._wake is None or self.queue or not happening.at_once:
+            return False
+        happening.at_once -= 1
+        return self.sink(data)
 
     def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():

@@ -121,11 +121,20 @@ class HttpFront:
         answer.enable_chunked_encoding()
         await answer.prepare(http)
         stream = response.stream
+
+        def take(piece: bytes) -> bool:
+            """Nearly every event of a watch: there is nothing to wait for."""
+            transport = http.transport
+            if not _fits(transport, piece):
+                return False
+            transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            return True
+
+        if (lend := getattr(stream, "lend", None)) is not None:
+            lend(take)
         try:
             async for piece in stream:
-                if _fits(transport := http.transport, piece):
-                    # Nearly every event of a watch: there is nothing to wait for.
-                    transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                if take(piece):
                     continue
                 # In slices, because a TLS connection takes whatever is given at once, and says it is full afterwards.
                 for start in range(0, len(piece), _SLICE):

@@ -118,3 +118,49 @@ def test_what_was_seen_is_not_offered_again() -> None:
     one.offer(Happening(Change(5, key, Record(key, pod("a"), 5, 5), None)))
     assert not one.queue
     assert POD.storage_prefix == events.PODS
+
+
+def change(revision: int) -> Happening:
+    key = POD.key("ns", "a")
+    return Happening(Change(revision, key, Record(key, pod("a"), 1, revision), None))
+
+
+async def waiting_with(taken: list[bytes], takes: bool = True) -> tuple[Watcher, asyncio.Task[None]]:
+    """A watcher whose reader waits, and a sink that notes what it is given."""
+    one = Watcher(POD.storage_prefix, "", FORM, None, None, 0)
+    one.sink = lambda data: taken.append(data) is None and takes
+    reader = asyncio.ensure_future(one.wait(60))
+    await asyncio.sleep(0)
+    return one, reader
+
+
+async def test_a_reader_that_waits_gets_a_change_without_being_woken() -> None:
+    taken: list[bytes] = []
+    one, reader = await waiting_with(taken)
+    one.offer(change(1))
+    await asyncio.sleep(0)
+    assert len(taken) == 1 and not one.queue and not reader.done()
+    one.close()
+    await reader
+
+
+async def test_what_a_sink_has_no_room_for_waits_and_so_does_all_behind_it() -> None:
+    refused: list[bytes] = []
+    one, reader = await waiting_with(refused, takes=False)
+    one.offer(change(1))
+    one.offer(change(2))
+    assert len(refused) == 1 and len(one.queue) == 2
+    await reader
+
+
+async def test_only_so_many_watchers_are_served_before_anything_else() -> None:
+    taken: list[bytes] = []
+    watchers = [await waiting_with(taken) for _ in range(events.AT_ONCE + 3)]
+    happening = change(1)
+    for one, _ in watchers:
+        one.offer(happening)
+    assert len(taken) == events.AT_ONCE
+    assert sum(len(one.queue) for one, _ in watchers) == 3
+    for one, reader in watchers:
+        one.close()
+        await reader

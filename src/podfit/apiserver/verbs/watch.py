@@ -7,12 +7,12 @@ between the first look and the registration with the hub is read from the store'
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 
 from podfit.api.status import ApiError
 from podfit.apiserver import wire
 from podfit.apiserver.calls import Call
-from podfit.apiserver.events import Happening, Watcher
+from podfit.apiserver.events import Happening, Sink, Watcher
 from podfit.apiserver.forms import Event, Form, Held
 from podfit.apiserver.negotiate import JSON
 from podfit.apiserver.options import ListOptions, list_options
@@ -40,10 +40,12 @@ async def watch(call: Call) -> Response:
     selection = chosen(call.objects, call.kind, options.label_selector, fields)
     if options.revision:
         parse_revision(options.revision)
-    return Response(200, content_type=JSON, stream=_Stream(call, form, options, selection).run())
+    return Response(200, content_type=JSON, stream=_Stream(call, form, options, selection))
 
 
 class _Stream:
+    """The pieces of a watch. Who writes them somewhere may also lend a sink, which gets events without being asked."""
+
     def __init__(self, call: Call, form: Form, options: ListOptions, selection: Chosen | None) -> None:
         self._call, self._form, self._options, self._selection = call, form, options, selection
         self._hub, self._store = call.objects.hub, call.objects.store
@@ -51,8 +53,24 @@ class _Stream:
         self._timeout_s = float(timeout) if timeout > 0 else random.uniform(_SHORTEST_S, _LONGEST_S)
         self._prefix = prefix_of(call.kind, call.namespace)
         self._held = Held() if call.objects.versions.converts(call.kind) else None
+        self._sink: Sink | None = None
+        self._pieces = self._run()
 
-    async def run(self) -> AsyncIterator[bytes]:
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    def __anext__(self) -> Awaitable[bytes]:
+        return self._pieces.__anext__()
+
+    async def aclose(self) -> None:
+        await self._pieces.aclose()
+
+    def lend(self, sink: Sink) -> None:
+        """Before the first piece is asked for. What is converted on its way out takes the long way."""
+        if self._held is None:
+            self._sink = sink
+
+    async def _run(self) -> AsyncGenerator[bytes, None]:
         watcher: Watcher | None = None
         try:
             revision = int(self._options.revision or 0)
@@ -63,6 +81,7 @@ class _Stream:
             watcher, records, at = self._begin(revision)
             async for chunk in self._present(records, at):
                 yield chunk
+            watcher.sink = self._sink
             async for chunk in self._follow(watcher):
                 yield chunk
         except ApiError as error:
