@@ -1,3 +1,3 @@
-"""podfit fits pods and VMs to their load, in place."""
+"""podfit fits pods to their load, in place."""
 
 __version__ = "0.1.0"

@@ -23,7 +23,7 @@ from podfit.cli.commands import (
 
 app = typer.Typer(
     name="podfit",
-    help="Fits pods and VMs to their load, in place.",
+    help="Fits pods to their load, in place.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
