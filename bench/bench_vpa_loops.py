@@ -12,7 +12,7 @@ import ssl
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import msgspec
 from bench.reporting import Row, print_table, spread_ms
 from podfit.api.kinds import POD, POD_METRICS, VPA, kind_named
 from podfit.client.rest import Client
-from podfit.client.transport import Query, Reply, Stream
+from podfit.client.transport import Ask, Reply, Stream
 from podfit.kit.clock import rfc3339
 from podfit.testing.autoscaling import REPLICA_SET, autoscaled
 from podfit.vpa.admission.config import AdmissionConfig
@@ -43,24 +43,15 @@ class Canned:
         self.lists: dict[str, list[Object]] = {}
         self.writes = 0
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply:
-        if method != "GET":
+    async def request(self, ask: Ask) -> Reply:
+        if ask.method != "GET":
             self.writes += 1
             return Reply(200, b"{}")
-        items = self.lists.get(path, [])
+        items = self.lists.get(ask.path, [])
         return Reply(200, msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": items}))
 
     @asynccontextmanager
-    async def stream(
-        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
-    ) -> AsyncIterator[Stream]:
+    async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
         async def nothing() -> AsyncIterator[bytes]:
             await asyncio.Event().wait()
             yield b""

@@ -15,7 +15,7 @@ from podfit.agent.runtimes.fake import FakeRuntime
 from podfit.api.kinds import LEASE, NODE, POD
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
-from podfit.client.transport import Unreachable
+from podfit.client.transport import Ask, Reply, Unreachable
 from podfit.testing.nodes import Cluster, TestNode
 
 SMALL = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "128Mi"}}
@@ -416,10 +416,10 @@ async def test_nothing_is_lost_while_the_api_server_is_away(cluster: Cluster, no
     transport = node.agent.client.transport
     original, away = transport.request, True
 
-    async def request(*args: Any, **more: Any) -> Any:
+    async def request(ask: Ask) -> Reply:
         if away:
             raise Unreachable("nobody answers")
-        return await original(*args, **more)
+        return await original(ask)
 
     transport.request = request  # type: ignore[method-assign]
     await node.cluster.clock.advance(60)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from podfit.agent.agent import Agent
 from podfit.api.kinds import POD
 from podfit.client.rest import Client
-from podfit.client.transport import Unreachable
+from podfit.client.transport import Ask, Reply, Stream, Unreachable
 from podfit.testing.nodes import Cluster, TestNode
 
 CAPACITY = {"cpu": "2", "memory": "4Gi"}
@@ -135,10 +136,10 @@ async def test_a_manifest_that_returns_while_its_pod_leaves_runs_again(cluster: 
 class Nobody:
     """No API server answers."""
 
-    async def request(self, *_: Any, **__: Any) -> Any:
+    async def request(self, ask: Ask) -> Reply:
         raise Unreachable("connection refused")
 
-    async def stream(self, *_: Any, **__: Any) -> Any:
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
         raise Unreachable("connection refused")
 
     async def close(self) -> None:
@@ -149,7 +150,7 @@ async def test_static_pods_need_no_api_server(cluster: Cluster, folder: Path) ->
     """The API server itself may be one of them."""
     (folder / "web.yaml").write_text(manifest())
     node = TestNode(cluster, "node1", {"static_dir": folder, "capacity": CAPACITY})
-    node.agent = Agent(Client(Nobody()), node.runtime, node.config, cluster.clock)  # type: ignore[arg-type]
+    node.agent = Agent(Client(Nobody()), node.runtime, node.config, cluster.clock)
     await node.agent.start()
     await told(node, lambda: attempts(node) == [("sleep 1d", 0)])
     (folder / "more.yaml").write_text(manifest(name="more"))

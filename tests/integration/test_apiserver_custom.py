@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 
-from podfit.apiserver.app import ApiServer
-from podfit.apiserver.config import Config
-from podfit.apiserver.request import ADMIN, Request
-from podfit.store.memory import MemoryStore
+from podfit.testing.asking import Asker, serving
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/example.com/v1/namespaces/default/things"
@@ -60,19 +57,7 @@ DEFINITION = {
 }
 
 
-class Asker:
-    def __init__(self, server: ApiServer) -> None:
-        self.server = server
-
-    async def __call__(
-        self, method: str, path: str, body: Any = None, media: str = "application/json", accept: str = ""
-    ) -> tuple[int, Any]:
-        data = b"" if body is None else json.dumps(body).encode()
-        answer = await self.server.handle(
-            Request(method, path, {}, {"content-type": media, "accept": accept}, data, ADMIN)
-        )
-        return answer.status, json.loads(answer.body) if answer.body.startswith(b"{") else answer.body
-
+class Waiter(Asker):
     async def until(self, path: str, code: int) -> None:
         """The registry follows the store's log, a turn of the loop behind it."""
         async with asyncio.timeout(10):
@@ -81,29 +66,27 @@ class Asker:
 
 
 @pytest.fixture
-async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
-    server = ApiServer(Config(MemoryStore(), tmp_path))
-    await server.start()
-    asker = Asker(server)
-    code, made = await asker("POST", DEFINITIONS, DEFINITION)
-    assert code == 201, made
-    await asker.until(THINGS, 200)
-    yield asker
-    await server.stop()
+async def ask(tmp_path: Path) -> AsyncIterator[Waiter]:
+    async with serving(tmp_path) as server:
+        asker = Waiter(server)
+        code, made = await asker("POST", DEFINITIONS, DEFINITION)
+        assert code == 201, made
+        await asker.until(THINGS, 200)
+        yield asker
 
 
 def thing(name: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec}
 
 
-async def test_objects_are_defaulted_pruned_and_validated(ask: Asker) -> None:
+async def test_objects_are_defaulted_pruned_and_validated(ask: Waiter) -> None:
     code, made = await ask("POST", THINGS, thing("a", size=2, extra=True))
     assert (code, made["spec"]) == (201, {"size": 2, "color": "red"})
     code, refused = await ask("POST", THINGS, thing("b", size=0))
     assert (code, refused["details"]["causes"][0]["field"]) == (422, "spec.size")
 
 
-async def test_every_served_version_shows_the_same_object(ask: Asker) -> None:
+async def test_every_served_version_shows_the_same_object(ask: Waiter) -> None:
     await ask("POST", THINGS, thing("a", size=2))
     code, other = await ask("GET", THINGS.replace("/v1/", "/v1beta1/") + "/a")
     assert (code, other["apiVersion"], other["spec"]["size"]) == (200, "example.com/v1beta1", 2)
@@ -111,7 +94,7 @@ async def test_every_served_version_shows_the_same_object(ask: Asker) -> None:
     assert [item["apiVersion"] for item in listed["items"]] == ["example.com/v1beta1"]
 
 
-async def test_status_and_scale_are_subresources(ask: Asker) -> None:
+async def test_status_and_scale_are_subresources(ask: Waiter) -> None:
     await ask("POST", THINGS, thing("a", size=2, replicas=3))
     code, made = await ask("PATCH", f"{THINGS}/a/status", {"status": {"replicas": 1}, "spec": {"size": 9}}, MERGE)
     assert (code, made["spec"]["size"], made["status"]) == (200, 2, {"replicas": 1})
@@ -121,21 +104,21 @@ async def test_status_and_scale_are_subresources(ask: Asker) -> None:
     assert (made["spec"]["replicas"], made["metadata"]["generation"]) == (7, 2)
 
 
-async def test_columns_are_those_of_the_definition(ask: Asker) -> None:
+async def test_columns_are_those_of_the_definition(ask: Waiter) -> None:
     await ask("POST", THINGS, thing("a", size=2))
     _, table = await ask("GET", THINGS, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
     assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Color"]
     assert table["rows"][0]["cells"] == ["a", "red"]
 
 
-async def test_discovery_and_openapi_know_the_kind(ask: Asker) -> None:
+async def test_discovery_and_openapi_know_the_kind(ask: Waiter) -> None:
     _, listed = await ask("GET", "/apis/example.com/v1")
     assert {row["name"] for row in listed["resources"]} == {"things", "things/status", "things/scale"}
     _, document = await ask("GET", "/openapi/v3/apis/example.com/v1")
     assert any(name.endswith(".Thing") for name in document["components"]["schemas"])
 
 
-async def test_a_definition_goes_after_its_objects(ask: Asker) -> None:
+async def test_a_definition_goes_after_its_objects(ask: Waiter) -> None:
     await ask("POST", THINGS, thing("a", size=2))
     held = thing("held", size=2)
     held["metadata"]["finalizers"] = ["example.com/hold"]
@@ -150,7 +133,7 @@ async def test_a_definition_goes_after_its_objects(ask: Asker) -> None:
     await ask.until(THINGS, 404)
 
 
-async def test_a_second_definition_may_not_take_the_kind(ask: Asker) -> None:
+async def test_a_second_definition_may_not_take_the_kind(ask: Waiter) -> None:
     other = json.loads(json.dumps(DEFINITION))
     other["metadata"]["name"] = "others.example.com"
     other["spec"]["names"] = {"plural": "others", "kind": "Thing"}
@@ -165,6 +148,6 @@ async def test_a_second_definition_may_not_take_the_kind(ask: Asker) -> None:
     assert (await ask("GET", "/apis/example.com/v1/others"))[0] == 404
 
 
-async def test_the_autoscalers_definitions_are_there_from_the_start(ask: Asker) -> None:
+async def test_the_autoscalers_definitions_are_there_from_the_start(ask: Waiter) -> None:
     code, listed = await ask("GET", "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers")
     assert (code, listed["items"]) == (200, [])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ import pytest
 
 from podfit.api.status import Object
 from podfit.apiserver.app import ApiServer
-from podfit.apiserver.config import Config
-from podfit.apiserver.request import ADMIN, Request, User
-from podfit.store.memory import MemoryStore
+from podfit.apiserver.request import User
+from podfit.testing.asking import Asker, serving
 from podfit.testing.hooks import HookServer
 
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
@@ -24,15 +22,10 @@ MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfigu
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-class Asker:
+class Hooked(Asker):
     def __init__(self, server: ApiServer, hooks: HookServer) -> None:
-        self.server, self.hooks = server, hooks
-
-    async def __call__(self, method: str, path: str, body: Any = None, user: User = ADMIN) -> tuple[int, Any]:
-        data = b"" if body is None else json.dumps(body).encode()
-        headers = {"content-type": "application/json"}
-        answer = await self.server.handle(Request(method, path, {}, headers, data, user))
-        return answer.status, json.loads(answer.body)
+        super().__init__(server)
+        self.hooks = hooks
 
     async def hook(self, kind: str, rule: Object, **more: Any) -> tuple[int, Any]:
         made = self.hooks.configuration(kind, "h", [rule], **more)
@@ -40,12 +33,9 @@ class Asker:
 
 
 @pytest.fixture
-async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
-    async with HookServer(tmp_path / "hooks") as hooks:
-        server = ApiServer(Config(MemoryStore(), tmp_path / "server"))
-        await server.start()
-        yield Asker(server, hooks)
-        await server.stop()
+async def ask(tmp_path: Path) -> AsyncIterator[Hooked]:
+    async with HookServer(tmp_path / "hooks") as hooks, serving(tmp_path / "server") as server:
+        yield Hooked(server, hooks)
 
 
 def rule(group: str, version: str, resource: str) -> Object:
@@ -61,7 +51,7 @@ def autoscaler(utilisation: int) -> Object:
     return {"metadata": {"name": "a"}, "spec": spec}
 
 
-async def test_a_hook_for_v1_sees_and_changes_a_v2_object_as_v1(ask: Asker) -> None:
+async def test_a_hook_for_v1_sees_and_changes_a_v2_object_as_v1(ask: Hooked) -> None:
     patch = base64.b64encode(b'[{"op":"replace","path":"/spec/targetCPUUtilizationPercentage","value":42}]').decode()
     ask.hooks.answers["h"] = lambda asked: {"allowed": True, "patchType": "JSONPatch", "patch": patch}
     assert (await ask.hook(MUTATING, rule("autoscaling", "v1", "horizontalpodautoscalers")))[0] == 201
@@ -75,13 +65,13 @@ async def test_a_hook_for_v1_sees_and_changes_a_v2_object_as_v1(ask: Asker) -> N
     assert {name: target["averageUtilization"] for name, target in found.items()} == {"cpu": 42, "memory": 50}
 
 
-async def test_a_hook_that_wants_exact_matches_is_not_asked(ask: Asker) -> None:
+async def test_a_hook_that_wants_exact_matches_is_not_asked(ask: Hooked) -> None:
     await ask.hook(VALIDATING, rule("autoscaling", "v1", "horizontalpodautoscalers"), matchPolicy="Exact")
     assert (await ask("POST", V2, autoscaler(50)))[0] == 201
     assert ask.hooks.asked == []
 
 
-async def test_events_are_one_resource_in_two_groups(ask: Asker) -> None:
+async def test_events_are_one_resource_in_two_groups(ask: Hooked) -> None:
     await ask.hook(VALIDATING, rule("events.k8s.io", "v1", "events"))
     event = {
         "metadata": {"name": "e", "namespace": "default"},
@@ -105,7 +95,7 @@ async def test_events_are_one_resource_in_two_groups(ask: Asker) -> None:
         ("request.userInfo.username == 'maker' && object.metadata.name.startsWith('c')", True),
     ],
 )
-async def test_conditions_may_ask_what_the_user_may_do(ask: Asker, expression: str, asked: bool) -> None:
+async def test_conditions_may_ask_what_the_user_may_do(ask: Hooked, expression: str, asked: bool) -> None:
     roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}]
     await ask("POST", f"{roles}/roles", {"metadata": {"name": "r"}, "rules": rules})
@@ -118,12 +108,12 @@ async def test_conditions_may_ask_what_the_user_may_do(ask: Asker, expression: s
     while ask.server.hub.seen < ask.server.config.store.revision:
         await asyncio.sleep(0)
     maker = User("maker", ("system:authenticated",))
-    code, told = await ask("POST", MAPS, {"metadata": {"name": "c"}}, maker)
+    code, told = await ask("POST", MAPS, {"metadata": {"name": "c"}}, user=maker)
     assert code == 201, told
     assert bool(ask.hooks.asked) == asked
 
 
-async def test_conditions_that_cannot_work_are_refused_with_the_configuration(ask: Asker) -> None:
+async def test_conditions_that_cannot_work_are_refused_with_the_configuration(ask: Hooked) -> None:
     conditions = [{"name": "a", "expression": "objekt.x == 1"}, {"name": "a", "expression": "true"}, {"name": "b"}]
     code, told = await ask.hook(VALIDATING, rule("", "v1", "configmaps"), matchConditions=conditions)
     assert code == 422
@@ -159,7 +149,7 @@ async def test_conditions_that_cannot_work_are_refused_with_the_configuration(as
         ),
     ],
 )
-async def test_hooks_that_can_never_work_are_refused(ask: Asker, change: Object, fields: list[str]) -> None:
+async def test_hooks_that_can_never_work_are_refused(ask: Hooked, change: Object, fields: list[str]) -> None:
     made = ask.hooks.configuration(VALIDATING, "h", [rule("", "v1", "pods")])
     made["webhooks"][0].update(change)
     code, told = await ask("POST", f"{HOOKS}/{VALIDATING.lower()}s", made)
@@ -167,7 +157,7 @@ async def test_hooks_that_can_never_work_are_refused(ask: Asker, change: Object,
     assert [cause["field"] for cause in told["details"]["causes"]] == [f"webhooks[0].{field}" for field in fields]
 
 
-async def test_older_hooks_are_asked_in_the_version_they_speak(ask: Asker) -> None:
+async def test_older_hooks_are_asked_in_the_version_they_speak(ask: Hooked) -> None:
     patch = base64.b64encode(b'[{"op":"add","path":"/data","value":{"by":"hook"}}]').decode()
     ask.hooks.answers["h"] = lambda asked: {"allowed": True, "patch": patch, "uid": ""}
     versions = ["v0", "v1beta1", "v1"]

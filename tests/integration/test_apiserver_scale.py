@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,7 @@ from typing import Any
 import pytest
 
 from podfit.api.status import Object
-from podfit.apiserver.app import ApiServer
-from podfit.apiserver.config import Config
-from podfit.apiserver.request import ADMIN, Request
-from podfit.store.memory import MemoryStore
+from podfit.testing.asking import Asker, serving
 from podfit.testing.hooks import HookServer
 from podfit.testing.whole import workload
 
@@ -23,22 +19,11 @@ APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 REPLICAS: Object = {"f:spec": {"f:replicas": {}}}
 
 
-class Asker:
-    def __init__(self, server: ApiServer) -> None:
-        self.server = server
-
-    async def __call__(
-        self, method: str, path: str, body: Any = None, media: str = "application/json", **query: str
-    ) -> tuple[int, Any]:
-        data = b"" if body is None else json.dumps(body).encode()
-        asked = {key: [value] for key, value in query.items()}
-        answer = await self.server.handle(Request(method, path, asked, {"content-type": media}, data, ADMIN))
-        return answer.status, json.loads(answer.body)
-
-    async def apply(self, replicas: int, manager: str, **query: str) -> tuple[int, Any]:
+class Scaler(Asker):
+    async def apply(self, replicas: int, manager: str, force: str = "false") -> tuple[int, Any]:
         scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}}
         body = {**scale, "spec": {"replicas": replicas}}
-        return await self("PATCH", f"{SETS}/web/scale", body, APPLY, fieldManager=manager, **query)
+        return await self("PATCH", f"{SETS}/web/scale", body, APPLY, fieldManager=manager, force=force)
 
     async def owners(self) -> dict[tuple[str, str, str], Object]:
         """By (manager, operation, subresource)."""
@@ -50,17 +35,15 @@ class Asker:
 
 
 @pytest.fixture
-async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
-    server = ApiServer(Config(MemoryStore(), tmp_path / "server"))
-    await server.start()
-    asker = Asker(server)
-    code, told = await asker("POST", SETS, workload("Deployment", "web", 2), fieldManager="maker")
-    assert code == 201, told
-    yield asker
-    await server.stop()
+async def ask(tmp_path: Path) -> AsyncIterator[Scaler]:
+    async with serving(tmp_path / "server") as server:
+        asker = Scaler(server)
+        code, told = await asker("POST", SETS, workload("Deployment", "web", 2), fieldManager="maker")
+        assert code == 201, told
+        yield asker
 
 
-async def test_scaling_takes_the_replicas_from_who_had_them_and_nothing_else(ask: Asker) -> None:
+async def test_scaling_takes_the_replicas_from_who_had_them_and_nothing_else(ask: Scaler) -> None:
     await ask("PATCH", f"{SETS}/web/scale", {"spec": {"replicas": 5}}, MERGE, fieldManager="scaler")
     owners = await ask.owners()
     mine = owners["scaler", "Update", "scale"]
@@ -71,7 +54,7 @@ async def test_scaling_takes_the_replicas_from_who_had_them_and_nothing_else(ask
     assert "f:template" in spec
 
 
-async def test_an_applied_scale_that_changes_what_others_own_is_a_conflict(ask: Asker) -> None:
+async def test_an_applied_scale_that_changes_what_others_own_is_a_conflict(ask: Scaler) -> None:
     code, told = await ask.apply(7, "boss")
     assert (code, told["reason"]) == (409, "Conflict")
     why = 'Apply failed with 1 conflict: conflict with "maker" using autoscaling/v1: .spec.replicas'
@@ -84,14 +67,14 @@ async def test_an_applied_scale_that_changes_what_others_own_is_a_conflict(ask: 
     assert (await ask("GET", f"{SETS}/web"))[1]["spec"]["replicas"] == 7
 
 
-async def test_an_applied_scale_that_agrees_shares_the_replicas(ask: Asker) -> None:
+async def test_an_applied_scale_that_agrees_shares_the_replicas(ask: Scaler) -> None:
     assert (await ask.apply(2, "second"))[0] == 200
     owners = await ask.owners()
     assert owners["second", "Apply", "scale"]["fieldsV1"] == REPLICAS
     assert "f:replicas" in owners["maker", "Update", ""]["fieldsV1"]["f:spec"]
 
 
-async def test_a_scale_is_applied_to_what_exists_and_as_what_it_is(ask: Asker) -> None:
+async def test_a_scale_is_applied_to_what_exists_and_as_what_it_is(ask: Scaler) -> None:
     body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
     code, told = await ask("PATCH", f"{SETS}/web/scale", body, APPLY, fieldManager="m")
     assert (code, told["message"]) == (400, "invalid object type: apps/v1, Kind=Deployment")
@@ -103,7 +86,7 @@ async def test_a_scale_is_applied_to_what_exists_and_as_what_it_is(ask: Asker) -
     assert "fieldManager: Required value: is required for apply patch" in told["message"]
 
 
-async def test_admission_sees_a_scale_and_may_change_it(ask: Asker, tmp_path: Path) -> None:
+async def test_admission_sees_a_scale_and_may_change_it(ask: Scaler, tmp_path: Path) -> None:
     rules = [
         {"operations": ["UPDATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments/scale"]}
     ]

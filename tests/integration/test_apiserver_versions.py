@@ -12,10 +12,8 @@ import pytest
 
 from podfit.api.status import Object
 from podfit.apiserver import wire
-from podfit.apiserver.app import ApiServer
-from podfit.apiserver.config import Config
 from podfit.apiserver.request import ADMIN, Request
-from podfit.store.memory import MemoryStore
+from podfit.testing.asking import Asker, serving
 from podfit.testing.hooks import HookServer
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -58,18 +56,7 @@ def convert(request: Object) -> Object:
     return {"result": {"status": "Success"}, "convertedObjects": made}
 
 
-class Asker:
-    def __init__(self, server: ApiServer) -> None:
-        self.server = server
-
-    async def __call__(
-        self, method: str, path: str, body: Any = None, media: str = "application/json", **query: str
-    ) -> tuple[int, Any]:
-        data = b"" if body is None else json.dumps(body).encode()
-        asked = {key: [value] for key, value in query.items()}
-        answer = await self.server.handle(Request(method, path, asked, {"content-type": media}, data, ADMIN))
-        return answer.status, json.loads(answer.body) if answer.body.startswith(b"{") else answer.body
-
+class Definer(Asker):
     async def define(self, made: Object) -> None:
         code, told = await self("POST", DEFINITIONS, made)
         assert code == 201, told
@@ -105,11 +92,9 @@ class Asker:
 
 
 @pytest.fixture
-async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
-    server = ApiServer(Config(MemoryStore(), tmp_path / "server"))
-    await server.start()
-    yield Asker(server)
-    await server.stop()
+async def ask(tmp_path: Path) -> AsyncIterator[Definer]:
+    async with serving(tmp_path / "server") as server:
+        yield Definer(server)
 
 
 @pytest.fixture
@@ -134,7 +119,7 @@ def v2(name: str, host: str, port: str) -> Object:
     return {"apiVersion": "example.com/v2", "kind": "Thing", "metadata": {"name": name}, "spec": spec}
 
 
-async def test_objects_are_stored_in_one_version_and_served_in_both(ask: Asker, hooks: HookServer) -> None:
+async def test_objects_are_stored_in_one_version_and_served_in_both(ask: Definer, hooks: HookServer) -> None:
     await ask.define(by(hooks))
     code, made = await ask("POST", V2, v2("a", "h", "1"))
     assert (code, made["apiVersion"], made["spec"]) == (201, "example.com/v2", {"host": "h", "port": "1"})
@@ -151,7 +136,7 @@ async def test_objects_are_stored_in_one_version_and_served_in_both(ask: Asker, 
     assert (await ask("DELETE", f"{V2}/a"))[0] == 200
 
 
-async def test_a_list_is_converted_in_one_call(ask: Asker, hooks: HookServer) -> None:
+async def test_a_list_is_converted_in_one_call(ask: Definer, hooks: HookServer) -> None:
     await ask.define(by(hooks))
     for name in ("a", "b", "c"):
         assert (await ask("POST", V1, v1(name, f"{name}:1")))[0] == 201
@@ -165,7 +150,7 @@ async def test_a_list_is_converted_in_one_call(ask: Asker, hooks: HookServer) ->
     assert len(hooks.asked) == 1, "what did not change is not converted again"
 
 
-async def test_watches_are_converted(ask: Asker, hooks: HookServer) -> None:
+async def test_watches_are_converted(ask: Definer, hooks: HookServer) -> None:
     await ask.define(by(hooks))
     await ask("POST", V1, v1("a", "h:1"))
     watching = asyncio.ensure_future(ask.events(V2, 3, resourceVersion="0"))
@@ -181,7 +166,7 @@ async def test_watches_are_converted(ask: Asker, hooks: HookServer) -> None:
     assert {event["object"]["apiVersion"] for event in seen} == {"example.com/v2"}
 
 
-async def test_a_hook_that_fails_is_told_of_and_nothing_is_written(ask: Asker, hooks: HookServer) -> None:
+async def test_a_hook_that_fails_is_told_of_and_nothing_is_written(ask: Definer, hooks: HookServer) -> None:
     await ask.define(by(hooks))
     hooks.answers["convert"] = lambda asked: {"result": {"status": "Failure", "message": "no idea"}}
     code, told = await ask("POST", V2, v2("a", "h", "1"))
@@ -207,7 +192,7 @@ async def test_a_hook_that_fails_is_told_of_and_nothing_is_written(ask: Asker, h
     ],
 )
 async def test_a_hook_may_not_turn_an_object_into_another(
-    ask: Asker, hooks: HookServer, change: Object, why: str
+    ask: Definer, hooks: HookServer, change: Object, why: str
 ) -> None:
     await ask.define(by(hooks))
     await ask("POST", V1, v1("a", "h:1"))
@@ -220,7 +205,7 @@ async def test_a_hook_may_not_turn_an_object_into_another(
     assert told["message"].startswith(f"conversion webhook for example.com/v1, Kind=Thing {why}")
 
 
-async def test_a_hook_may_change_labels_and_nothing_else_of_the_metadata(ask: Asker, hooks: HookServer) -> None:
+async def test_a_hook_may_change_labels_and_nothing_else_of_the_metadata(ask: Definer, hooks: HookServer) -> None:
     await ask.define(by(hooks))
     await ask("POST", V1, v1("a", "h:1"))
 
@@ -235,7 +220,7 @@ async def test_a_hook_may_change_labels_and_nothing_else_of_the_metadata(ask: As
     assert "finalizers" not in meta
 
 
-async def test_without_a_hook_only_the_version_changes_and_what_it_does_not_know_vanishes(ask: Asker) -> None:
+async def test_without_a_hook_only_the_version_changes_and_what_it_does_not_know_vanishes(ask: Definer) -> None:
     await ask.define(definition())
     await ask("POST", V1, v1("a", "h:1"))
     code, shown = await ask("GET", f"{V2}/a")
@@ -243,7 +228,7 @@ async def test_without_a_hook_only_the_version_changes_and_what_it_does_not_know
     assert (await ask("GET", f"{V1}/a"))[1]["spec"] == {"hostPort": "h:1"}
 
 
-async def test_stored_versions_gather_until_somebody_says_they_are_gone(ask: Asker) -> None:
+async def test_stored_versions_gather_until_somebody_says_they_are_gone(ask: Definer) -> None:
     await ask.define(definition())
     made = definition()
     made["spec"]["versions"][0]["storage"], made["spec"]["versions"][1]["storage"] = False, True
@@ -259,7 +244,7 @@ async def test_stored_versions_gather_until_somebody_says_they_are_gone(ask: Ask
     assert (await ask("PATCH", path, {"spec": {"versions": only}}, MERGE))[0] == 200
 
 
-async def test_objects_follow_a_schema_that_changes_after_them(ask: Asker) -> None:
+async def test_objects_follow_a_schema_that_changes_after_them(ask: Definer) -> None:
     await ask.define(definition())
     await ask("POST", V1, v1("a", "h:1"))
     made = definition()
@@ -293,13 +278,13 @@ async def test_objects_follow_a_schema_that_changes_after_them(ask: Asker) -> No
         ({"strategy": "None", "webhook": {"conversionReviewVersions": ["v1"]}}, "spec.conversion.webhookClientConfig"),
     ],
 )
-async def test_nonsense_about_conversion_is_refused(ask: Asker, conversion: Object, field: str) -> None:
+async def test_nonsense_about_conversion_is_refused(ask: Definer, conversion: Object, field: str) -> None:
     code, told = await ask("POST", DEFINITIONS, definition(**conversion))
     assert code == 422
     assert field in [cause["field"] for cause in told["details"]["causes"]]
 
 
-async def test_a_definition_on_its_way_out_takes_no_new_objects(ask: Asker) -> None:
+async def test_a_definition_on_its_way_out_takes_no_new_objects(ask: Definer) -> None:
     await ask.define(definition())
     held = v1("a", "h:1")
     held["metadata"]["finalizers"] = ["example.com/hold"]
@@ -317,7 +302,7 @@ async def test_a_definition_on_its_way_out_takes_no_new_objects(ask: Asker) -> N
             await asyncio.sleep(0)
 
 
-async def test_accepted_names_follow_the_names(ask: Asker) -> None:
+async def test_accepted_names_follow_the_names(ask: Definer) -> None:
     await ask.define(definition())
     path = f"{DEFINITIONS}/things.example.com"
     await ask("PATCH", path, {"spec": {"names": {"shortNames": ["th"]}}}, MERGE)
@@ -326,7 +311,7 @@ async def test_accepted_names_follow_the_names(ask: Asker) -> None:
             await asyncio.sleep(0)
 
 
-async def test_groups_of_the_community_need_an_approval(ask: Asker) -> None:
+async def test_groups_of_the_community_need_an_approval(ask: Definer) -> None:
     made = definition()
     made["metadata"] = {"name": "things.x.k8s.io"}
     made["spec"]["group"] = "x.k8s.io"
@@ -336,7 +321,7 @@ async def test_groups_of_the_community_need_an_approval(ask: Asker) -> None:
     assert (await ask("POST", DEFINITIONS, made))[0] == 201
 
 
-async def test_users_of_a_deprecated_version_are_warned_and_refusals_warn_too(ask: Asker) -> None:
+async def test_users_of_a_deprecated_version_are_warned_and_refusals_warn_too(ask: Definer) -> None:
     made = definition()
     made["spec"]["versions"][0].update(deprecated=True)
     made["spec"]["versions"][1].update(deprecated=True, deprecationWarning="use something else")
@@ -346,7 +331,7 @@ async def test_users_of_a_deprecated_version_are_warned_and_refusals_warn_too(as
         assert ("Warning", f'299 - "{told}"') in answer.headers
 
 
-async def test_objects_are_selected_by_the_fields_their_definition_names(ask: Asker) -> None:
+async def test_objects_are_selected_by_the_fields_their_definition_names(ask: Definer) -> None:
     made = definition()
     made["spec"]["versions"][0]["selectableFields"] = [{"jsonPath": ".spec.hostPort"}]
     await ask.define(made)
@@ -358,7 +343,7 @@ async def test_objects_are_selected_by_the_fields_their_definition_names(ask: As
     assert (code, told["message"]) == (400, "field label not supported: spec.hostPort")
 
 
-async def test_groups_of_definitions_have_api_services_while_they_are_served(ask: Asker) -> None:
+async def test_groups_of_definitions_have_api_services_while_they_are_served(ask: Definer) -> None:
     await ask.define(definition())
     path = "/apis/apiregistration.k8s.io/v1/apiservices/v2.example.com"
     async with asyncio.timeout(10):
@@ -369,7 +354,7 @@ async def test_groups_of_definitions_have_api_services_while_they_are_served(ask
             await asyncio.sleep(0)
 
 
-async def test_a_default_its_own_schema_refuses_is_refused(ask: Asker) -> None:
+async def test_a_default_its_own_schema_refuses_is_refused(ask: Definer) -> None:
     made = definition()
     made["spec"]["versions"][0]["schema"] = schema(size={"type": "integer", "default": "big"})
     code, told = await ask("POST", DEFINITIONS, made)

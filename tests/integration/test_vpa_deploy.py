@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from podfit.api.status import ApiError
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
 from podfit.client.rest import Client
-from podfit.client.transport import HttpTransport, Query, Reply, Stream
+from podfit.client.transport import Ask, HttpTransport, Reply, Stream
 from podfit.store.memory import MemoryStore
 from podfit.testing.autoscaling import Autoscaled
 from podfit.testing.nodes import local_client
@@ -43,23 +43,14 @@ class Watched:
         self._inner = inner
         self.refused: list[str] = []
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply:
-        reply = await self._inner.request(method, path, query, body, headers)
+    async def request(self, ask: Ask) -> Reply:
+        reply = await self._inner.request(ask)
         if reply.status == 403:
-            self.refused.append(f"{method} {path}: {reply.body.decode()}")
+            self.refused.append(f"{ask.method} {ask.path}: {reply.body.decode()}")
         return reply
 
-    def stream(
-        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
-    ) -> AbstractAsyncContextManager[Stream]:
-        return self._inner.stream(method, path, query, headers)
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
+        return self._inner.stream(ask)
 
     async def close(self) -> None:
         await self._inner.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from podfit.api.kinds import POD, VPA
 from podfit.client import Client
-from podfit.client.transport import Query, Reply
+from podfit.client.transport import Ask, Reply
 from podfit.kit.clock import FakeClock, rfc3339
 from podfit.testing.autoscaling import Autoscaled, Metered, autoscaled
 from podfit.vpa.admission.config import AdmissionConfig
@@ -34,17 +34,10 @@ class External(Metered):
 
     asked: list[tuple[str, str]] = []
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply:
-        if not path.startswith("/apis/external.metrics.k8s.io/"):
-            return await super().request(method, path, query, body, headers)
-        self.asked.append((path, str((query or {})["labelSelector"])))
+    async def request(self, ask: Ask) -> Reply:
+        if not ask.path.startswith("/apis/external.metrics.k8s.io/"):
+            return await super().request(ask)
+        self.asked.append((ask.path, str((ask.query or {})["labelSelector"])))
         item = {"metricLabels": {"name": "main"}, "timestamp": rfc3339(self._clock.now()), "value": "300m"}
         other = {"metricLabels": {}, "timestamp": "2020-01-01T00:00:00Z", "value": "9"}
         return Reply(200, json.dumps({"kind": "ExternalMetricValueList", "items": [item, other]}).encode())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from podfit.api.kinds import POD, kind_named
 from podfit.apiserver.request import ADMIN
 from podfit.client import Client, EventRecorder
-from podfit.client.transport import Query, Reply, Stream, Transport, Unreachable
+from podfit.client.transport import Ask, Reply, Stream, Transport, Unreachable
 from podfit.compose import Up, UpOptions, local_client
 from podfit.controllers.workloads import ReplicaSetController
 from podfit.controllers.world import Informers, World
@@ -38,27 +38,18 @@ class BadLine:
     def __init__(self, inner: Transport, dice: random.Random, loss: float) -> None:
         self.inner, self.dice, self.loss = inner, dice, loss
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply:
+    async def request(self, ask: Ask) -> Reply:
         await asyncio.sleep(self.dice.random() * 0.002)
         if self.dice.random() < self.loss:
             raise Unreachable("lost on the way there")
-        reply = await self.inner.request(method, path, query, body, headers)
+        reply = await self.inner.request(ask)
         if self.dice.random() < self.loss:
             raise Unreachable("lost on the way back")
         return reply
 
     @asynccontextmanager
-    async def stream(
-        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
-    ) -> AsyncIterator[Stream]:
-        async with self.inner.stream(method, path, query, headers) as stream:
+    async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
+        async with self.inner.stream(ask) as stream:
 
             async def chunks() -> AsyncIterator[bytes]:
                 async for chunk in stream.chunks:

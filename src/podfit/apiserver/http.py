@@ -23,7 +23,7 @@ from multidict import CIMultiDict
 from podfit.api.status import ApiError
 from podfit.apiserver.auth.authenticate import Authenticator
 from podfit.apiserver.config import BODY_LIMIT
-from podfit.apiserver.relay import Upgraded
+from podfit.apiserver.relay import Upgraded, first_of
 from podfit.apiserver.request import ANONYMOUS, Request, Response
 from podfit.apiserver.server import error_response, method_not_allowed
 
@@ -190,13 +190,9 @@ async def _websocket_stream(http: web.BaseRequest, response: Response) -> web.St
     await socket.prepare(http)
     stream = response.stream
     assert stream is not None
-    tasks = [asyncio.ensure_future(_until_closed(socket)), asyncio.ensure_future(_send_events(socket, stream))]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await first_of(_until_closed(socket), _send_events(socket, stream))
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         await _end(stream)
         await socket.close()
     return socket

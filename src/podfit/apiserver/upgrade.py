@@ -17,7 +17,7 @@ from multidict import CIMultiDict
 
 from podfit.apiserver.auth.authenticate import without_bearer
 from podfit.apiserver.dialing import why_not
-from podfit.apiserver.relay import Upgraded
+from podfit.apiserver.relay import Upgraded, first_of
 from podfit.apiserver.request import Request, Response
 from podfit.kit.takeover import take_over
 
@@ -123,13 +123,9 @@ Way = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 async def _both_ways(*ways: Way) -> None:
     """Until either side ends; what it said until then still arrives."""
-    tasks = [asyncio.ensure_future(_pump(*way)) for way in ways]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await first_of(*(_pump(*way) for way in ways))
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         for _, writer in ways:
             writer.close()
 

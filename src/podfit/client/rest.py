@@ -10,7 +10,7 @@ import msgspec
 
 from podfit.api.kinds import Kind
 from podfit.api.status import ApiError, Object
-from podfit.client.transport import Query, Reply, Stream, Transport
+from podfit.client.transport import Ask, Query, Reply, Stream, Transport
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -41,7 +41,7 @@ class Client:
         """Any path of the server; the decoded answer (text where it is not JSON)."""
         data = None if body is None else body if isinstance(body, bytes) else _encode(body)
         sent = {"Content-Type": content_type} if data is not None else {}
-        reply = await self.transport.request(method, path, query, data, {**sent, **(headers or {})})
+        reply = await self.transport.request(Ask(method, path, query, data, {**sent, **(headers or {})}))
         return _answer(reply)
 
     async def get(
@@ -102,7 +102,8 @@ class Client:
 
         The objects may be shared with other watches of this process: read only.
         """
-        async with self.transport.stream("GET", kind.path(namespace), {"watch": "true", **query}) as stream:
+        ask = Ask("GET", kind.path(namespace), {"watch": "true", **query})
+        async with self.transport.stream(ask) as stream:
             if stream.status != 200:
                 raise await _refusal(stream)
             async with aclosing(_lines(stream)) as lines:

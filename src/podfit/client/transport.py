@@ -20,6 +20,17 @@ Query = Mapping[str, str | list[str]]
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """One request, as it is handed from whoever wraps a transport to the next."""
+
+    method: str
+    path: str
+    query: Query | None = None
+    body: bytes | None = None
+    headers: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     status: int
     body: bytes
@@ -41,24 +52,19 @@ class Unreachable(Exception):
 
 
 class Transport(Protocol):
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply: ...
+    async def request(self, ask: Ask) -> Reply: ...
 
-    def stream(
-        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
-    ) -> AbstractAsyncContextManager[Stream]: ...
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]: ...
 
     async def close(self) -> None: ...
 
 
-def _encoded(path: str, query: Query | None) -> str:
-    return f"{path}?{urlencode(query, doseq=True)}" if query else path
+def _target(ask: Ask) -> str:
+    return f"{ask.path}?{urlencode(ask.query, doseq=True)}" if ask.query else ask.path
+
+
+def _unreachable(ask: Ask, error: Exception) -> Unreachable:
+    return Unreachable(f"{ask.method} {ask.path}: {error or type(error).__name__}")
 
 
 class HttpTransport:
@@ -99,37 +105,34 @@ class HttpTransport:
                 token = file.read().strip()
         return {"Authorization": f"Bearer {token}"} if token else {}
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply:
-        sent = {**self._headers, **self.auth_headers(), **(headers or {})}
-        timeout = aiohttp.ClientTimeout(total=self._timeout_s)
+    def _sent(self, ask: Ask) -> dict[str, str]:
+        return {**self._headers, **self.auth_headers(), **(ask.headers or {})}
+
+    async def request(self, ask: Ask) -> Reply:
+        sent, timeout = self._sent(ask), aiohttp.ClientTimeout(total=self._timeout_s)
         try:
             async with self.session.request(
-                method, self.server + _encoded(path, query), data=body, headers=sent, timeout=timeout
+                ask.method, self.server + _target(ask), data=ask.body, headers=sent, timeout=timeout
             ) as answer:
                 return Reply(answer.status, await answer.read(), answer.headers)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{method} {path}: {error or type(error).__name__}") from error
+            raise _unreachable(ask, error) from error
 
     @asynccontextmanager
-    async def stream(
-        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
-    ) -> AsyncIterator[Stream]:
-        sent = {**self._headers, **self.auth_headers(), **(headers or {})}
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s)
+    async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
+        sent, timeout = self._sent(ask), aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s)
         try:
             async with self.session.request(
-                method, self.server + _encoded(path, query), headers=sent, timeout=timeout, read_bufsize=2**20
+                ask.method,
+                self.server + _target(ask),
+                data=ask.body,
+                headers=sent,
+                timeout=timeout,
+                read_bufsize=2**20,
             ) as answer:
                 yield Stream(answer.status, answer.content.iter_any())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{method} {path}: {error or type(error).__name__}") from error
+            raise _unreachable(ask, error) from error
 
     async def close(self) -> None:
         if self._session is not None:
@@ -186,32 +189,21 @@ class LocalTransport:
         self._decode = lines.decode if lines is not None else msgspec.json.decode
         self._headers = {"user-agent": user_agent, "accept": "application/json"}
 
-    async def _ask(
-        self, method: str, path: str, query: Query | None, body: bytes, headers: Mapping[str, str] | None
-    ) -> LocalReply:
-        listed = {key: [value] if isinstance(value, str) else list(value) for key, value in (query or {}).items()}
-        sent = {**self._headers, **{key.lower(): value for key, value in (headers or {}).items()}}
-        return await self._call(method, path, listed, sent, body)
+    def _answer(self, ask: Ask) -> Awaitable[LocalReply]:
+        listed = {key: [value] if isinstance(value, str) else list(value) for key, value in (ask.query or {}).items()}
+        sent = {**self._headers, **{key.lower(): value for key, value in (ask.headers or {}).items()}}
+        return self._call(ask.method, ask.path, listed, sent, ask.body or b"")
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply:
-        reply = await self._ask(method, path, query, body or b"", headers)
+    async def request(self, ask: Ask) -> Reply:
+        reply = await self._answer(ask)
         data = reply.body
         if reply.stream is not None:
             data += b"".join([chunk async for chunk in reply.stream])
         return Reply(reply.status, data, reply.headers)
 
     @asynccontextmanager
-    async def stream(
-        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
-    ) -> AsyncIterator[Stream]:
-        reply = await self._ask(method, path, query, b"", headers)
+    async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
+        reply = await self._answer(ask)
         source = reply.stream if reply.stream is not None else _once(reply.body)
         try:
             yield Stream(reply.status, source, self._decode)

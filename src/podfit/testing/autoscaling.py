@@ -14,7 +14,7 @@ from podfit.api.status import Object
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
 from podfit.client.rest import Client
-from podfit.client.transport import Query, Reply, Stream, Transport, Unreachable
+from podfit.client.transport import Ask, Reply, Stream, Transport, Unreachable
 from podfit.kit.clock import Clock, RealClock, rfc3339
 from podfit.store.memory import MemoryStore
 from podfit.testing.nodes import local_client
@@ -35,21 +35,14 @@ class Metered:
         """PodMetrics to answer with besides, however odd."""
         self.requests: list[tuple[str, str]] = []
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply:
-        self.requests.append((method, path))
-        if not path.startswith("/apis/metrics.k8s.io/"):
-            return await self._inner.request(method, path, query, body, headers)
+    async def request(self, ask: Ask) -> Reply:
+        self.requests.append((ask.method, ask.path))
+        if not ask.path.startswith("/apis/metrics.k8s.io/"):
+            return await self._inner.request(ask)
         if self.gone:
             raise Unreachable("metrics are away")
-        if path != METRICS:
-            named = [item for item in self._items() if POD_METRICS.path(**item["metadata"]) == path]
+        if ask.path != METRICS:
+            named = [item for item in self._items() if POD_METRICS.path(**item["metadata"]) == ask.path]
             return Reply(200, msgspec.json.encode(named[0])) if named else Reply(404, b"{}")
         return Reply(200, msgspec.json.encode({"kind": "PodMetricsList", "items": [*self._items(), *self.extra]}))
 
@@ -67,10 +60,8 @@ class Metered:
             for (namespace, name), containers in self.usage.items()
         ]
 
-    def stream(
-        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
-    ) -> AbstractAsyncContextManager[Stream]:
-        return self._inner.stream(method, path, query, headers)
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
+        return self._inner.stream(ask)
 
     async def close(self) -> None:
         await self._inner.close()

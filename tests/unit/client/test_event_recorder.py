@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from podfit.api.status import Object
 from podfit.client.events import LANES, EventRecorder
 from podfit.client.rest import Client
-from podfit.client.transport import Query, Reply, Stream, Unreachable
+from podfit.client.transport import Ask, Reply, Stream, Unreachable
 from podfit.kit.clock import FakeClock
 
 
@@ -28,14 +28,7 @@ class Wire:
         self.refusals: list[int] = []
         self.inside = self.most_inside = 0
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply:
+    async def request(self, ask: Ask) -> Reply:
         if self.away:
             raise Unreachable("away")
         self.inside += 1
@@ -45,12 +38,10 @@ class Wire:
         if self.refusals:
             code = self.refusals.pop(0)
             return Reply(code, msgspec.json.encode({"kind": "Status", "code": code, "message": "no"}))
-        self.sent.append((method, path, msgspec.json.decode(body or b"{}")))
-        return Reply(201, body or b"{}")
+        self.sent.append((ask.method, ask.path, msgspec.json.decode(ask.body or b"{}")))
+        return Reply(201, ask.body or b"{}")
 
-    def stream(
-        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
-    ) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
         raise AssertionError("Events are not watched")
 
     async def close(self) -> None: ...

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from podfit.client import Client
-from podfit.client.transport import Query, Reply, Stream
+from podfit.client.transport import Ask, Reply, Stream
 from podfit.kit.clock import FakeClock
 from podfit.vpa.model.selectors import parse
 from podfit.vpa.recommender.decide.cluster import ClusterState
@@ -27,22 +26,15 @@ class Server:
         self.clock, self.seconds, self.written = clock, seconds, list[str]()
         self.refused = ""
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply:
-        name = path.rpartition("/")[2]
+    async def request(self, ask: Ask) -> Reply:
+        name = ask.path.rpartition("/")[2]
         self.clock._mono += self.seconds
         if self.refused and re.match(self.refused, name):
             return Reply(500, b"{}")
         self.written.append(name)
         return Reply(200, b"{}")
 
-    def stream(self, *args: Any, **more: Any) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
         raise NotImplementedError
 
     async def close(self) -> None:

@@ -15,7 +15,7 @@ from podfit.cli.connect import connected
 from podfit.cli.usage import node_metrics
 from podfit.client import Client
 from podfit.client.kubeconfig import Access, BadKubeconfig
-from podfit.client.transport import Unreachable
+from podfit.client.transport import Ask, Unreachable
 
 SKEW_S = 5.0
 EXPIRES_DAYS = 14
@@ -52,7 +52,7 @@ def certificate(access: Access, now: float | None = None) -> Finding | None:
 
 async def _asked(client: Client) -> AsyncIterator[Finding]:
     try:
-        reply = await client.transport.request("GET", "/version")
+        reply = await client.transport.request(Ask("GET", "/version"))
     except Unreachable as error:
         yield fail("API server", f"does not answer: {error}", "is `podfit up` running? is the address right?")
         return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from podfit.client import Client
-from podfit.client.transport import Query, Reply, Stream, Transport, Unreachable
+from podfit.client.transport import Ask, Reply, Stream, Transport, Unreachable
 from podfit.kit.clock import Clock, RealClock
 from podfit.vpa.serve.bucket import Bucket
 
@@ -65,24 +65,17 @@ class MeasuredTransport:
         self._children: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
         """By code, method and path: looking a metric up by its labels takes longer than counting."""
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply:
+    async def request(self, ask: Ask) -> Reply:
         if self._pace is not None:
             await self._pace.wait(math.inf)
         started = time.perf_counter()
         code = "<error>"
         try:
-            reply = await self._transport.request(method, path, query, body, headers)
+            reply = await self._transport.request(ask)
             code = str(reply.status)
             return reply
         finally:
-            self._tell(code, method, path, time.perf_counter() - started)
+            self._tell(code, ask.method, ask.path, time.perf_counter() - started)
 
     def _tell(self, code: str, method: str, path: str, seconds: float) -> None:
         shown = template(path)
@@ -94,15 +87,13 @@ class MeasuredTransport:
         found[1].observe(seconds)
 
     @asynccontextmanager
-    async def stream(
-        self, method: str, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
-    ) -> AsyncIterator[Stream]:
+    async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
         try:
-            async with self._transport.stream(method, path, query, headers) as stream:
-                self._count.labels(str(stream.status), method, self._host).inc()
+            async with self._transport.stream(ask) as stream:
+                self._count.labels(str(stream.status), ask.method, self._host).inc()
                 yield stream
         except Unreachable:
-            self._count.labels("<error>", method, self._host).inc()
+            self._count.labels("<error>", ask.method, self._host).inc()
             raise
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from podfit.api.status import field_forbidden, go_quote, invalid, not_supported,
 from podfit.apiserver.strategy import meta, names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, chosen, equal, names_valid
-from podfit.apiserver.strategy.kinds.webhooks import hook_address
+from podfit.apiserver.strategy.kinds.webhooks import hook_address, review_versions
 from podfit.apiserver.strategy.kinds.workloads import set_default
 
 Object = dict[str, Any]
@@ -20,7 +20,6 @@ Object = dict[str, Any]
 _SCOPES = ("Cluster", "Namespaced")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
-_REVIEWS = ("v1", "v1beta1")
 _APPROVED = "api-approved.kubernetes.io"
 _SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
 
@@ -255,20 +254,7 @@ def _conversion(conversion: Object, errors: Errors) -> None:
         errors.append(required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook"))
     else:
         hook_address(config, f"{path}.webhookClientConfig", errors)
-    _review_versions((webhook or {}).get("conversionReviewVersions") or [], f"{path}.conversionReviewVersions", errors)
-
-
-def _review_versions(versions: list[str], path: str, errors: Errors) -> None:
-    if not versions:
-        errors.append(required(path))
-        return
-    for at, version in enumerate(versions):
-        if version in versions[:at]:
-            errors.append(invalid(f"{path}[{at}]", version, "duplicate version"))
-        else:
-            names_valid(version, f"{path}[{at}]", names.dns_1035(version), errors)
-    if not set(versions) & set(_REVIEWS):
-        errors.append(invalid(path, versions, f"must include at least one of {', '.join(_REVIEWS)}"))
+    review_versions((webhook or {}).get("conversionReviewVersions") or [], f"{path}.conversionReviewVersions", errors)
 
 
 # --- groups that belong to the community ---------------------------------------------------------------------------

@@ -21,6 +21,7 @@ _SIDE_EFFECTS = ("None", "NoneOnDryRun")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
 _REVIEWS = ("v1", "v1beta1")
+_REVIEWS_SHOWN = ", ".join(_REVIEWS)
 _FORM = "; desired format: https://host[/path]"
 
 
@@ -75,7 +76,8 @@ class WebhookConfigurationStrategy(Strategy):
         for at, rule in enumerate(webhook.get("rules") or ()):
             _rule(rule, f"{path}.rules[{at}]", errors)
         self._words(webhook, path, errors)
-        _review_versions(webhook.get("admissionReviewVersions") or [], f"{path}.admissionReviewVersions", errors)
+        versions, missing = webhook.get("admissionReviewVersions") or [], f"must specify one of {_REVIEWS_SHOWN}"
+        review_versions(versions, f"{path}.admissionReviewVersions", errors, missing)
         hook_address(webhook.get("clientConfig") or {}, f"{path}.clientConfig", errors)
         for field in ("namespaceSelector", "objectSelector"):
             label_selector(webhook.get(field), f"{path}.{field}", errors)
@@ -171,9 +173,10 @@ def _resources(resources: list[str], path: str, errors: Errors) -> None:
         errors.append(invalid(path, resources, why))
 
 
-def _review_versions(versions: list[str], path: str, errors: Errors) -> None:
+def review_versions(versions: list[str], path: str, errors: Errors, missing: str = "") -> None:
+    """The versions of reviews a hook reads; `missing` is said where it names none."""
     if not versions:
-        errors.append(required(path, "must specify one of v1, v1beta1"))
+        errors.append(required(path, missing))
         return
     for at, version in enumerate(versions):
         if version in versions[:at]:
@@ -181,7 +184,7 @@ def _review_versions(versions: list[str], path: str, errors: Errors) -> None:
         else:
             names_valid(version, f"{path}[{at}]", names.dns_1035(version), errors)
     if not set(versions) & set(_REVIEWS):
-        errors.append(invalid(path, versions, "must include at least one of v1, v1beta1"))
+        errors.append(invalid(path, versions, f"must include at least one of {_REVIEWS_SHOWN}"))
 
 
 # --- addresses -----------------------------------------------------------------------------------------------------
