@@ -238,7 +238,9 @@ class Up:
         from podfit.scheduler import Scheduler, SchedulerConfig
 
         client = self._client(SCHEDULER, "scheduler")
-        await Scheduler(client, self.options.scheduling or SchedulerConfig(), self.clock).run()
+        # One process, one page of metrics: the API server's.
+        registry = self.server.core.metrics.registry
+        await Scheduler(client, self.options.scheduling or SchedulerConfig(), self.clock, registry).run()
 
     async def _start_agent(self, name: str) -> None:
         from podfit.agent.agent import Agent
@@ -340,17 +342,20 @@ def identity() -> str:
 
 
 async def as_leader(client: Client, name: str, work: Callable[[], Awaitable[None]], elect: bool, clock: Clock) -> None:
-    """Runs `work` for ever; with `elect` only while this process holds the Lease `name`."""
+    """Runs `work` for ever; with `elect` only while this process holds the Lease `name`. Closes the client after it."""
     from podfit.reconcile.lease import Leadership
 
-    if not elect:
-        await work()
-        return
-    leadership = Leadership(client, name, identity(), clock=clock)
     try:
-        await leadership.lead(work)
+        if not elect:
+            await work()
+            return
+        leadership = Leadership(client, name, identity(), clock=clock)
+        try:
+            await leadership.lead(work)
+        finally:
+            await leadership.release()
     finally:
-        await leadership.release()
+        await client.close()
 
 
 async def controllers_alone(access: Access, elect: bool, signer: Signer | None = None) -> None:
