@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from podfit.agent.runtimes.base import ContainerConfig, ImageMissing, Limits, Security
+from podfit.agent.runtimes.process import layers
 from podfit.agent.runtimes.process.images import PAUSE, Image, Images
 from podfit.agent.runtimes.process.launchspec import argv, capabilities
 
@@ -67,6 +68,64 @@ def test_a_layer_cannot_write_outside(tmp_path: Path) -> None:
     with pytest.raises((ImageMissing, tarfile.TarError)):
         Images(tmp_path / "images", "local").find("evil:1")
     assert not (tmp_path / "escaped").exists()
+
+
+def layer(*members: tuple[str, bytes | str]) -> io.BytesIO:
+    """Files (bytes), symbolic links (text) and hard ones (=text) in order; a name that ends in a slash is a folder."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in members:
+            member = tarfile.TarInfo(name.rstrip("/"))
+            member.mode = 0o4755
+            if isinstance(content, str):
+                member.type = tarfile.LNKTYPE if content.startswith("=") else tarfile.SYMTYPE
+                member.linkname = content.removeprefix("=")
+                archive.addfile(member)
+            elif name.endswith("/"):
+                member.type = tarfile.DIRTYPE
+                archive.addfile(member)
+            else:
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    buffer.seek(0)
+    return buffer
+
+
+def test_links_lead_to_places_in_the_image(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    layers.apply(layer(("run/", b""), ("var/run", "/run"), ("etc/zone", "/usr/zone"), ("bin/a", b"a")), root)
+    layers.apply(layer(("var/run/lock", b"x"), ("/etc/zone", b"file"), ("bin/b", "=bin/a")), root)
+    assert (root / "run/lock").read_bytes() == b"x" and (root / "etc/zone").read_bytes() == b"file"
+    assert (root / "bin/b").samefile(root / "bin/a") and (root / "bin/a").stat().st_mode & 0o7777 == 0o4755
+
+
+@pytest.mark.parametrize("name", ["../out", "a/../../out", "up/out"])
+def test_no_name_leads_out_of_the_image(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    with pytest.raises(layers.LeadsOut):
+        layers.apply(layer(("up", "../.."), (name, b"x")), root)
+    assert [found.name for found in tmp_path.iterdir()] == ["root"]
+
+
+def test_a_whiteout_removes_nothing_outside(tmp_path: Path) -> None:
+    root, precious = tmp_path / "root", tmp_path / "precious"
+    (root / "here").mkdir(parents=True)
+    precious.mkdir()
+    (precious / "file").write_text("kept")
+    away = str(precious)
+    gone = (f"{away}/.wh.file", f"{away}/.wh..wh..opq", "there/.wh.file", "there/.wh..wh..opq")
+    layers.apply(layer(("there", away), *((name, b"") for name in gone)), root)
+    assert (precious / "file").read_text() == "kept"
+
+
+def test_a_file_takes_the_place_of_a_link_to_the_host(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    outside.write_text("kept")
+    layers.apply(layer(("link", str(outside)), ("link", b"inside")), root)
+    assert outside.read_text() == "kept" and (root / "link").read_bytes() == b"inside"
 
 
 def test_without_a_registry_only_local_images_are_there(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base import ImageMissing, invalid_image
+from . import layers
 
 _NAME = re.compile(r"^[a-z0-9]+(?:[._:/-]+[A-Za-z0-9_]+)*(?:@sha256:[0-9a-f]{64})?$")
 HOST = "host"
@@ -141,23 +142,7 @@ def _member(tar: tarfile.TarFile, name: str) -> bytes:
 
 
 def _apply(tar: tarfile.TarFile, layer: str, root: Path) -> None:
-    """One layer over those below; a whiteout removes what they brought."""
     source = tar.extractfile(layer)
     if source is None:
         raise ImageMissing(f"{tar.name!s} lacks {layer}", "ErrImagePull")
-    with tarfile.open(fileobj=source) as members:
-        for member in members:
-            folder, base = os.path.split(member.name)
-            if base == ".wh..wh..opq":
-                shutil.rmtree(root / folder, ignore_errors=True)
-            elif base.startswith(".wh."):
-                gone = root / folder / base.removeprefix(".wh.")
-                shutil.rmtree(gone) if gone.is_dir() and not gone.is_symlink() else gone.unlink(missing_ok=True)
-            else:
-                members.extract(member, root, filter=_safe)
-
-
-def _safe(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
-    """Keeps owners and modes (an image's files are not ours to change) but lets no name or link lead out."""
-    checked = tarfile.tar_filter(member, path)
-    return checked.replace(mode=member.mode, deep=False)
+    layers.apply(source, root)
