@@ -12,7 +12,7 @@ import logging
 import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeGuard
+from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from aiohttp import WSMsgType, web
@@ -120,26 +120,12 @@ class HttpFront:
         answer.content_type = response.content_type
         answer.enable_chunked_encoding()
         await answer.prepare(http)
-        stream = response.stream
-
-        def take(piece: bytes) -> bool:
-            """Nearly every event of a watch: there is nothing to wait for."""
-            transport = http.transport
-            if not _fits(transport, piece):
-                return False
-            transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-            return True
-
+        stream, outlet = response.stream, _Outlet(http, answer, self.patience_s)
         if (lend := getattr(stream, "lend", None)) is not None:
-            lend(take)
+            lend(outlet.take)
         try:
             async for piece in stream:
-                if take(piece):
-                    continue
-                # In slices, because a TLS connection takes whatever is given at once, and says it is full afterwards.
-                for start in range(0, len(piece), _SLICE):
-                    async with asyncio.timeout(self.patience_s):
-                        await answer.write(piece[start : start + _SLICE])
+                await outlet.send(piece)
             await answer.write_eof()
         except TimeoutError:
             # It takes nothing and holds on to what waits for it; only the connection's end tells it so.
@@ -152,10 +138,33 @@ class HttpFront:
         return answer
 
 
-def _fits(transport: asyncio.Transport | None, piece: bytes) -> TypeGuard[asyncio.Transport]:
-    if transport is None or transport.is_closing() or not 0 < len(piece) <= _SLICE:
-        return False
-    return transport.get_write_buffer_size() == 0
+class _Outlet:
+    """Where a chunked answer leaves: pieces go straight into a connection that has room, the others wait for it."""
+
+    def __init__(self, http: web.BaseRequest, answer: web.StreamResponse, patience_s: float) -> None:
+        self._http, self._answer, self._patience_s = http, answer, patience_s
+
+    def take(self, piece: bytes) -> bool:
+        """Nearly every event of a watch: there is nothing to wait for."""
+        transport = self._http.transport
+        if transport is None or transport.is_closing() or not 0 < len(piece) <= _SLICE:
+            return False
+        if transport.get_write_buffer_size():
+            return False
+        try:
+            transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        except (RuntimeError, OSError):
+            # It was lost this moment; whoever reads the stream finds out, not the one who sends the change.
+            return False
+        return True
+
+    async def send(self, piece: bytes) -> None:
+        if self.take(piece):
+            return
+        # In slices, because a TLS connection takes whatever is given at once, and says it is full afterwards.
+        for start in range(0, len(piece), _SLICE):
+            async with asyncio.timeout(self._patience_s):
+                await self._answer.write(piece[start : start + _SLICE])
 
 
 class _Protocol(RequestHandler):
