@@ -84,9 +84,10 @@ class Relations:
         # Written from the last to be asked to the first, so that the first refusal is the one that stays.
         for term in self._kept_away_by:
             carried = self._snapshot.holders.keep_away[term]
-            codes[self._beside(term.topology_key, carried)] = Code.EXISTING_ANTI_AFFINITY
+            np.putmask(codes, self._beside(term.topology_key, carried), int(Code.EXISTING_ANTI_AFFINITY))
         for term in self._shape.terms.anti_affinity:
-            codes[self._beside(term.topology_key, self._count(term, (term.who,)))] = Code.ANTI_AFFINITY
+            beside = self._beside(term.topology_key, self._count(term, (term.who,)))
+            np.putmask(codes, beside, int(Code.ANTI_AFFINITY))
         if self._shape.terms.affinity:
             codes[~self._affine()] = Code.AFFINITY
         hard = [spread for spread in self._shape.spreads if spread.hard]
@@ -140,7 +141,7 @@ class Relations:
             full = by_domain + (int(spread.matches_self) - least) > spread.max_skew
             full[-1] = False
             if full.any():
-                codes[full[topology.of(key)]] = Code.SPREAD
+                np.putmask(codes, full[topology.of(key)], int(Code.SPREAD))
             if missing is not None:
                 codes[missing] = Code.SPREAD_LABEL
 
