@@ -437,11 +437,10 @@ async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bo
     """With a certificate of its own making, as kubelets have until somebody signs them one."""
     from podfit.agent.server.access import Gate, serving_tls
     from podfit.agent.server.server import NodeServer
-    from podfit.apiserver.auth.certificates import Authority, new_authority
-    from podfit.apiserver.auth.pki import CERT_TTL
+    from podfit.apiserver.auth.selfsigned import self_signed
 
     name, address = agent.config.node_name, agent.node.address
-    pair = Authority.load(new_authority(f"{name}-ca", CERT_TTL)).server(name, (name, address), CERT_TTL)
+    pair = await self_signed(name, (name, address))
     tls = serving_tls(pair.cert, pair.key, access.ca)
     gate = Gate(client, name, agent.clock)
     node = NodeServer(agent, tls, address, agent.config.port, gate, machine)

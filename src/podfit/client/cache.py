@@ -2,6 +2,7 @@
 
 The copy survives the server being away: it goes on from the last revision, or lists again and reports the difference,
 so that subscribers never miss that something changed (they may miss intermediate states, as any Kubernetes client).
+Who wrote which field (managedFields, half of an object) is not kept.
 """
 
 from __future__ import annotations
@@ -125,6 +126,7 @@ class Cache:
                 # Items of a list carry no kind of their own in some servers; consumers want it on every object.
                 obj.setdefault("kind", self.kind.kind)
                 obj.setdefault("apiVersion", self.kind.api_version)
+                obj["metadata"].pop("managedFields", None)
                 found[key_of(obj)] = self._trim(obj) if self._trim else obj
             token = answer["metadata"].get("continue")
             if not token:
@@ -150,6 +152,7 @@ class Cache:
             async for event, obj in events:
                 self.connected = True
                 if event != "BOOKMARK":
+                    obj["metadata"].pop("managedFields", None)
                     kept = self._trim(obj) if self._trim else obj
                     self._put(key_of(obj), None if event == "DELETED" else kept, kept)
                 self._revision = obj["metadata"]["resourceVersion"]

@@ -251,7 +251,6 @@ def agent(
     import socket
 
     from podfit.agent.config import AgentConfig
-    from podfit.agent.join import join
     from podfit.client.kubeconfig import Access, load
     from podfit.compose import BadSetting, agent_alone
 
@@ -269,6 +268,8 @@ def agent(
     async def main() -> None:
         if server:
             ca = certificate_authority.read_bytes() if certificate_authority else None
+            from podfit.agent.join import join
+
             access = await join(Access(server, ca=ca, token=token), name, data_dir / f"node-{name}.kubeconfig")
         else:
             access = load(kubeconfig)

@@ -52,7 +52,7 @@ class Sight:
         self.workloads = {name: self.follow(kind, trim=trims.workload) for name, kind in WELL_KNOWN.items()}
 
     def follow(
-        self, kind: Kind, trim: Trim = trims.plain, indexes: dict[str, IndexBy] | None = None, **query: str
+        self, kind: Kind, trim: Trim | None = None, indexes: dict[str, IndexBy] | None = None, **query: str
     ) -> Cache:
         """A cache of this kind, by namespace unless told otherwise; it starts with the others."""
         namespace = self.namespace if kind.namespaced else ""

@@ -59,11 +59,6 @@ def workload(obj: Object) -> Object:
     return {**_head(obj), "spec": kept, "status": _only(status, ("numberReady", "replicas"))}
 
 
-def plain(obj: Object) -> Object:
-    """Everything but who wrote which field."""
-    return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name != "managedFields"}}
-
-
 def _labels(template: Object) -> Object:
     return {"metadata": {"labels": (template.get("metadata") or {}).get("labels") or {}}}
 

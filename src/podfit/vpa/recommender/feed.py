@@ -16,7 +16,6 @@ from podfit.client.cache import key_of
 from podfit.vpa.model.pods import containers, labels_of, phase_of
 from podfit.vpa.model.selectors import Selector, labels_from
 from podfit.vpa.model.times import Seconds
-from podfit.vpa.observe import trims
 from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets, Unsupported
 from podfit.vpa.recommender.config import RecommenderConfig
@@ -37,7 +36,7 @@ class Feed:
         self._sight, self._targets, self._config = sight, targets, config
         self.cluster = cluster
         self.pods = sight.follow_pods(NOT_PENDING)
-        self.evictions = sight.follow(EVENT, trims.plain, fieldSelector="reason=Evicted")
+        self.evictions = sight.follow(EVENT, fieldSelector="reason=Evicted")
         self.checkpoints = sight.follow(VPA_CHECKPOINT)
         self.ooms: deque[Oom] = deque(maxlen=OOM_QUEUE)
         self._gone: set[PodId] = set()
