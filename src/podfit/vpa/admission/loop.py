@@ -31,7 +31,7 @@ from podfit.kit.tasks import Tasks
 from podfit.vpa.admission.certificates import Certificates, SharedCertificates, from_files
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.decide.gate import gate_patch, must_wait
-from podfit.vpa.admission.decide.review import Verdict, World, answer
+from podfit.vpa.admission.decide.review import Verdict, World, answer, answer_to
 from podfit.vpa.admission.lookup import Ask, Freshest, HttpAsk, Index, Owners
 from podfit.vpa.admission.measures import Measures
 from podfit.vpa.admission.registration import register
@@ -232,7 +232,8 @@ class AdmissionWebhook:
 
     async def admit(self, body: bytes) -> tuple[str, Verdict]:
         """The kind of object, and the verdict on it."""
-        request = _request_of(body)
+        review = _read(body)
+        request = _request_of(review)
         resource = (request.get("resource") or {}).get("resource") if isinstance(request.get("resource"), dict) else ""
         kind = {"pods": "Pod", "verticalpodautoscalers": "VPA"}.get(str(resource), "unknown")
         world = World(
@@ -251,7 +252,7 @@ class AdmissionWebhook:
                 world, vpa = await self._for_pod(pod, str(request.get("namespace") or ""), world)
             except Exception:
                 log.exception("looking up a pod's autoscaler")
-        verdict = answer(body, world)
+        verdict = answer(body, world) if review is None else answer_to(review, world)
         if kind == "VPA" and not _has_spec(request):
             # A default cannot be put into a spec that is not there; the server's own check says that it is missing.
             verdict = replace(verdict, patch=None)
@@ -288,11 +289,15 @@ class AdmissionWebhook:
         return True
 
 
-def _request_of(body: bytes) -> dict[str, Any]:
+def _read(body: bytes) -> Any:
     try:
-        request = msgspec.json.decode(body)["request"]
-    except (msgspec.DecodeError, ValueError, KeyError, TypeError):
-        return {}
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError):
+        return None
+
+
+def _request_of(review: Any) -> dict[str, Any]:
+    request = review.get("request") if isinstance(review, dict) else None
     return request if isinstance(request, dict) else {}
 
 

@@ -77,12 +77,20 @@ def answer(body: bytes | str, world: World) -> Verdict:
     """Reads a request body. What cannot be read is let through."""
     try:
         review = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        return Verdict("", outcome="error", why=f"cannot read the review: {error}")
+    return answer_to(review, world)
+
+
+def answer_to(review: Any, world: World) -> Verdict:
+    """The same for a body that was read already."""
+    try:
         check_shape(review, REVIEW, "AdmissionReview")
         request = review["request"]
         uid = request.get("uid") or ""
         resource = request.get("resource") or {}
         kind = (resource.get("group") or "", resource.get("resource"))
-    except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         return Verdict("", outcome="error", why=f"cannot read the review: {error}")
     try:
         if kind == ("", "pods"):
