@@ -21,25 +21,10 @@ from podfit.agent.ledger import Ledger, _line
 from podfit.agent.runtimes.base import RUNNING, CannotRun, NotFound, RuntimeFailure
 from podfit.api.kinds import NODE, POD
 from podfit.client.transport import Unreachable
+from podfit.testing.agentpods import SMALL, container, pod
 from podfit.testing.nodes import Cluster, TestNode, local_client
 
-SMALL = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "128Mi"}}
 LARGER = {"requests": {"cpu": "300m", "memory": "64Mi"}, "limits": {"cpu": "400m", "memory": "128Mi"}}
-
-
-def container(name: str = "c", command: str = "sleep 1d", **more: Any) -> dict[str, Any]:
-    return {"name": name, "image": "busybox:1", "command": ["sh", "-c", command], "resources": SMALL, **more}
-
-
-def pod(name: str = "p", *containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    body = {
-        "nodeName": "node1",
-        "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": 5,
-        "containers": list(containers) or [container()],
-        **spec,
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": body}
 
 
 @pytest.fixture
