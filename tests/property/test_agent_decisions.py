@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from podfit.agent.decide import kernel, settle
 from podfit.agent.decide.actuate import NotePod, SetContainer, SetPod, plan
 from podfit.agent.decide.allocate import Granted, Policy, Room, decide, shortages
-from podfit.agent.decide.states import Actuated, Allocated, desired_of, effective, equal, resized
+from podfit.agent.decide.states import Actuated, Allocated, Sized, desired_of, effective, equal, resized
 from podfit.agent.runtimes.base import Limits
 from podfit.agent.runtimes.fake_node import changed
 from podfit.api.quantity import Quantity
@@ -18,6 +18,10 @@ from podfit.api.resources import pod_requests, qos_class
 
 CPU = st.integers(1, 40).map(lambda n: n * 50)
 MEMORY = st.integers(1, 40).map(lambda n: n * 16)
+
+
+def cgroup(pod: dict[str, Any], qos: str) -> Limits:
+    return kernel.pod_cgroup(Sized(pod, desired_of(pod)), qos)
 
 
 @st.composite
@@ -43,7 +47,7 @@ class Cgroups:
     """A pod's cgroups, as steps change them."""
 
     def __init__(self, pod: dict[str, Any], qos: str) -> None:
-        self.pod = kernel.pod_cgroup(pod, qos)
+        self.pod = cgroup(pod, qos)
         self.children = {one["name"]: kernel.container_limits(one["resources"]) for one in pod["spec"]["containers"]}
 
     def do(self, step: Any) -> None:
@@ -85,7 +89,7 @@ def test_every_prefix_of_a_plan_is_legal_and_the_end_is_the_promise(pair: tuple[
     for step in plan_for(before, after, told(before), cgroups.pod).steps:
         cgroups.do(step)
         assert cgroups.legal(), step
-    assert cgroups.pod == kernel.pod_cgroup(after, qos)
+    assert cgroups.pod == cgroup(after, qos)
     assert cgroups.children == Cgroups(after, qos).children
 
 
@@ -106,7 +110,10 @@ def test_a_plan_broken_off_anywhere_is_finished_by_the_next(pair: tuple[Any, Any
     for step in rest.steps:
         cgroups.do(step)
         assert cgroups.legal()
-    assert (cgroups.pod, cgroups.children) == (kernel.pod_cgroup(after, qos), Cgroups(after, qos).children)
+    assert (cgroups.pod, cgroups.children) == (
+        cgroup(after, qos),
+        Cgroups(after, qos).children,
+    )
 
 
 @settings(max_examples=200, deadline=None)

@@ -254,7 +254,12 @@ class Agent:
     # --- passes
     async def _pass(self, uid: str) -> Result:
         record = self.records.get(uid)
-        return await self._loop.run(record) if record is not None else DONE
+        if record is None:
+            return DONE
+        try:
+            return await self._loop.run(record)
+        finally:
+            record.rest()
 
     async def _farewell(self, record: PodRecord) -> None:
         """The pod is over and its object is going: nothing of it stays here."""

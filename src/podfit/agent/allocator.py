@@ -14,13 +14,13 @@ from podfit.agent.config import AgentConfig
 from podfit.agent.decide import allocate, eviction, placement
 from podfit.agent.decide.allocate import Deferred, Granted, Infeasible, Room, Unchanged
 from podfit.agent.decide.conditions import DEFERRED, INFEASIBLE
-from podfit.agent.decide.states import Allocated, equal, resized, same
+from podfit.agent.decide.states import Allocated, Sized, equal, same
 from podfit.agent.eviction import Evictions
 from podfit.agent.ledger import Ledger
 from podfit.agent.metrics import AgentMetrics
 from podfit.agent.notices import WARNING, Notices
 from podfit.agent.record import PodRecord
-from podfit.api.quantity import Quantity
+from podfit.api.quantity import ZERO, Quantity
 from podfit.api.resources import Amounts, add_into, pod_requests
 from podfit.kit.clock import Clock
 from podfit.kit.tasks import Tasks
@@ -82,9 +82,8 @@ class Allocator:
             return
         record.counted = (record.pod, allocated)
         before = record.used
-        sized = resized(record.pod, allocated)
-        record.used = pod_requests(sized, use_status=True)
-        if any(record.used.get(name, Quantity(0)) < held for name, held in before.items()):
+        record.used = pod_requests(record.sized(allocated).pod, use_status=True)
+        if any(record.used.get(name, ZERO).nanos < held.nanos for name, held in before.items()):
             self.freed("pod_resized", record.uid)
 
     def freed(self, trigger: str, by: str = "") -> None:
@@ -195,12 +194,12 @@ class Allocator:
     def _queue(self) -> list[PodRecord]:
         """Without pods whose promise is gone already: one that is held by a finalizer outlives it."""
         waiting = [one for uid in self._pending if (one := self._records.get(uid)) and self._ledger.allocated(uid)]
-        return sorted(waiting, key=self._key)
+        return sorted(waiting, key=self._key) if len(waiting) > 1 else waiting
 
     def _key(self, record: PodRecord) -> tuple[object, ...]:
         allocated = self._ledger.allocated(record.uid)
         assert allocated is not None
-        increasing = allocate.increases(pod_requests(record.pod), pod_requests(resized(record.pod, allocated)))
+        increasing = allocate.increases(record.sized(record.desired).requests, Sized(record.pod, allocated).requests)
         since = record.resize.pending.since if record.resize.pending is not None else None
         return allocate.queue_key(record.pod, increasing, record.qos, since)
 
@@ -241,7 +240,8 @@ class Allocator:
     def _attempt(self, record: PodRecord, before: Allocated, room: Room) -> bool:
         """One pod of the queue; True when it got what it wants (in memory: not yet to be acted on)."""
         desired = record.desired
-        verdict = allocate.decide(record.pod, desired, before, room, record.qos, self._config.policy)
+        sized, policy = record.sized(desired), self._config.policy
+        verdict = allocate.decide(record.pod, desired, before, room, record.qos, policy, sized)
         match verdict:
             case Unchanged():
                 self._reverted(record)

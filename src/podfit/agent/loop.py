@@ -17,7 +17,6 @@ from podfit.agent.config import AgentConfig
 from podfit.agent.decide import actuate, lifecycle, settle
 from podfit.agent.decide import status as statuses
 from podfit.agent.decide.lifecycle import Next
-from podfit.agent.decide.states import resized
 from podfit.agent.furnish.containers import ContainerMaker
 from podfit.agent.furnish.volumes import BadVolume, Volumes
 from podfit.agent.ledger import Ledger
@@ -146,6 +145,7 @@ class PodLoop:
             following.start,
             pod_now,
             record.doubtful,
+            record.sized(snapshot.allocated),
         )
         await self._restart(record, snapshot, plan.restart)
         if not plan:
@@ -230,7 +230,7 @@ class PodLoop:
         """Mounted ConfigMaps, Secrets, tokens and what the pod is told of itself follow what they are made of."""
         if not self._config.on_disk or not record.pod["spec"].get("volumes") or snapshot.state is None:
             return []
-        pod, ips = resized(record.pod, snapshot.allocated), snapshot.state.ips
+        pod, ips = record.sized(snapshot.allocated).pod, snapshot.state.ips
         if self._volumes.due_s(pod, ips) == 0.0:
             try:
                 await self._volumes.prepare(pod, ips)

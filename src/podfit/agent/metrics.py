@@ -59,15 +59,22 @@ class AgentMetrics:
             registry=self.registry,
         )
         self._pending: dict[str, int] = {"deferred": 0, "infeasible": 0}
+        self._durations: dict[bool, tuple[Histogram, Histogram]] = {}
+        self._requested: dict[tuple[str, str, str], Counter] = {}
+        """Series once looked up, which costs more than to count. They are never removed, so these stay true; one that
+        nothing was counted in is not made."""
 
     def accepted_after_waiting(self, trigger: str) -> None:
         self.deferred_accepted.labels(trigger).inc()
         self.deferred_accepted_seed.labels(trigger).inc()
 
     def actuated(self, seconds: float, success: bool) -> None:
-        label = "true" if success else "false"
-        self.duration_ms.labels(label).observe(seconds * 1000)
-        self.duration_s.labels(label).observe(seconds)
+        series = self._durations.get(success)
+        if series is None:
+            label = "true" if success else "false"
+            series = self._durations[success] = (self.duration_ms.labels(label), self.duration_s.labels(label))
+        series[0].observe(seconds * 1000)
+        series[1].observe(seconds)
 
     def pending_changed(self, before: str, after: str) -> None:
         """`before` and `after` are a pod's pending reason, "" for none. A series without pods disappears."""
@@ -89,7 +96,13 @@ class AgentMetrics:
                     ("limits", old.limit, new.limit),
                 ):
                     if operation := _operation(one or 0, other or 0):
-                        self.requested.labels(resource, requirement, operation).inc()
+                        self._count_requested((resource, requirement, operation))
+
+    def _count_requested(self, labels: tuple[str, str, str]) -> None:
+        series = self._requested.get(labels)
+        if series is None:
+            series = self._requested[labels] = self.requested.labels(*labels)
+        series.inc()
 
 
 def _operation(old: int, new: int) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from podfit.agent.decide import settle
-from podfit.agent.decide.states import Object, Resources, clean
+from podfit.agent.decide.states import Object, Resources
 from podfit.client.events import EventRecorder
 
 NORMAL, WARNING = "Normal", "Warning"
@@ -48,9 +49,7 @@ def details(pod: Mapping[str, Any], sizes: Mapping[str, Resources], generation: 
     told: Object = {}
     for key in ("initContainers", "containers"):
         if containers := pod["spec"].get(key):
-            told[key] = [
-                {"name": one["name"], "resources": settle.tidy(clean(sizes.get(one["name"])))} for one in containers
-            ]
+            told[key] = [{"name": one["name"], "resources": settle.tidy(sizes.get(one["name"]))} for one in containers]
     told["generation"] = generation
     if error:
         told["error"] = error
@@ -59,5 +58,5 @@ def details(pod: Mapping[str, Any], sizes: Mapping[str, Resources], generation: 
 
 def _go_json(value: Object) -> str:
     """As Go's encoder writes it: no blanks, and <, >, & escaped."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    text = msgspec.json.encode(value).decode()
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from podfit.agent.decide import eviction
 from podfit.agent.decide.eviction import EVICTED, Consumer
 from podfit.agent.decide.pressure import Met
-from podfit.agent.decide.states import resized
 from podfit.agent.eviction import Evictions
 from podfit.agent.ledger import Ledger
 from podfit.agent.record import PodRecord
@@ -36,7 +35,7 @@ class Reclaimer:
 
     async def _consumer(self, record: PodRecord) -> Consumer:
         allocated = self._ledger.allocated(record.uid)
-        pod = resized(record.pod, allocated) if allocated is not None else record.pod
+        pod = record.sized(allocated).pod if allocated is not None else record.pod
         try:
             used = (await self._runtime.pod_usage(record.uid)).working_set_bytes
             containers = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from podfit.agent.decide.conditions import ResizeConditions
-from podfit.agent.decide.states import Allocated, Desired, Object, desired_of
+from podfit.agent.decide.states import Allocated, Desired, Object, Sized, desired_of
 from podfit.agent.runtimes.base import PodState
 from podfit.agent.story import Story
 from podfit.api.resources import Amounts, qos_class
@@ -118,6 +118,7 @@ class PodRecord:
     counted: tuple[Object, Allocated] | None = None
     """The state of pod and promise that `used` was taken from."""
     _read: tuple[Object, Desired] | None = None
+    _sized: Sized | None = None
 
     def __post_init__(self) -> None:
         self.qos = (self.pod.get("status") or {}).get("qosClass") or qos_class(self.pod)
@@ -136,6 +137,16 @@ class PodRecord:
         if self._read is None or self._read[0] is not self.pod:
             self._read = (self.pod, desired_of(self.pod))
         return self._read[1]
+
+    def sized(self, sizes: Desired | Allocated) -> Sized:
+        """The pod with these sizes in its spec; kept until others are asked for, the pod changes, or it is at rest."""
+        if self._sized is None or not self._sized.stands_for(self.pod, sizes):
+            self._sized = Sized(self.pod, sizes)
+        return self._sized
+
+    def rest(self) -> None:
+        """A pass is over; the next works out what it needs. Most of a thousand pods do nothing most of the time."""
+        self._sized = None
 
     def echoed(self, pod: Object) -> None:
         """The same state of the pod as we have, in another copy that is kept anyway."""

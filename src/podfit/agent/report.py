@@ -32,7 +32,9 @@ class Reporter:
         facts = Facts(
             pod={**record.pod, "metadata": shown["metadata"], "status": shown.get("status") or {}},
             qos=record.qos,
+            desired=record.desired,
             allocated=snapshot.allocated,
+            sized=record.sized(snapshot.allocated),
             actuated=snapshot.actuated,
             seen=snapshot.seen,
             resize=record.resize,

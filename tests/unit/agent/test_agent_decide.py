@@ -22,7 +22,7 @@ from podfit.agent.decide.allocate import (
 from podfit.agent.decide.conditions import ResizeConditions, from_status
 from podfit.agent.decide.lifecycle import Seen
 from podfit.agent.decide.placement import matches
-from podfit.agent.decide.states import Allocated, desired_of, effective
+from podfit.agent.decide.states import Allocated, Sized, desired_of, effective
 from podfit.agent.runtimes.base import EXITED, RUNNING, ContainerState, Limits
 from podfit.api.quantity import Quantity
 
@@ -161,7 +161,7 @@ def test_a_pod_is_limited_only_when_all_its_containers_are() -> None:
             ]
         }
     }
-    assert kernel.pod_cgroup(body, "Burstable") == Limits(1024, None, 16384)
+    assert kernel.pod_cgroup(Sized(body, desired_of(body)), "Burstable") == Limits(1024, None, 16384)
 
 
 def test_a_container_without_limits_has_those_of_its_pod() -> None:

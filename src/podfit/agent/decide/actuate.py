@@ -21,12 +21,12 @@ from podfit.agent.decide.states import (
     Allocated,
     Object,
     Resources,
+    Sized,
     all_containers,
     amount,
     clean,
     differs,
     effective,
-    resized,
     same,
 )
 from podfit.agent.runtimes.base import Change, Limits
@@ -86,15 +86,21 @@ class Plan:
 
 def pending(pod: Mapping[str, Any], allocated: Allocated, actuated: Actuated, running: Collection[str]) -> list[Object]:
     """The running containers whose promise is not kept yet, in the order of the spec."""
-    return [
-        container
-        for container in all_containers(pod["spec"])
-        if container["name"] in running
-        and not same(
-            effective(allocated.containers.get(container["name"]), allocated.pod),
-            actuated.containers.get(container["name"]),
-        )
-    ]
+    return [container for container, _ in _pending(pod, allocated, actuated, running)]
+
+
+def _pending(
+    pod: Mapping[str, Any], allocated: Allocated, actuated: Actuated, running: Collection[str]
+) -> list[tuple[Object, Object]]:
+    """The same, each with the effective resources it was promised."""
+    found = []
+    for container in all_containers(pod["spec"]):
+        name = container["name"]
+        if name in running:
+            wanted = effective(allocated.containers.get(name), allocated.pod)
+            if not same(wanted, actuated.containers.get(name)):
+                found.append((container, wanted))
+    return found
 
 
 def plan(
@@ -106,33 +112,35 @@ def plan(
     starting: Collection[str],
     pod_now: Limits | None,
     doubtful: bool = False,
+    sized: Sized | None = None,
 ) -> Plan:
     """`starting` are the containers about to be created; `pod_now` is the pod's cgroup (None: there is none yet).
 
     `doubtful` compares the pod's cgroup even when no container changes: an earlier plan may have ended half-way.
+    `sized` is the pod with what is allocated, where somebody has it already.
     """
-    changed = pending(pod, allocated, actuated, running)
-    restart = tuple(container["name"] for container in changed if _must_restart(container, pod, allocated, actuated))
+    changed = _pending(pod, allocated, actuated, running)
+    restart = tuple(one["name"] for one, wanted in changed if _must_restart(one, pod, wanted, actuated))
     if restart:
         return Plan(restart)
     grown = [name for name in starting if _is_resized(name, allocated, actuated)]
     level = not same(allocated.pod, actuated.pod)
     if pod_now is None or not (changed or grown or level or doubtful):
         return Plan()
-    target = kernel.pod_cgroup(resized(pod, allocated), qos)
+    target = kernel.pod_cgroup(sized or Sized(pod, allocated), qos)
     steps: list[Step] = []
     checks: list[MemoryCheck] = []
     known = dict(actuated.containers)
     noted = clean(actuated.pod)
     for resource in RESOURCES:
-        mine = [container for container in changed if _changes(container["name"], allocated, actuated, resource)]
+        mine = [(one["name"], wanted) for one, wanted in changed if _changes(one["name"], wanted, actuated, resource)]
         if not (mine or grown or level or doubtful):
             continue
         before, after = _pod_steps(resource, pod_now, target)
         if resource == MEMORY and any(step.direction == SHRINK for step in after):
             assert target.memory_bytes is not None
             checks.append(MemoryCheck("", target.memory_bytes))
-        inner = [_container_step(container["name"], resource, allocated, known) for container in mine]
+        inner = [_container_step(name, resource, wanted, allocated.pod, known) for name, wanted in mine]
         checks += _container_checks(inner, actuated)
         steps += [*before, *_ordered(inner), *after]
         if level:
@@ -141,12 +149,12 @@ def plan(
     return Plan((), tuple(steps), tuple(checks))
 
 
-def _must_restart(container: Object, pod: Mapping[str, Any], allocated: Allocated, actuated: Actuated) -> bool:
+def _must_restart(container: Object, pod: Mapping[str, Any], wanted: Resources, actuated: Actuated) -> bool:
     plain_init = not is_sidecar(container) and container in (pod["spec"].get("initContainers") or ())
     if plain_init:
         return False
     name = container["name"]
-    return any(restarts(container, one) and _changes(name, allocated, actuated, one) for one in RESOURCES)
+    return any(restarts(container, one) and _changes(name, wanted, actuated, one) for one in RESOURCES)
 
 
 def _is_resized(name: str, allocated: Allocated, actuated: Actuated) -> bool:
@@ -154,8 +162,7 @@ def _is_resized(name: str, allocated: Allocated, actuated: Actuated) -> bool:
     return known is None or not same(effective(allocated.containers.get(name), allocated.pod), known)
 
 
-def _changes(name: str, allocated: Allocated, actuated: Actuated, resource: str) -> bool:
-    wanted = effective(allocated.containers.get(name), allocated.pod)
+def _changes(name: str, wanted: Resources, actuated: Actuated, resource: str) -> bool:
     return differs(wanted, actuated.containers.get(name), resource)
 
 
@@ -187,8 +194,9 @@ def _pod_steps(resource: str, now: Limits, target: Limits) -> tuple[list[SetPod]
     return before, after
 
 
-def _container_step(name: str, resource: str, allocated: Allocated, known: dict[str, Resources]) -> SetContainer:
-    wanted = effective(allocated.containers.get(name), allocated.pod)
+def _container_step(
+    name: str, resource: str, wanted: Resources, pod_level: Resources | None, known: dict[str, Resources]
+) -> SetContainer:
     current = known.get(name, {})
     old, new = amount(current, resource), amount(wanted, resource)
     after = _merged(current, wanted, resource)
@@ -198,7 +206,7 @@ def _container_step(name: str, resource: str, allocated: Allocated, known: dict[
         change = Change(cpu_shares=kernel.shares(new.request or 0), cpu_quota_us=kernel.quota_us(new.limit or 0))
     elif (old.limit or 0) != (new.limit or 0):
         # An update carries the whole container, as a CRI call does: CPU as it was told last.
-        cpu = amount(effective(current, allocated.pod), CPU)
+        cpu = amount(effective(current, pod_level), CPU)
         change = Change(kernel.shares(cpu.request or 0), kernel.quota_us(cpu.limit or 0), new.limit)
     else:
         change = Change()

@@ -15,13 +15,13 @@ from podfit.agent.decide.states import (
     Allocated,
     Desired,
     Object,
+    Sized,
     all_containers,
     amount,
     equal,
-    resized,
 )
 from podfit.api.quantity import Quantity
-from podfit.api.resources import GUARANTEED, Amounts, pod_requests
+from podfit.api.resources import GUARANTEED, Amounts
 
 CRITICAL_PRIORITY = 2_000_000_000
 MIRROR = "kubernetes.io/config.mirror"
@@ -118,13 +118,22 @@ def shortages(needs: Amounts, room: Room, adding: bool = False) -> list[Shortage
     return found
 
 
-def decide(pod: Object, desired: Desired, allocated: Allocated, room: Room, qos: str, policy: Policy) -> Verdict:
+def decide(
+    pod: Object,
+    desired: Desired,
+    allocated: Allocated,
+    room: Room,
+    qos: str,
+    policy: Policy,
+    sized: Sized | None = None,
+) -> Verdict:
+    """`sized`: the pod with what is desired, where somebody has it already."""
     if equal(desired, allocated):
         return Unchanged()
     refused = _unsupported(pod, desired, allocated, qos, policy)
     if refused is not None:
         return refused
-    needs = pod_requests(resized(pod, desired))
+    needs = (sized or Sized(pod, desired)).requests
     if policy.beyond_allocatable == "Infeasible":
         beyond = shortages(needs, Room(room.allocatable, {}))
         if beyond:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.agent.decide.states import CPU, MEMORY, Resources, amount
+from podfit.agent.decide.states import CPU, MEMORY, Resources, Sized, amount
 from podfit.agent.runtimes.base import MAX_SHARES, MIN_QUOTA_US, MIN_SHARES, PERIOD_US, Limits
 from podfit.api.quantity import Quantity
-from podfit.api.resources import BURSTABLE, GUARANTEED, pod_limits, pod_requests
+from podfit.api.resources import BURSTABLE, GUARANTEED
 
 PAGE = 4096
 LOWEST_CPU_REQUEST, LOWEST_CPU_LIMIT = 2, 10
@@ -43,9 +43,9 @@ def container_limits(resources: Resources) -> Limits:
     return Limits(shares(request), quota_us(cpu.limit or 0), memory.limit or None)
 
 
-def pod_cgroup(pod: Mapping[str, Any], qos: str) -> Limits:
+def pod_cgroup(sized: Sized, qos: str) -> Limits:
     """The pod's own cgroup; a limit is None unless every container has one (or the pod itself)."""
-    requests, limits = pod_requests(pod), pod_limits(pod)
+    requests, limits = sized.requests, sized.limits
     cpu_request = requests[CPU].milli if CPU in requests else 0
     cpu_limit = limits[CPU].milli if CPU in limits else 0
     memory_limit = limits[MEMORY].value if MEMORY in limits else 0
@@ -53,10 +53,11 @@ def pod_cgroup(pod: Mapping[str, Any], qos: str) -> Limits:
     if qos == GUARANTEED:
         return Limits(weight, quota_us(cpu_limit), memory_limit or None)
     if qos == BURSTABLE:
+        spec = sized.pod["spec"]
         return Limits(
             weight,
-            quota_us(cpu_limit) if _all_limited(pod["spec"], CPU) else None,
-            (memory_limit or None) if _all_limited(pod["spec"], MEMORY) else None,
+            quota_us(cpu_limit) if _all_limited(spec, CPU) else None,
+            (memory_limit or None) if _all_limited(spec, MEMORY) else None,
         )
     return Limits(MIN_SHARES, None, None)
 

@@ -7,10 +7,9 @@ from typing import Any
 
 from podfit.agent.decide import kernel
 from podfit.agent.decide.actuate import pending
-from podfit.agent.decide.states import CPU, MEMORY, Actuated, Allocated, Object, Resources, amount, clean, same
+from podfit.agent.decide.states import CPU, MEMORY, Actuated, Allocated, Object, Resources, Sized, amount, clean, same
 from podfit.agent.runtimes.base import Limits
 from podfit.api.quantity import Quantity, canonical
-from podfit.api.resources import pod_limits, pod_requests
 
 
 def in_progress(pod: Mapping[str, Any], allocated: Allocated, actuated: Actuated, running: Collection[str]) -> bool:
@@ -74,15 +73,15 @@ def _shown(amounts: Mapping[str, Quantity]) -> Object:
     return {name: str(amounts[name]) for name in sorted(amounts)}
 
 
-def pod_allocated(sized: Mapping[str, Any]) -> Object:
+def pod_allocated(sized: Sized) -> Object:
     """`status.allocatedResources`; `sized` is the pod with allocated resources in its spec."""
-    return _shown(pod_requests(sized))
+    return _shown(sized.requests)
 
 
-def pod_resources(sized: Mapping[str, Any], told: Mapping[str, Any], actual: Limits | None) -> Object:
+def pod_resources(sized: Sized, told: Sized, actual: Limits | None) -> Object:
     """`status.resources`. `told` is the pod with actuated resources; `actual` its cgroup, None unless it runs."""
     shown: Object = {}
-    for key, amounts in (("limits", pod_limits(sized)), ("requests", pod_requests(sized))):
+    for key, amounts in (("limits", sized.limits), ("requests", sized.requests)):
         if amounts:
             shown[key] = _shown(amounts)
     if actual is None:
@@ -90,11 +89,10 @@ def pod_resources(sized: Mapping[str, Any], told: Mapping[str, Any], actual: Lim
     if limits := shown.get("limits"):
         _cpu_limit(limits, actual)
         if MEMORY in limits and actual.memory_bytes is not None:
-            wanted = units(pod_limits(sized), MEMORY)
-            limits[MEMORY] = _memory(wanted, units(pod_limits(told), MEMORY), actual)
+            limits[MEMORY] = _memory(units(sized.limits, MEMORY), units(told.limits, MEMORY), actual)
     if requests := shown.get("requests"):
         _cpu_request(requests, actual)
-        if MEMORY in requests and (held := pod_requests(told).get(MEMORY)):
+        if MEMORY in requests and (held := told.requests.get(MEMORY)):
             requests[MEMORY] = kernel.memory_text(held.value)
     return shown
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from podfit.api.quantity import milli_of, units_of
+from podfit.api.resources import Amounts, pod_limits, pod_requests
 
 Object = dict[str, Any]
 Resources = Mapping[str, Any]
@@ -22,22 +24,29 @@ RESOURCES = (MEMORY, CPU)
 """In the order they are acted on: memory before CPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+# The same few texts are read many times in a pass. Never stale: a text always means the same number.
+_milli = lru_cache(maxsize=4096, typed=True)(milli_of)
+_units = lru_cache(maxsize=4096, typed=True)(units_of)
+
+
+class Amount(NamedTuple):
     """Request and limit of one resource (milli CPUs, or bytes); None where unset."""
 
     request: int | None = None
     limit: int | None = None
 
 
+_UNSET = Amount()
+
+
 def amount(resources: Resources | None, name: str) -> Amount:
     if not resources:
-        return Amount()
-    read = milli_of if name == CPU else units_of
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        return _UNSET
+    read = _milli if name == CPU else _units
+    requests, limits = resources.get("requests"), resources.get("limits")
     return Amount(
-        read(requests[name]) if name in requests else None,
-        read(limits[name]) if name in limits else None,
+        read(requests[name]) if requests and name in requests else None,
+        read(limits[name]) if limits and name in limits else None,
     )
 
 
@@ -75,6 +84,8 @@ class Actuated(_Sizes):
 
 
 def equal(one: _Sizes, other: _Sizes) -> bool:
+    if one.containers is other.containers and one.pod is other.pod:
+        return True
     if one.containers.keys() != other.containers.keys() or not same(one.pod, other.pod):
         return False
     return all(same(resources, other.containers[name]) for name, resources in one.containers.items())
@@ -127,8 +138,46 @@ def _sized(container: Object, resources: Resources | None) -> Object:
 def effective(resources: Resources | None, pod_level: Resources | None) -> Object:
     """A container's resources with the pod's limits where it has none of its own."""
     mine = clean(resources)
-    limits = (pod_level or {}).get("limits") or {}
-    inherited = {name: limits[name] for name in (CPU, MEMORY) if name in limits}
-    if inherited:
-        mine["limits"] = {**inherited, **mine.get("limits", {})}
+    if pod_level and (limits := pod_level.get("limits")):
+        inherited = {name: limits[name] for name in (CPU, MEMORY) if name in limits}
+        if inherited:
+            mine["limits"] = {**inherited, **mine.get("limits", {})}
     return mine
+
+
+class Sized:
+    """A pod with given sizes in its spec, and what they add up to; each worked out once, when first asked for.
+
+    Stands for one state of the pod and one set of sizes, neither of which ever changes (ADR 5).
+    """
+
+    __slots__ = ("_limits", "_pod", "_requests", "_resized", "_sizes")
+
+    def __init__(self, pod: Mapping[str, Any], sizes: _Sizes) -> None:
+        self._pod, self._sizes = pod, sizes
+        self._resized: Object | None = None
+        self._requests: Amounts | None = None
+        self._limits: Amounts | None = None
+
+    def stands_for(self, pod: Mapping[str, Any], sizes: _Sizes) -> bool:
+        """By identity: a promise shares what it holds with the wish it was made from."""
+        mine = self._sizes
+        return pod is self._pod and sizes.containers is mine.containers and sizes.pod is mine.pod
+
+    @property
+    def pod(self) -> Object:
+        if self._resized is None:
+            self._resized = resized(self._pod, self._sizes)
+        return self._resized
+
+    @property
+    def requests(self) -> Amounts:
+        if self._requests is None:
+            self._requests = pod_requests(self.pod)
+        return self._requests
+
+    @property
+    def limits(self) -> Amounts:
+        if self._limits is None:
+            self._limits = pod_limits(self.pod)
+        return self._limits

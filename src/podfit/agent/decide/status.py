@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from podfit.agent.decide import settle
 from podfit.agent.decide.conditions import IN_PROGRESS, PENDING, ResizeConditions, merged
 from podfit.agent.decide.lifecycle import Seen
-from podfit.agent.decide.states import Actuated, Allocated, Object, all_containers, desired_of, equal, resized
+from podfit.agent.decide.states import Actuated, Allocated, Desired, Object, Sized, all_containers, equal
 from podfit.agent.runtimes.base import ContainerState, Limits, LinuxUser
 from podfit.api.resources import is_sidecar
 from podfit.kit.clock import rfc3339
@@ -21,7 +21,10 @@ class Facts:
 
     pod: Object
     qos: str
+    desired: Desired
     allocated: Allocated
+    sized: Sized
+    """The pod with what is allocated."""
     actuated: Actuated
     seen: Mapping[str, Seen]
     resize: ResizeConditions
@@ -44,8 +47,11 @@ class Facts:
     """The scheme of container ids."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Restarts known from the API for containers the runtime has forgotten."""
-    answers: int = 0
-    """The generation the status answers; worked out by `build`."""
+    answers: int = field(init=False)
+    """The generation the status answers."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "answers", _answered(self))
 
 
 def _answered(facts: Facts) -> int:
@@ -53,13 +59,12 @@ def _answered(facts: Facts) -> int:
     generation would take the missing conditions for its end."""
     generation = int(facts.pod["metadata"].get("generation") or 0)
     over = facts.phase in ("Succeeded", "Failed") or facts.pod["metadata"].get("deletionTimestamp")
-    if over or facts.resize.pending is not None or equal(desired_of(facts.pod), facts.allocated):
+    if over or facts.resize.pending is not None or equal(facts.desired, facts.allocated):
         return generation
     return int((facts.pod.get("status") or {}).get("observedGeneration") or 0)
 
 
 def build(facts: Facts) -> Object:
-    facts = replace(facts, answers=_answered(facts))
     spec = facts.pod["spec"]
     before = facts.pod.get("status") or {}
     status: Object = {
@@ -112,11 +117,18 @@ def rejected(pod: Object, reason: str, message: str, now: str, qos: str) -> Obje
 
 
 def _pod_level(facts: Facts, status: Object) -> None:
-    sized, told = resized(facts.pod, facts.allocated), resized(facts.pod, facts.actuated)
-    if shown := settle.pod_allocated(sized):
+    if shown := settle.pod_allocated(facts.sized):
         status["allocatedResources"] = shown
     actual = facts.pod_limits if facts.phase == "Running" else None
-    status["resources"] = settle.pod_resources(sized, told, actual)
+    status["resources"] = settle.pod_resources(facts.sized, _told_pod(facts), actual)
+
+
+def _told_pod(facts: Facts) -> Sized:
+    """The pod with what is actuated: of most pods that is what is allocated."""
+    allocated, actuated = facts.allocated, facts.actuated
+    if allocated.containers == actuated.containers and allocated.pod == actuated.pod:
+        return facts.sized
+    return Sized(facts.pod, actuated)
 
 
 # --- containers ----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from podfit.agent.config import AgentConfig
-from podfit.agent.decide.states import MEMORY, Object, amount, resized
+from podfit.agent.decide.states import MEMORY, Object, amount
 from podfit.agent.furnish import netfiles
 from podfit.agent.furnish.environment import Environment, expand
 from podfit.agent.furnish.files import make_below
@@ -84,7 +84,7 @@ class ContainerMaker:
         self, record: PodRecord, container: Object, attempt: int, limits: Limits
     ) -> ContainerConfig:
         allocated = self._ledger.allocated(record.uid)
-        pod = resized(record.pod, allocated) if allocated is not None else record.pod
+        pod = record.sized(allocated).pod if allocated is not None else record.pod
         ips = record.state.ips if record.state is not None else ()
         await self._check_user(record, container)
         try:

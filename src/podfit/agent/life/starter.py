@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from podfit.agent.decide import kernel
-from podfit.agent.decide.states import Object, effective, every_container, resized
+from podfit.agent.decide.states import Object, effective, every_container
 from podfit.agent.furnish.containers import ConfigProblem, ContainerMaker, VolumeProblem
 from podfit.agent.ledger import Ledger
 from podfit.agent.life.hooks import Hooks
@@ -58,7 +58,7 @@ class Starter:
                 record.pod, NORMAL, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created."
             )
             await self._runtime.stop_pod(record.uid)
-        limits = kernel.pod_cgroup(resized(record.pod, snapshot.allocated), record.qos)
+        limits = kernel.pod_cgroup(record.sized(snapshot.allocated), record.qos)
         try:
             await self._runtime.run_pod(self._maker.pod_config(record, limits))
         except RuntimeFailure as error:

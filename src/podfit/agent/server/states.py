@@ -6,13 +6,12 @@ from typing import Any
 
 from podfit.agent.agent import Agent
 from podfit.agent.decide.kernel import cpu_text, memory_text, milli_of_quota, milli_of_shares
-from podfit.agent.decide.states import desired_of
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import RUNNING, Limits, NotFound
 
 
 async def four_states(agent: Agent, record: PodRecord) -> dict[str, Any]:
-    desired = desired_of(record.pod)
+    desired = record.desired
     allocated, actuated = agent.ledger.allocated(record.uid), agent.ledger.actuated(record.uid)
     state = await agent.runtime.pod(record.uid)
     running = {one.name: one for one in state.containers if one.state == RUNNING} if state is not None else {}
