@@ -1,5 +1,8 @@
 """How fast pods are placed: 5,000 nodes and 100,000 pods in the snapshot, decisions only, in CPU time of one core.
 
+Cyclic garbage is looked for as rarely as in the scheduler's process; a look through a snapshot of this size takes as
+long as some thousand placements.
+
 python bench/bench_scheduler.py [--nodes 5000] [--pods 100000] [--place 5000]
 """
 
@@ -11,6 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from podfit.kit import garbage
 from podfit.scheduler.decide.board import Board, Placed
 from podfit.scheduler.decide.pods import resident
 from podfit.scheduler.decide.snapshot import Snapshot
@@ -90,9 +94,11 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=100_000)
     parser.add_argument("--place", type=int, default=5000)
     given = parser.parse_args()
+    garbage.look_rarely()
     began = time.process_time()
     board = filled(given.nodes, given.pods)
     print(f"snapshot of {given.nodes} nodes, {given.pods} pods: {time.process_time() - began:.1f} s")
+    garbage.keep_what_is_here()
     for name, pods in mixes(given.place):
         seconds = place(board, pods)
         print(f"{name:>14}: {len(pods) / seconds:8.0f} placements/s ({seconds / len(pods) * 1e6:.0f} us each)")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from podfit.scheduler.decide.board import Board, Placed
 from podfit.scheduler.decide.explain import snapshot_of
 from podfit.scheduler.decide.owners import Owners
+from podfit.scheduler.decide.pods import resident
 from podfit.scheduler.decide.rules import Rules
 
 Object = dict[str, Any]
@@ -131,3 +132,51 @@ def test_scores_are_those_worked_out_node_by_node(data: st.DataObject) -> None:
     ranked = where.fitting(where.shape(new)).ranked()
     found = [int(ranked[where.snapshot.rows[f"n{at}"]]) for at, good in enumerate(fits) if good]
     assert found == [2 * score for score in expected(nodes, fits, counts)]
+
+
+def spread_scores(where: Board, nodes: list[Object]) -> list[int]:
+    ranked = where.fitting(where.shape(pod("new"))).ranked()
+    return [int(ranked[where.snapshot.rows[one["metadata"]["name"]]]) for one in nodes]
+
+
+def pods_by_node(where: Board, nodes: list[Object]) -> dict[str, int]:
+    rows = {one["metadata"]["name"]: where.snapshot.rows[one["metadata"]["name"]] for one in nodes}
+    return {name: len(where.snapshot.here[row]) for name, row in rows.items()}
+
+
+@given(st.data())
+def test_scores_kept_event_by_event_are_those_worked_out_node_by_node(data: st.DataObject) -> None:
+    def draw_node(number: int) -> Object:
+        zone = data.draw(st.sampled_from(["a", "b", "c", None]))
+        made = node(f"n{number}", zone, data.draw(st.integers(0, 3)) > 0)
+        made["status"]["allocatable"]["pods"] = data.draw(st.sampled_from(["100", "2"]))
+        return made
+
+    nodes = {number: draw_node(number) for number in range(data.draw(st.integers(1, 5)))}
+    where, names = board(list(nodes.values()), []), iter(range(1000))
+    for _ in range(data.draw(st.integers(1, 12))):
+        match data.draw(st.sampled_from(["come", "come", "many", "go", "node", "lost"])):
+            case "come" | "many" as how:
+                for _ in range(1 if how == "come" else 12):
+                    on = data.draw(st.sampled_from(sorted(nodes)))
+                    where.snapshot.put_pod(resident(pod(f"p{next(names)}", on=f"n{on}")))
+            case "go" if where.snapshot.pods:
+                where.snapshot.remove_pod(data.draw(st.sampled_from(sorted(where.snapshot.pods))))
+            case "node":
+                number = data.draw(st.integers(0, 6))
+                nodes[number] = draw_node(number)
+                where.snapshot.put_node(nodes[number])
+            case "lost" if len(nodes) > 1:
+                where.snapshot.remove_node(f"n{nodes.popitem()[0]}")
+        there = list(nodes.values())
+        counts = pods_by_node(where, there)
+        fits = [counts[one["metadata"]["name"]] < int(one["status"]["allocatable"]["pods"]) for one in there]
+        best = iter(expected(there, fits, counts) if any(fits) else [])
+        assert spread_scores(where, there) == [2 * next(best) if good else -1 for good in fits]
+
+
+def test_many_kinds_of_nodes_are_compared_one_by_one() -> None:
+    nodes = [node(f"n{number}", f"zone-{number}") for number in range(150)]
+    where = board(nodes, [pod(f"p{number}", on=f"n{number // 2}") for number in range(20)])
+    counts = pods_by_node(where, nodes)
+    assert spread_scores(where, nodes) == [2 * score for score in expected(nodes, [True] * len(nodes), counts)]

@@ -100,11 +100,12 @@ class Board:
             if row >= 0 and ranked[row] >= 0:
                 return row
         first = int(ranked.argmax()) if len(ranked) else -1
-        if first < 0 or ranked[first] < 0:
+        top = ranked[first] if first >= 0 else -1
+        if top < 0:
             return -1
         if self.rules.deterministic:
             return first
-        best = np.flatnonzero(ranked == ranked[first])
+        best = (ranked == top).nonzero()[0]
         return int(best[self._random.randrange(len(best))]) if len(best) > 1 else first
 
     # --- room promised to others

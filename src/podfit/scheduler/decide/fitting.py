@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from podfit.api.placement import tolerates
 from podfit.scheduler.decide import scores
+from podfit.scheduler.decide.classes import Classes
 from podfit.scheduler.decide.pods import PODS, Shape
 from podfit.scheduler.decide.reasons import HOPELESS, PLUGINS, WORDS, Code, insufficient
 from podfit.scheduler.decide.relations import Relations
 from podfit.scheduler.decide.rules import Rules
 from podfit.scheduler.decide.selection import Selection, named_nodes
 from podfit.scheduler.decide.snapshot import Snapshot
-from podfit.scheduler.decide.terms import PREFERRED
+from podfit.scheduler.decide.terms import PREFERRED, Spread
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -35,6 +36,7 @@ class Fitting:
     def __init__(self, shape: Shape, snapshot: Snapshot, selection: Selection, rules: Rules) -> None:
         self.shape, self.relations = shape, Relations(shape, snapshot)
         self._snapshot, self._selection, self._rules = snapshot, selection, rules
+        self._classes = Classes(snapshot, shape.defaults)
         self.names = named_nodes(shape.spec)
         columns = {snapshot.column(name): amount for name, amount in shape.needs.amounts.items()}
         columns[snapshot.column(PODS)] = 1
@@ -45,6 +47,8 @@ class Fitting:
         affinity = (shape.spec.get("affinity") or {}).get("nodeAffinity") or {}
         self._prefers_nodes = bool(affinity.get(PREFERRED))
         self._tainted = np.zeros(0, np.bool_)
+        self._selected_at = (-1, 0)
+        self._selected_rows: Bools | None = None
         self._soft: Ints | None = None
         self._codes: Codes = np.zeros(0, np.int8)
         self._ranked: Ints = np.zeros(0, np.int64)
@@ -87,14 +91,17 @@ class Fitting:
         codes = self._static[rows]
         has, used = snapshot.allocatable.take(rows, axis=0), snapshot.requested.take(rows, axis=0)
         short = ((has - used).take(self._columns, axis=1) < self._needs).any(axis=1)
-        codes[(codes == 0) & short] = Code.RESOURCES
+        if short.any():
+            codes[(codes == 0) & short] = Code.RESOURCES
         if self.shape.ports:
             for at, row in enumerate(rows.tolist()):
                 if codes[at] in (Code.FITS, Code.RESOURCES) and snapshot.port_taken(row, self.shape.ports):
                     codes[at] = Code.PORTS
         self._codes[rows] = codes
         good = scores.allocation(self.shape, has[:, :2], used[:, :2], snapshot.nonzero.take(rows, axis=0), self._rules)
-        self._ranked[rows] = np.where(codes == 0, good, _REFUSED)
+        if codes.any():
+            good[codes != 0] = _REFUSED
+        self._ranked[rows] = good
 
     def _glance(self, row: int) -> None:
         """`_look` for one row whose node is as it was."""
@@ -151,12 +158,8 @@ class Fitting:
         self.sync()
         codes = self._codes.copy()
         if self.relations.active:
-            related = self._related()
-            codes = np.where(codes == 0, related, codes)
+            codes = np.where(codes == 0, self.relations.codes(self._masks), codes)
         return codes
-
-    def _related(self) -> Codes:
-        return self.relations.codes(self._masks)
 
     def _masks(self) -> tuple[Bools, Bools]:
         return self._selection.mask(self.shape), ~self._taint_table()[self._snapshot.taints]
@@ -165,23 +168,42 @@ class Fitting:
         self.sync()
         if self._codes[row]:
             return False
-        return not (self.relations.active and self._related()[row])
+        out = self.relations.ruled_out(self._masks) if self.relations.active else None
+        return out is None or not out[row]
 
     def ranked(self) -> Ints:
         """The score of every row, negative where the pod does not fit. Not to be written to."""
         self.sync()
         ranked = self._ranked
         if self.relations.active:
-            ranked = np.where(self._related() == 0, ranked, _REFUSED)
+            out = self.relations.ruled_out(self._masks)
+            if out is not None:
+                ranked = ranked.copy()
+                np.putmask(ranked, out, _REFUSED)
+        elif self._only_default_spread:
+            return self._ranked_by_class()
         plain = not self._prefers_nodes and self._soft is None and not self.relations.preferring
         if plain:
             return ranked
         fits = ranked >= 0
         return np.where(fits, ranked + self._preferences(fits), _REFUSED) if fits.any() else ranked
 
+    @property
+    def _only_default_spread(self) -> bool:
+        """Whether nodes are preferred for nothing but the default constraints."""
+        return bool(self.shape.defaults and not self._prefers_nodes and self._soft is None and not self.relations.liked)
+
+    def _ranked_by_class(self) -> Ints:
+        """`ranked` where no relation rules out a row and only default constraints prefer any."""
+        if self._classes.sync(self._ranked, [self.relations.matching(spread) for spread in self.shape.defaults]):
+            counts = self._default_counts()
+            return self._ranked + self._classes.scores([one for _, one in counts], self._rules.spread_weight)
+        fits = self._ranked >= 0
+        return np.where(fits, self._ranked + self._rules.spread_weight * self._default_spread(fits), _REFUSED)
+
     def _preferences(self, fits: Bools) -> Ints:
         snapshot, rules = self._snapshot, self._rules
-        if self.shape.defaults and not self._prefers_nodes and self._soft is None and not self.relations.liked:
+        if self._only_default_spread:
             return rules.spread_weight * self._default_spread(fits)
         total = np.zeros(len(fits), np.int64)
         if self._prefers_nodes:
@@ -199,8 +221,19 @@ class Fitting:
         return total
 
     def _default_spread(self, fits: Bools) -> Ints:
-        counted = self.relations.default_spreads(self._selection.mask(self.shape))
-        return scores.spreading_by_default(self._snapshot, counted, fits)
+        return scores.spreading_by_default(self._snapshot, self._default_counts(), fits)
+
+    def _default_counts(self) -> list[tuple[Spread, Ints]]:
+        return self.relations.default_spreads(self._selected())
+
+    def _selected(self) -> Bools | None:
+        """The nodes that the selector allows; None when it allows all. Remembered until a node changes."""
+        position = (self._snapshot.reshaped.position, self._snapshot.capacity)
+        if self._selected_at != position:
+            mask = self._selection.mask(self.shape)
+            everywhere = bool((mask | ~self._snapshot.alive).all())
+            self._selected_at, self._selected_rows = position, None if everywhere else mask
+        return self._selected_rows
 
     # --- explaining
     def reasons(self, codes: Codes) -> Counter[str]:

@@ -29,6 +29,8 @@ Port = tuple[str, str, int]
 """(address, protocol, port) on the host."""
 _ANY_ADDRESS = "0.0.0.0"
 _encode = msgspec.json.encode
+_ANYWHERE = (None, None, None)
+_ANYWHERE_KEY = _encode(_ANYWHERE)
 
 
 @dataclass(slots=True)
@@ -96,6 +98,8 @@ def priority_of(pod: Object) -> int:
     return int((pod.get("spec") or {}).get("priority") or 0)
 
 
+_REPORTED = ("containerStatuses", "initContainerStatuses", "resources")
+"""Where a status tells amounts; one without any of them says no more than the spec does."""
 _remembered: dict[bytes, Needs] = {}
 _REMEMBER = 65536
 
@@ -103,6 +107,7 @@ _REMEMBER = 65536
 def needs_of(pod: Object, use_status: bool) -> Needs:
     """Pods of one template ask for the same, so the answer is looked up by what it depends on."""
     spec, status = pod.get("spec") or {}, (pod.get("status") or {}) if use_status else {}
+    reported = bool(status and any(status.get(field) for field in _REPORTED))
     told = _encode(
         (
             [(one.get("name"), one.get("resources")) for one in spec.get("containers") or ()],
@@ -111,14 +116,14 @@ def needs_of(pod: Object, use_status: bool) -> Needs:
             else None,
             spec.get("resources"),
             spec.get("overhead"),
-            _reported(status) if status else None,
+            _reported(status) if reported else None,
         )
     )
     found = _remembered.get(told)
     if found is None:
         if len(_remembered) >= _REMEMBER:
             _remembered.clear()
-        found = _remembered[told] = _measure(pod, use_status)
+        found = _remembered[told] = _measure(pod, reported)
     return found
 
 
@@ -217,7 +222,8 @@ def shape_of(
     relational = bool(
         affinity.get("podAffinity") or affinity.get("podAntiAffinity") or spec.get("topologySpreadConstraints")
     )
-    selector = _encode((spec.get("nodeSelector"), affinity.get("nodeAffinity"), spec.get("nodeName")))
+    selection = (spec.get("nodeSelector"), affinity.get("nodeAffinity"), spec.get("nodeName"))
+    selector = _encode(selection) if selection != _ANYWHERE else _ANYWHERE_KEY
     told = (
         selector,
         needs.told,

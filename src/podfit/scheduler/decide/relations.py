@@ -5,7 +5,7 @@ Everything is counted by domain of a topology key; a pod's own wishes and those 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,8 @@ class Relations:
 
     def __init__(self, shape: Shape, snapshot: Snapshot) -> None:
         self._shape, self._snapshot = shape, snapshot
+        self._hard = [spread for spread in shape.spreads if spread.hard]
+        self._spreads_softly = bool(shape.defaults) or len(self._hard) < len(shape.spreads)
         self._version = -1
         self._kept_away_by: list[Term] = []
         self._wanted_by: list[Term] = []
@@ -56,9 +58,7 @@ class Relations:
 
     @property
     def preferring(self) -> bool:
-        self._refresh()
-        soft = any(not spread.hard for spread in self._shape.spreads)
-        return bool(soft or self._shape.defaults) or self.liked
+        return self._spreads_softly or self.liked
 
     @property
     def liked(self) -> bool:
@@ -79,21 +79,30 @@ class Relations:
 
     def codes(self, masks: Masks) -> Codes:
         """For each row the first relation that rules it out. The masks tell which nodes count for spreading."""
-        self._refresh()
         codes = np.zeros(self._snapshot.capacity, np.int8)
-        # Written from the last to be asked to the first, so that the first refusal is the one that stays.
+        for refused, code in self._refusals(masks):
+            np.putmask(codes, refused, int(code))
+        return codes
+
+    def ruled_out(self, masks: Masks) -> Bools | None:
+        """The rows that have a code, for who need not know which; None where no row has. Not to be written to."""
+        found: Bools | None = None
+        for refused, _ in self._refusals(masks):
+            found = refused if found is None else found | refused
+        return found
+
+    def _refusals(self, masks: Masks) -> Iterator[tuple[Bools, Code]]:
+        """From the last relation to be asked to the first, so that of codes written in turn the first one stays."""
+        self._refresh()
         for term in self._kept_away_by:
             carried = self._snapshot.holders.keep_away[term]
-            np.putmask(codes, self._beside(term.topology_key, carried), int(Code.EXISTING_ANTI_AFFINITY))
+            yield self._beside(term.topology_key, carried), Code.EXISTING_ANTI_AFFINITY
         for term in self._shape.terms.anti_affinity:
-            beside = self._beside(term.topology_key, self._count(term, (term.who,)))
-            np.putmask(codes, beside, int(Code.ANTI_AFFINITY))
+            yield self._beside(term.topology_key, self._count(term, (term.who,))), Code.ANTI_AFFINITY
         if self._shape.terms.affinity:
-            codes[~self._affine()] = Code.AFFINITY
-        hard = [spread for spread in self._shape.spreads if spread.hard]
-        if hard:
-            self._spread_codes(hard, codes, masks)
-        return codes
+            yield ~self._affine(), Code.AFFINITY
+        if self._hard:
+            yield from self._spread_refusals(masks)
 
     def _count(self, about: Term | Spread, who: tuple[Matcher, ...], terminating: bool = True) -> Counted:
         """Who matches, remembered by the wish itself: finding a count by its value costs more than reading it."""
@@ -127,10 +136,9 @@ class Relations:
                 found &= self._snapshot.topology.of(term.topology_key) >= 0
         return found
 
-    def _spread_codes(self, hard: list[Spread], codes: Codes, masks: Masks) -> None:
+    def _spread_refusals(self, masks: Masks) -> Iterator[tuple[Bools, Code]]:
         topology = self._snapshot.topology
-        # From the last constraint to the first, for the same reason as above.
-        for spread, eligible, domains, missing in reversed(self._domains(hard, masks)):
+        for spread, eligible, domains, missing in reversed(self._domains(self._hard, masks)):
             key, counted = spread.topology_key, self.matching(spread)
             by_domain = (
                 counted.by_domain(key)
@@ -141,9 +149,9 @@ class Relations:
             full = by_domain + (int(spread.matches_self) - least) > spread.max_skew
             full[-1] = False
             if full.any():
-                np.putmask(codes, full[topology.of(key)], int(Code.SPREAD))
+                yield full[topology.of(key)], Code.SPREAD
             if missing is not None:
-                codes[missing] = Code.SPREAD_LABEL
+                yield missing, Code.SPREAD_LABEL
 
     def _domains(self, hard: list[Spread], masks: Masks) -> list[Domains]:
         """What of the constraints changes only with the nodes."""
@@ -190,15 +198,18 @@ class Relations:
             if not spread.hard
         ]
 
-    def default_spreads(self, selected: Bools) -> list[tuple[Spread, Ints]]:
-        """Each default constraint with its matching pods, by row for nodes and by domain for larger ones."""
-        topology, everywhere = self._snapshot.topology, bool(selected.all())
+    def default_spreads(self, selected: Bools | None) -> list[tuple[Spread, Ints]]:
+        """Each default constraint with its matching pods, by row for nodes and by domain for larger ones.
+
+        `selected`: the nodes whose pods count; None when all do.
+        """
+        topology = self._snapshot.topology
         found = []
         for spread in self._shape.defaults:
             key, counted = spread.topology_key, self.matching(spread)
             if key == HOSTNAME:
                 found.append((spread, counted.by_row))
-            elif everywhere:
+            elif selected is None:
                 found.append((spread, counted.by_domain(key)))
             else:
                 found.append((spread, np.append(topology.sum(key, counted.by_row * selected), 0)))

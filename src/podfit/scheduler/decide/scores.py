@@ -25,19 +25,26 @@ MAX = 100
 def allocation(shape: Shape, has: Ints, requested: Ints, nonzero: Ints, rules: Rules) -> Ints:
     """Weighted scores of allocation and balance of nodes, a row each: cpu, memory."""
     needs = shape.needs
-    used = np.add(nonzero, (needs.nonzero_cpu, needs.nonzero_memory))
-    divisor = np.maximum(has, 1)
-    part = used if rules.strategy == MOST_ALLOCATED else has - used
-    each = part * MAX // divisor
-    each[used > has] = 0
-    total: Ints = (each[:, 0] + each[:, 1]) // np.maximum((has[:, 0] > 0).astype(np.int64) + (has[:, 1] > 0), 1)
+    used = nonzero + np.array((needs.nonzero_cpu, needs.nonzero_memory))
+    divisor, free = np.maximum(has, 1), has - used
+    part = np.where(free >= 0, used, 0) if rules.strategy == MOST_ALLOCATED else np.maximum(free, 0)
+    part *= MAX
+    part //= divisor
+    total: Ints = part[:, 0] + part[:, 1]
+    if has.all():
+        total //= 2
+    else:
+        total //= np.maximum(np.count_nonzero(has, axis=1), 1)
     if rules.fit_weight != 1:
         total *= rules.fit_weight
     cpu, memory = needs.amounts.get(CPU, 0), needs.amounts.get(MEMORY, 0)
     if cpu or memory:
-        share = np.minimum(np.add(requested, (cpu, memory)) / divisor, 1.0)
-        gap = np.abs(share[:, 0] - share[:, 1]) / 2
-        total += ((1 - gap) * MAX).astype(np.int64) * rules.balanced_weight
+        share = (requested + np.array((cpu, memory))) / divisor
+        np.minimum(share, 1.0, out=share)
+        gap = np.abs(share[:, 0] - share[:, 1])
+        gap /= 2
+        balanced = ((1 - gap) * MAX).astype(np.int64)
+        total += balanced * rules.balanced_weight if rules.balanced_weight != 1 else balanced
     return total
 
 
