@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from podfit.agent.decide import kernel, settle
 from podfit.agent.decide.actuate import NotePod, SetContainer, SetPod, plan
 from podfit.agent.decide.allocate import Granted, Policy, Room, decide, shortages
-from podfit.agent.decide.states import Actuated, Allocated, Sized, desired_of, effective, equal, resized
+from podfit.agent.decide.sized import Sized
+from podfit.agent.decide.states import Actuated, Allocated, desired_of, effective, equal, resized
 from podfit.agent.runtimes.base import Limits
 from podfit.agent.runtimes.fake_node import changed
 from podfit.api.quantity import Quantity

@@ -14,7 +14,8 @@ from podfit.agent.config import AgentConfig
 from podfit.agent.decide import allocate, eviction, placement
 from podfit.agent.decide.allocate import Deferred, Granted, Infeasible, Room, Unchanged
 from podfit.agent.decide.conditions import DEFERRED, INFEASIBLE
-from podfit.agent.decide.states import Allocated, Sized, equal, same
+from podfit.agent.decide.sized import Sized
+from podfit.agent.decide.states import Allocated, equal, same
 from podfit.agent.eviction import Evictions
 from podfit.agent.ledger import Ledger
 from podfit.agent.metrics import AgentMetrics
@@ -273,8 +274,8 @@ class Allocator:
         self._set_pending(record, reason, message)
         if news:
             record.story.tell(reason.lower(), message)
-            sizes = record.desired.containers
-            self._notices.refused(record.pod, f"Resize{reason}", raw, sizes, message)
+            shown = record.sized(record.desired).shown
+            self._notices.refused(record.pod, f"Resize{reason}", raw, shown, message)
 
     def _set_pending(self, record: PodRecord, reason: str, message: str) -> None:
         before = record.resize.pending
@@ -291,7 +292,7 @@ class Allocator:
         assert after is not None
         if record.finished:
             # A pod that is over takes any size; nothing will ever be done about it.
-            self._notices.started(record.pod, after.containers, record.generation)
+            self._notices.started(record.pod, record.sized(after).shown, record.generation)
             return
         waited = record.resize.pending is not None and record.resize.pending.reason == DEFERRED
         if waited:
@@ -306,7 +307,7 @@ class Allocator:
             if not same(after.containers[name], before.containers.get(name)) and name in record.backoff:
                 record.backoff[name].reset()
         record.story.tell("allocated", trigger, generation=record.generation, sizes=dict(after.containers))
-        self._notices.started(record.pod, after.containers, record.generation)
+        self._notices.started(record.pod, record.sized(after).shown, record.generation)
         self._kick(record.uid)
 
     def _take_back(self, granted: list[tuple[PodRecord, Allocated]], error: OSError) -> None:

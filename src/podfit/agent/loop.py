@@ -179,7 +179,7 @@ class PodLoop:
         generation = record.resize.in_progress.generation if record.resize.in_progress else record.generation
         record.resize = record.resize.failed(str(failure), generation, self._clock.now())
         record.story.tell("not actuated", str(failure), tries=record.failures)
-        self._notices.failed(record.pod, snapshot.allocated.containers, generation, str(failure))
+        self._notices.failed(record.pod, record.sized(snapshot.allocated).shown, generation, str(failure))
         if failure.below:
             self._waits.watch(record, snapshot, failure.below)
         return pause
@@ -213,7 +213,7 @@ class PodLoop:
             record.failed = None
             self._metrics.in_progress.dec()
             record.story.tell("resized", "every container has what was promised", generation=generation)
-            self._notices.completed(record.pod, snapshot.allocated.containers, generation)
+            self._notices.completed(record.pod, record.sized(snapshot.allocated).shown, generation)
 
     # --- probes
     def _watch(self, record: PodRecord, snapshot: Snapshot) -> None:
@@ -231,12 +231,13 @@ class PodLoop:
         if not self._config.on_disk or not record.pod["spec"].get("volumes") or snapshot.state is None:
             return []
         pod, ips = record.sized(snapshot.allocated).pod, snapshot.state.ips
-        if self._volumes.due_s(pod, ips) == 0.0:
+        due = self._volumes.due_s(pod, ips)
+        if due == 0.0:
             try:
                 await self._volumes.prepare(pod, ips)
             except BadVolume as problem:
                 self._notices.say(record.pod, WARNING, "FailedMount", str(problem))
-        due = self._volumes.due_s(pod, ips)
+            due = self._volumes.due_s(pod, ips)
         return [due] if due is not None else []
 
 

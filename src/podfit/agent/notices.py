@@ -7,14 +7,15 @@ from typing import Any
 
 import msgspec
 
-from podfit.agent.decide import settle
-from podfit.agent.decide.states import Object, Resources
+from podfit.agent.decide.states import Object
 from podfit.client.events import EventRecorder
 
 NORMAL, WARNING = "Normal", "Warning"
 
 
 class Notices:
+    """`shown` is always the sizes of the pod's containers as Kubernetes prints them, by name."""
+
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
 
@@ -23,18 +24,18 @@ class Notices:
         about = {"kind": "Pod", "apiVersion": "v1", **pod}
         self._recorder.record(about, type, reason, message, _field(pod, container) if container else "")
 
-    def started(self, pod: Object, sizes: Mapping[str, Resources], generation: int) -> None:
-        self.say(pod, NORMAL, "ResizeStarted", f"Pod resize started: {details(pod, sizes, generation)}")
+    def started(self, pod: Object, shown: Mapping[str, Object], generation: int) -> None:
+        self.say(pod, NORMAL, "ResizeStarted", f"Pod resize started: {details(pod, shown, generation)}")
 
-    def completed(self, pod: Object, sizes: Mapping[str, Resources], generation: int) -> None:
-        self.say(pod, NORMAL, "ResizeCompleted", f"Pod resize completed: {details(pod, sizes, generation)}")
+    def completed(self, pod: Object, shown: Mapping[str, Object], generation: int) -> None:
+        self.say(pod, NORMAL, "ResizeCompleted", f"Pod resize completed: {details(pod, shown, generation)}")
 
-    def failed(self, pod: Object, sizes: Mapping[str, Resources], generation: int, error: str) -> None:
-        self.say(pod, WARNING, "ResizeError", f"Pod resize error: {details(pod, sizes, generation, error)}")
+    def failed(self, pod: Object, shown: Mapping[str, Object], generation: int, error: str) -> None:
+        self.say(pod, WARNING, "ResizeError", f"Pod resize error: {details(pod, shown, generation, error)}")
 
-    def refused(self, pod: Object, event: str, raw: str, sizes: Mapping[str, Resources], error: str) -> None:
+    def refused(self, pod: Object, event: str, raw: str, shown: Mapping[str, Object], error: str) -> None:
         generation = int(pod["metadata"].get("generation") or 0)
-        self.say(pod, WARNING, event, f"Pod resize {raw}: {details(pod, sizes, generation, error)}")
+        self.say(pod, WARNING, event, f"Pod resize {raw}: {details(pod, shown, generation, error)}")
 
 
 def _field(pod: Object, container: str) -> str:
@@ -44,12 +45,12 @@ def _field(pod: Object, container: str) -> str:
     return ""
 
 
-def details(pod: Mapping[str, Any], sizes: Mapping[str, Resources], generation: int, error: str = "") -> str:
+def details(pod: Mapping[str, Any], shown: Mapping[str, Object], generation: int, error: str = "") -> str:
     """The JSON in those messages: initContainers, containers, generation, error, in this order."""
     told: Object = {}
     for key in ("initContainers", "containers"):
         if containers := pod["spec"].get(key):
-            told[key] = [{"name": one["name"], "resources": settle.tidy(sizes.get(one["name"]))} for one in containers]
+            told[key] = [{"name": one["name"], "resources": shown.get(one["name"], {})} for one in containers]
     told["generation"] = generation
     if error:
         told["error"] = error

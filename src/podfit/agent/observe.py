@@ -20,10 +20,7 @@ class Snapshot:
     actuated: Actuated
     state: PodState | None
     seen: dict[str, Seen]
-
-    @property
-    def running(self) -> dict[str, ContainerState]:
-        return {name: one.last for name, one in self.seen.items() if one.last is not None and one.running}
+    running: dict[str, ContainerState]
 
     @property
     def sandbox(self) -> bool:
@@ -35,7 +32,9 @@ async def observe(record: PodRecord, ledger: Ledger, runtime: Runtime) -> Snapsh
     assert allocated is not None, "only admitted pods are looked at"
     state = await runtime.pod(record.uid)
     record.state = state
-    return Snapshot(record.pod, record.qos, allocated, ledger.actuated(record.uid), state, _seen(record, state))
+    seen = _seen(record, state)
+    running = {name: one.last for name, one in seen.items() if one.last is not None and one.running}
+    return Snapshot(record.pod, record.qos, allocated, ledger.actuated(record.uid), state, seen, running)
 
 
 def _seen(record: PodRecord, state: PodState | None) -> dict[str, Seen]:
@@ -50,7 +49,8 @@ def _seen(record: PodRecord, state: PodState | None) -> dict[str, Seen]:
 
 def _one(record: PodRecord, container: Object, attempts: list[ContainerState]) -> Seen:
     name = container["name"]
-    attempts = sorted(attempts, key=lambda one: one.attempt)
+    if len(attempts) > 1:
+        attempts = sorted(attempts, key=lambda one: one.attempt)
     last = attempts[-1] if attempts else None
     earlier = [one for one in attempts[:-1] if one.state == EXITED]
     running = last is not None and last.state == RUNNING

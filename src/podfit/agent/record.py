@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from podfit.agent.decide.conditions import ResizeConditions
-from podfit.agent.decide.states import Allocated, Desired, Object, Sized, desired_of
+from podfit.agent.decide.sized import Sized
+from podfit.agent.decide.states import Allocated, Desired, Object, desired_of
 from podfit.agent.runtimes.base import PodState
 from podfit.agent.story import Story
 from podfit.api.resources import Amounts, qos_class

@@ -22,7 +22,8 @@ from podfit.agent.decide.allocate import (
 from podfit.agent.decide.conditions import ResizeConditions, from_status
 from podfit.agent.decide.lifecycle import Seen
 from podfit.agent.decide.placement import matches
-from podfit.agent.decide.states import Allocated, Sized, desired_of, effective
+from podfit.agent.decide.sized import Sized
+from podfit.agent.decide.states import Allocated, desired_of, effective
 from podfit.agent.runtimes.base import EXITED, RUNNING, ContainerState, Limits
 from podfit.api.quantity import Quantity
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from podfit.agent.decide import kernel
 from podfit.agent.decide.allocate import restarts
+from podfit.agent.decide.sized import Sized
 from podfit.agent.decide.states import (
     CPU,
     MEMORY,
@@ -21,7 +22,6 @@ from podfit.agent.decide.states import (
     Allocated,
     Object,
     Resources,
-    Sized,
     all_containers,
     amount,
     clean,

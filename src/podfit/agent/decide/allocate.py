@@ -9,18 +9,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from podfit.agent.decide.sized import Sized
 from podfit.agent.decide.states import (
     CPU,
     MEMORY,
     Allocated,
     Desired,
     Object,
-    Sized,
     all_containers,
     amount,
     equal,
 )
-from podfit.api.quantity import Quantity
+from podfit.api.quantity import ZERO, Quantity
 from podfit.api.resources import GUARANTEED, Amounts
 
 CRITICAL_PRIORITY = 2_000_000_000
@@ -111,8 +111,8 @@ def shortages(needs: Amounts, room: Room, adding: bool = False) -> list[Shortage
         if not needs.get(name):
             continue
         wanted = _units(name, needs[name])
-        used = _units(name, room.used.get(name, Quantity(0)))
-        capacity = _units(name, room.allocatable.get(name, Quantity(0)))
+        used = _units(name, room.used.get(name, ZERO))
+        capacity = _units(name, room.allocatable.get(name, ZERO))
         if wanted > capacity - used:
             found.append(Shortage(name, wanted, used, capacity))
     return found
@@ -134,6 +134,9 @@ def decide(
     if refused is not None:
         return refused
     needs = (sized or Sized(pod, desired)).requests
+    missing = shortages(needs, room)
+    if not missing:
+        return Granted()
     if policy.beyond_allocatable == "Infeasible":
         beyond = shortages(needs, Room(room.allocatable, {}))
         if beyond:
@@ -143,10 +146,7 @@ def decide(
                 f"Node didn't have enough capacity: {first.resource}, requested: {first.requested}, "
                 f"capacity: {first.capacity}",
             )
-    missing = shortages(needs, room)
-    if missing:
-        return Deferred(missing[0].reason, missing[0].message, tuple(missing))
-    return Granted()
+    return Deferred(missing[0].reason, missing[0].message, tuple(missing))
 
 
 def _unsupported(pod: Object, desired: Desired, allocated: Allocated, qos: str, policy: Policy) -> Infeasible | None:

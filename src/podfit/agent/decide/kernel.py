@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.agent.decide.states import CPU, MEMORY, Resources, Sized, amount
+from podfit.agent.decide.sized import Sized
+from podfit.agent.decide.states import CPU, MEMORY, Resources, amount
 from podfit.agent.runtimes.base import MAX_SHARES, MIN_QUOTA_US, MIN_SHARES, PERIOD_US, Limits
 from podfit.api.quantity import Quantity
 from podfit.api.resources import BURSTABLE, GUARANTEED

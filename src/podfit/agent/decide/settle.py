@@ -7,27 +7,19 @@ from typing import Any
 
 from podfit.agent.decide import kernel
 from podfit.agent.decide.actuate import pending
-from podfit.agent.decide.states import CPU, MEMORY, Actuated, Allocated, Object, Resources, Sized, amount, clean, same
+from podfit.agent.decide.sized import Sized
+from podfit.agent.decide.states import CPU, MEMORY, Actuated, Allocated, Object, Resources, amount, same
 from podfit.agent.runtimes.base import Limits
-from podfit.api.quantity import Quantity, canonical
+from podfit.api.quantity import Quantity
 
 
 def in_progress(pod: Mapping[str, Any], allocated: Allocated, actuated: Actuated, running: Collection[str]) -> bool:
     return bool(pending(pod, allocated, actuated, running)) or not same(allocated.pod, actuated.pod)
 
 
-def tidy(resources: Resources | None) -> Object:
-    """Quantities in their canonical form, keys sorted, as Kubernetes prints them."""
-    return {key: tidy_list(value) for key, value in clean(resources).items()}
-
-
-def tidy_list(listed: Mapping[str, Any]) -> Object:
-    return {name: canonical(listed[name]) for name in sorted(listed)}
-
-
-def container_resources(allocated: Resources | None, actuated: Resources | None, actual: Limits | None) -> Object:
-    """`status…resources` of a container. Not running (no `actual`): what is allocated."""
-    shown = tidy(allocated)
+def container_resources(allocated: Resources, actuated: Resources | None, actual: Limits | None) -> Object:
+    """`status…resources` of a container, from what is allocated as it is shown. Not running (no `actual`): that."""
+    shown: Object = {key: dict(listed) for key, listed in allocated.items()}
     if actual is None:
         return shown
     if limits := shown.get("limits"):

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from podfit.api.quantity import milli_of, units_of
-from podfit.api.resources import Amounts, pod_limits, pod_requests
 
 Object = dict[str, Any]
 Resources = Mapping[str, Any]
@@ -61,7 +60,9 @@ def same(one: Resources | None, other: Resources | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sizes:
+class Sizes:
+    """What the first three states have in common."""
+
     containers: Mapping[str, Resources] = field(default_factory=dict)
     """All of the pod's containers, init containers included, by name."""
     pod: Resources | None = None
@@ -69,21 +70,21 @@ class _Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Desired(_Sizes):
+class Desired(Sizes):
     """What was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Allocated(_Sizes):
+class Allocated(Sizes):
     """What this node has promised."""
 
 
 @dataclass(frozen=True, slots=True)
-class Actuated(_Sizes):
+class Actuated(Sizes):
     """What the runtime was last told. Limits are effective ones: a container without its own has the pod's."""
 
 
-def equal(one: _Sizes, other: _Sizes) -> bool:
+def equal(one: Sizes, other: Sizes) -> bool:
     if one.containers is other.containers and one.pod is other.pod:
         return True
     if one.containers.keys() != other.containers.keys() or not same(one.pod, other.pod):
@@ -115,7 +116,7 @@ def every_container(spec: Mapping[str, Any]) -> Iterator[Object]:
     yield from spec.get("ephemeralContainers") or ()
 
 
-def resized(pod: Mapping[str, Any], sizes: _Sizes) -> Object:
+def resized(pod: Mapping[str, Any], sizes: Sizes) -> Object:
     """The pod as it would be with these sizes in its spec; the original is not touched."""
     spec = dict(pod["spec"])
     for key in ("initContainers", "containers"):
@@ -143,41 +144,3 @@ def effective(resources: Resources | None, pod_level: Resources | None) -> Objec
         if inherited:
             mine["limits"] = {**inherited, **mine.get("limits", {})}
     return mine
-
-
-class Sized:
-    """A pod with given sizes in its spec, and what they add up to; each worked out once, when first asked for.
-
-    Stands for one state of the pod and one set of sizes, neither of which ever changes (ADR 5).
-    """
-
-    __slots__ = ("_limits", "_pod", "_requests", "_resized", "_sizes")
-
-    def __init__(self, pod: Mapping[str, Any], sizes: _Sizes) -> None:
-        self._pod, self._sizes = pod, sizes
-        self._resized: Object | None = None
-        self._requests: Amounts | None = None
-        self._limits: Amounts | None = None
-
-    def stands_for(self, pod: Mapping[str, Any], sizes: _Sizes) -> bool:
-        """By identity: a promise shares what it holds with the wish it was made from."""
-        mine = self._sizes
-        return pod is self._pod and sizes.containers is mine.containers and sizes.pod is mine.pod
-
-    @property
-    def pod(self) -> Object:
-        if self._resized is None:
-            self._resized = resized(self._pod, self._sizes)
-        return self._resized
-
-    @property
-    def requests(self) -> Amounts:
-        if self._requests is None:
-            self._requests = pod_requests(self.pod)
-        return self._requests
-
-    @property
-    def limits(self) -> Amounts:
-        if self._limits is None:
-            self._limits = pod_limits(self.pod)
-        return self._limits

@@ -9,7 +9,8 @@ from typing import Any
 from podfit.agent.decide import settle
 from podfit.agent.decide.conditions import IN_PROGRESS, PENDING, ResizeConditions, merged
 from podfit.agent.decide.lifecycle import Seen
-from podfit.agent.decide.states import Actuated, Allocated, Desired, Object, Sized, all_containers, equal
+from podfit.agent.decide.sized import Sized
+from podfit.agent.decide.states import Actuated, Allocated, Desired, Object, all_containers, equal
 from podfit.agent.runtimes.base import ContainerState, Limits, LinuxUser
 from podfit.api.resources import is_sidecar
 from podfit.kit.clock import rfc3339
@@ -152,9 +153,9 @@ def _container(facts: Facts, container: Object, init: bool) -> Object:
         shown["containerID"] = f"{facts.runtime}://{last.id}"
     if last is None:
         return shown
-    allocated = facts.allocated.containers.get(name)
-    if requests := (allocated or {}).get("requests"):
-        shown["allocatedResources"] = settle.tidy_list(requests)
+    allocated = facts.sized.shown.get(name, {})
+    if requests := allocated.get("requests"):
+        shown["allocatedResources"] = dict(requests)
     told = facts.actuated.containers.get(name)
     shown["resources"] = settle.container_resources(allocated, told, facts.limits.get(name) if one.running else None)
     if mounts := container.get("volumeMounts"):

@@ -37,8 +37,12 @@ class Curve:
         self._times = [t for t, _ in points]
         self._values = [value for _, value in points]
         self._period = repeats_s
+        self._level = points[0][1] if len(points) == 1 and not repeats_s else None
+        """Of a curve that never changes: most containers have one, and it is asked for often."""
 
     def at(self, t: float) -> float:
+        if self._level is not None:
+            return self._level
         if self._period:
             t %= self._period
         i = bisect_right(self._times, t) - 1
@@ -83,6 +87,8 @@ class Curve:
         return self._crossing(start, lambda value: level - value)
 
     def _crossing(self, start: float, distance: Callable[[float], float]) -> float | None:
+        if self._level is not None:
+            return max(start, 0.0) if distance(self._level) > 0 else None
         horizon = start + self._period if self._period else math.inf
         for t0, t1, v0, v1 in self._pieces(start):
             d0, d1 = distance(v0), distance(v1)

@@ -47,30 +47,34 @@ class FakeTime:
     def settle(self, containers: list[FakeContainer]) -> None:
         """After something changed for these: what is due happens, and the timer knows what is next."""
         for container in containers:
-            self.advance(container)
-            due = self._next_due(container)
+            due = self.advance(container)
             if due != math.inf and self._queued.get(container.id) != due:
                 self._queued[container.id] = due
                 heapq.heappush(self._due, (due, container.id))
         self._wake_waits()
         self._set_timer()
 
-    def advance(self, container: FakeContainer) -> None:
-        """Makes happen what was bound to happen to it by now."""
+    def advance(self, container: FakeContainer) -> float:
+        """Makes happen what was bound to happen to it by now, and tells when the next thing is."""
         if container.state != RUNNING:
-            return
+            return math.inf
         now = self.clock.now()
         for piece in write_log(container, now - container.started_at):
             for listener in self.streams.get(container.id, ()):
                 listener.feed(*piece)
-        dry, end = self._dry_at(container), container.started_at + container.program.runs_s
-        if dry is not None and dry <= min(now, end):
+        dry, end = self._dry_at(container, now), container.started_at + container.program.runs_s
+        if dry <= min(now, end):
             container.oom_kills += 1
             self.events.put_nowait(Event("oom", container.pod_uid, container.id))
             self.end(container, dry, 137, "OOMKilled")
-        elif end <= now:
+            return math.inf
+        if end <= now:
             code = container.program.code
             self.end(container, end, code, "Completed" if code == 0 else "Error")
+            return math.inf
+        output = container.program.output
+        speaks = container.started_at + output[container.said][0] if container.said < len(output) else math.inf
+        return min(end, speaks, dry)
 
     def account(self, container: FakeContainer) -> None:
         container.account(self.clock.now(), self._pod_limits(container))
@@ -109,26 +113,18 @@ class FakeTime:
 
     # when
 
-    def _dry_at(self, container: FakeContainer) -> float | None:
+    def _dry_at(self, container: FakeContainer, now: float) -> float:
         """When it runs out of memory by its own curve; what the rest of the pod uses is taken as it is now."""
         pod = self.state.pods.get(container.pod_uid)
         bound = container.limits.memory_bytes
         if pod is not None and pod.limits.memory_bytes is not None:
-            now = self.clock.now()
-            left = max(0, pod.limits.memory_bytes - pod.memory_at(now) + container.memory_at(now))
+            others = sum([item.memory_at(now) for item in pod.containers.values() if item is not container])
+            left = max(0, pod.limits.memory_bytes - others)
             bound = left if bound is None else min(bound, left)
         if bound is None:
-            return None
-        after = container.memory.first_above(float(bound), max(container.seen_at - container.started_at, 0.0))
-        return None if after is None else container.started_at + after
-
-    def _next_due(self, container: FakeContainer) -> float:
-        if container.state != RUNNING:
             return math.inf
-        dry, output = self._dry_at(container), container.program.output
-        ends = container.started_at + container.program.runs_s
-        speaks = container.started_at + output[container.said][0] if container.said < len(output) else math.inf
-        return min(ends, speaks, math.inf if dry is None else dry)
+        after = container.memory.first_above(float(bound), max(container.seen_at - container.started_at, 0.0))
+        return math.inf if after is None else container.started_at + after
 
     def _wait_due(self, container_id: str, threshold: int) -> float:
         now = self.clock.now()
@@ -154,9 +150,9 @@ class FakeTime:
     # the timer
 
     def _set_timer(self) -> None:
-        due = min(
-            [self._due[0][0] if self._due else math.inf, *(self._wait_due(wait[1], wait[2]) for wait in self._waits)]
-        )
+        due = self._due[0][0] if self._due else math.inf
+        for wait in self._waits:
+            due = min(due, self._wait_due(wait[1], wait[2]))
         if self.state.owner is not self or due == self._timer_at:
             return
         if self._timer is not None:
