@@ -112,6 +112,10 @@ class PodRecord:
     """Termination messages by container id."""
     written: str = ""
     """The resourceVersion of our own last write, to tell our echo from news."""
+    writing: bool = False
+    """A status of ours is on its way, and its echo may come before its answer."""
+    early: Object | None = None
+    """What came meanwhile and may be that echo."""
     start_time: str = ""
     started_at: float | None = None
     """The same in monotonic time, which does not jump."""

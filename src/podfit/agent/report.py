@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from podfit.agent.decide import status as statuses
 from podfit.agent.decide.lifecycle import phase
@@ -22,6 +23,8 @@ class Reporter:
     def __init__(self, client: Client, runtime: Runtime, clock: Clock, host_ip: str) -> None:
         self._client, self._runtime, self._clock = client, runtime, clock
         self.host_ip = host_ip
+        self.missed: Callable[[PodRecord, Object], None] = lambda record, after: None
+        """Told of the state of a pod that came while its status was written; set by the agent."""
 
     async def report(self, record: PodRecord, snapshot: Snapshot, initialized: bool) -> bool:
         """True when something had to be written."""
@@ -81,18 +84,27 @@ class Reporter:
         if change is None:
             return False
         meta = shown["metadata"]
+        record.writing = True
         try:
             answer = await self._client.patch(
                 POD, meta.get("namespace") or "default", meta["name"], change, "status", STRATEGIC
             )
+            self._accept(record, answer)
         except ApiError as error:
             if error.code in (404, 409):
                 # Gone, or another pod of the same name: the watch will say so.
                 log.debug("status of %s not written: %s", record.name, error)
                 return False
             raise
-        self._accept(record, answer)
+        finally:
+            record.writing = False
+            self._catch_up(record)
         return True
+
+    def _catch_up(self, record: PodRecord) -> None:
+        early, record.early = record.early, None
+        if early is not None:
+            self.missed(record, early)
 
     @staticmethod
     def _accept(record: PodRecord, answer: Object) -> None:
@@ -109,6 +121,14 @@ def newer(one: Object, other: Object) -> bool:
         return int(one["metadata"]["resourceVersion"]) > int(other["metadata"]["resourceVersion"])
     except (KeyError, ValueError):
         return False
+
+
+def only_status_differs(one: Object, other: Object) -> bool:
+    return bool(one["spec"] == other["spec"]) and _lasting(one["metadata"]) == _lasting(other["metadata"])
+
+
+def _lasting(meta: Object) -> Object:
+    return {key: value for key, value in meta.items() if key not in ("resourceVersion", "managedFields")}
 
 
 def _counts(shown: Object, snapshot: Snapshot) -> dict[str, int]:

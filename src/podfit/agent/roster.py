@@ -15,7 +15,7 @@ from podfit.agent.decide.states import Object, equal
 from podfit.agent.ledger import Ledger
 from podfit.agent.metrics import AgentMetrics
 from podfit.agent.record import Ending, PodRecord
-from podfit.agent.report import newer
+from podfit.agent.report import newer, only_status_differs
 from podfit.agent.runtimes.base import Runtime
 from podfit.agent.story import Story
 from podfit.kit.clock import Clock
@@ -132,6 +132,13 @@ class Roster:
             # Our own echo says nothing new, but the cache's copy saves keeping another.
             record.echoed(after)
             return
+        if record.writing and only_status_differs(record.pod, after):
+            # A server in this process may show what we write before it answers: then the reporter will know.
+            if record.early is not None:
+                # At most one of them is ours.
+                self._kick(record.uid)
+            record.early = after
+            return
         desired_before = record.desired
         record.pod = after
         desired = record.desired
@@ -148,6 +155,15 @@ class Roster:
             self._allocator.recount(record)
         self._mark_ending(record)
         self._kick(record.uid)
+
+    def missed(self, record: PodRecord, after: Object) -> None:
+        """What came while a status was on its way, now that it is known whether that is its echo."""
+        if self._records.get(record.uid) is not record:
+            return
+        if after["metadata"].get("resourceVersion") != record.written:
+            # Our status may stand on top of it, but was not made from it.
+            self._kick(record.uid)
+        self._update(record, after)
 
     def _finish_terminal(self, record: PodRecord) -> None:
         """Nothing of it runs: all that is left is to let its object go."""
