@@ -215,9 +215,7 @@ class Scheduler:
             self._hands.tell(entry.pod, "Warning", "FailedScheduling", f"internal error: {error}")
             self.queue.back_off(entry, self.clock.monotonic())
             result = ERROR
-        name = self.config.scheduler_name
-        self.metrics.attempts.labels(result, name).inc()
-        self.metrics.duration.labels(result, name).observe(self.clock.monotonic() - began)
+        self.metrics.tried(result, self.config.scheduler_name, self.clock.monotonic() - began)
 
     def _assume(self, entry: Entry, placed: Placed) -> None:
         self.board.snapshot.put_pod(resident(entry.pod, placed.node))
@@ -233,9 +231,7 @@ class Scheduler:
         except (ApiError, Unreachable) as error:
             self._forget(entry, error)
             return
-        self.metrics.tries.observe(entry.attempts)
-        waited = self.clock.monotonic() - entry.added_s
-        self.metrics.sli.labels(str(min(entry.attempts, 16))).observe(waited)
+        self.metrics.bound(entry.attempts, self.clock.monotonic() - entry.added_s)
 
     def _forget(self, entry: Entry, error: ApiError | Unreachable) -> None:
         """Takes back what was assumed; the pod tries again later unless it is gone or has its node by now."""

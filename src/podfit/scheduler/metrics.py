@@ -6,6 +6,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 _FINE = tuple(0.0001 * 2**power for power in range(18))
+_MOST_ATTEMPTS = 16
+"""More are shown as so many."""
 _COARSE = tuple(0.01 * 2**power for power in range(20))
 
 
@@ -25,6 +27,7 @@ class SchedulerMetrics:
             buckets=_FINE,
             registry=registry,
         )
+        self._tried: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
         self.pending = Gauge(
             "scheduler_pending_pods", "Number of pending pods, by the queue type.", ["queue"], registry=registry
         )
@@ -70,3 +73,22 @@ class SchedulerMetrics:
             "Pods evicted to make room for deferred resizes.",
             registry=registry,
         )
+        self._bound: dict[int, Histogram] = {}
+
+    def tried(self, result: str, profile: str, seconds: float) -> None:
+        """One decision. Series are looked up once: they never go away."""
+        series = self._tried.get((result, profile))
+        if series is None:
+            labels = (result, profile)
+            series = self._tried[labels] = self.attempts.labels(*labels), self.duration.labels(*labels)
+        series[0].inc()
+        series[1].observe(seconds)
+
+    def bound(self, attempts: int, seconds: float) -> None:
+        """One pod that has its node, after so many attempts and so long."""
+        self.tries.observe(attempts)
+        shown = min(attempts, _MOST_ATTEMPTS)
+        sli = self._bound.get(shown)
+        if sli is None:
+            sli = self._bound[shown] = self.sli.labels(str(shown))
+        sli.observe(seconds)

@@ -8,7 +8,7 @@ from podfit.api.status import Object
 from podfit.kit.clock import Clock
 from podfit.scheduler.decide.board import Board
 from podfit.scheduler.decide.deferred import deferred_since
-from podfit.scheduler.decide.pods import Key, finished, pod_key, resident
+from podfit.scheduler.decide.pods import Key, finished, pod_key, resident, started_at
 from podfit.scheduler.decide.queue import PodQueue
 
 
@@ -61,21 +61,12 @@ class Observer:
             self.deferred.pop(key, None)
         else:
             self.deferred[key] = pod
-        new, old = resident(pod), self._board.snapshot.pods.get(key)
-        unchanged = (
-            old is not None
-            and old.uid == new.uid
-            and old.node == new.node
-            and old.needs is new.needs
-            and old.terminating == new.terminating
-            and old.labels == new.labels
-            and old.priority == new.priority
-        )
-        if unchanged and old is not None:
+        known = self._board.snapshot.pods.get(key)
+        if known is not None and known.still(pod):
             # Most updates are status that does not matter here: no row changes, nobody is woken.
-            old.pod, old.started = pod, new.started
+            known.pod, known.started = pod, started_at(pod)
         else:
-            self._board.snapshot.put_pod(new)
+            self._board.snapshot.put_pod(resident(pod))
 
     def _unbound(self, before: Object | None, pod: Object) -> None:
         key, uid = pod_key(pod), pod["metadata"].get("uid") or ""

@@ -8,6 +8,7 @@ import pytest
 
 from podfit.scheduler.decide.board import Board, Placed, Refused
 from podfit.scheduler.decide.explain import explain, explain_objects, snapshot_of
+from podfit.scheduler.decide.needs import needs_of
 from podfit.scheduler.decide.pods import resident
 from podfit.scheduler.decide.preempt import Budget, Candidate, NoRoom, budgets_from, preempt
 from podfit.scheduler.decide.rules import MOST_ALLOCATED, Rules
@@ -273,3 +274,29 @@ def test_a_pod_whose_claim_is_missing_fits_nowhere_until_it_is_there() -> None:
     going = {"metadata": {**claim["metadata"], "deletionTimestamp": "now"}}
     where.claims.changed(claim, going)
     assert 'persistentvolumeclaim "data" is being deleted' in refused(where, claiming).message
+
+
+def test_a_status_without_amounts_asks_for_what_the_spec_does() -> None:
+    plain, told = pod("p"), {**pod("p"), "status": {"phase": "Pending", "conditions": []}}
+    assert needs_of(told, use_status=True) is needs_of(plain, use_status=False)
+    statuses = [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]
+    grown = {**told, "status": {**told["status"], "containerStatuses": statuses}}
+    assert needs_of(grown, use_status=True).amounts["cpu"] == 3000
+
+
+@pytest.mark.parametrize(
+    ("where", "field", "value"),
+    [
+        ("metadata", "uid", "another"),
+        ("metadata", "labels", {"app": "b"}),
+        ("metadata", "deletionTimestamp", "2026-01-01T00:00:00Z"),
+        ("spec", "nodeName", "n2"),
+        ("spec", "priority", 7),
+        ("status", "containerStatuses", [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]),
+    ],
+)
+def test_a_resident_is_still_the_same_until_something_counts(where: str, field: str, value: object) -> None:
+    one = pod("p", on="n1")
+    here = resident(one)
+    assert here.still({**one, "status": {**one["status"], "phase": "Running"}})
+    assert not here.still({**one, where: {**one[where], field: value}})

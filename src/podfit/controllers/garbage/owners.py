@@ -75,8 +75,10 @@ class GarbageCollector:
         if after is not None:
             item = item_of(kind, after)
             old = self._graph.nodes.get(item.uid)
-            self._graph.put(item)
             self._absent.pop(item.uid, None)
+            if old == item and not item.deleting and self._settled(item):
+                return
+            self._graph.put(item)
             if item.owners or item.foreground or item.orphaning:
                 self._engine.add(item.uid)
             if item.foreground and not (old and old.foreground):
@@ -87,6 +89,11 @@ class GarbageCollector:
                 self._gone(before["metadata"]["uid"])
         elif before is not None:
             self._gone(before["metadata"]["uid"])
+
+    def _settled(self, item: Item) -> bool:
+        """Whether all its owners are there. Most changes are of what nobody looks at here; should an owner go or wait
+        for its dependents, that calls for another look itself."""
+        return all(owner["uid"] in self._graph.nodes for owner in item.owners)
 
     def _gone(self, uid: str) -> None:
         item = self._graph.drop(uid)

@@ -62,7 +62,7 @@ class Owned:
 
     def _seen(self, before: Object | None, after: Object | None) -> None:
         obj = after or before
-        if obj is None:
+        if obj is None or not (self._created or self._deleted):
             return
         uid = obj["metadata"]["uid"]
         owner = controller_of(obj)

@@ -45,7 +45,10 @@ def is_available(pod: Object, min_ready_s: int, now: float) -> bool:
 
 
 def controller_of(obj: Object) -> Object | None:
-    return next((owner for owner in obj["metadata"].get("ownerReferences") or [] if owner.get("controller")), None)
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            return owner  # type: ignore[no-any-return]
+    return None
 
 
 def restarts(pod: Object) -> int:

@@ -11,18 +11,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from podfit.api.resources import CPU, MEMORY, is_resize_infeasible, pod_requests
 from podfit.api.status import Object
 from podfit.kit.clock import parse_rfc3339
+from podfit.scheduler.decide.needs import Needs, needs_of
 from podfit.scheduler.decide.owners import Family
 from podfit.scheduler.decide.terms import NO_TERMS, Spread, Terms, spreads_of, terms_of
 
 PODS = "pods"
-MOST = 2**53
-"""No pod asks for more and no node has as much: sums of a node's pods stay within 64 bits."""
-DEFAULT_CPU_MILLI = 100
-DEFAULT_MEMORY = 200 * 1024 * 1024
-"""What a container without a request counts for when nodes are compared (never when they are filled)."""
 
 Key = tuple[str, str]
 Port = tuple[str, str, int]
@@ -31,17 +26,6 @@ _ANY_ADDRESS = "0.0.0.0"
 _encode = msgspec.json.encode
 _ANYWHERE = (None, None, None)
 _ANYWHERE_KEY = _encode(_ANYWHERE)
-
-
-@dataclass(slots=True)
-class Needs:
-    """Amounts in the snapshot's units: cpu in thousandths, everything else in whole units."""
-
-    amounts: dict[str, int]
-    nonzero_cpu: int
-    nonzero_memory: int
-    told: bytes = b""
-    """The same for the same amounts."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +48,19 @@ class Resident:
     @property
     def namespace(self) -> str:
         return self.key[0]
+
+    def still(self, pod: Object) -> bool:
+        """Whether this is what `resident` would make of the pod, but for when it started. The rest of a pod that has
+        its node never changes."""
+        meta = pod["metadata"]
+        return (
+            self.uid == (meta.get("uid") or "")
+            and self.node == ((pod.get("spec") or {}).get("nodeName") or "")
+            and self.terminating == bool(meta.get("deletionTimestamp"))
+            and self.labels == (meta.get("labels") or {})
+            and self.priority == priority_of(pod)
+            and self.needs is needs_of(pod, use_status=True)
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -98,61 +95,6 @@ def priority_of(pod: Object) -> int:
     return int((pod.get("spec") or {}).get("priority") or 0)
 
 
-_REPORTED = ("containerStatuses", "initContainerStatuses", "resources")
-"""Where a status tells amounts; one without any of them says no more than the spec does."""
-_remembered: dict[bytes, Needs] = {}
-_REMEMBER = 65536
-
-
-def needs_of(pod: Object, use_status: bool) -> Needs:
-    """Pods of one template ask for the same, so the answer is looked up by what it depends on."""
-    spec, status = pod.get("spec") or {}, (pod.get("status") or {}) if use_status else {}
-    reported = bool(status and any(status.get(field) for field in _REPORTED))
-    told = _encode(
-        (
-            [(one.get("name"), one.get("resources")) for one in spec.get("containers") or ()],
-            [(one.get("name"), one.get("resources"), one.get("restartPolicy")) for one in spec["initContainers"]]
-            if spec.get("initContainers")
-            else None,
-            spec.get("resources"),
-            spec.get("overhead"),
-            _reported(status) if reported else None,
-        )
-    )
-    found = _remembered.get(told)
-    if found is None:
-        if len(_remembered) >= _REMEMBER:
-            _remembered.clear()
-        found = _remembered[told] = _measure(pod, reported)
-    return found
-
-
-def _reported(status: Object) -> tuple[object, ...]:
-    return (
-        [
-            (one.get("name"), one.get("resources"), one.get("allocatedResources"))
-            for kind in ("containerStatuses", "initContainerStatuses")
-            for one in status.get(kind) or ()
-        ],
-        status.get("resources"),
-        status.get("allocatedResources"),
-        is_resize_infeasible({"status": status}),
-    )
-
-
-def _measure(pod: Object, use_status: bool) -> Needs:
-    amounts = {}
-    for name, amount in pod_requests(pod, use_status=use_status).items():
-        units = amount.milli if name == CPU else amount.value
-        if units > 0:
-            amounts[name] = min(units, MOST)
-    cpu, memory = amounts.get(CPU, 0), amounts.get(MEMORY, 0)
-    if not cpu or not memory:
-        silent = len((pod.get("spec") or {}).get("containers") or ()) or 1
-        cpu, memory = cpu or DEFAULT_CPU_MILLI * silent, memory or DEFAULT_MEMORY * silent
-    return Needs(amounts, cpu, memory, _encode((sorted(amounts.items()), cpu, memory)))
-
-
 def ports_of(spec: Object) -> tuple[Port, ...]:
     found = []
     containers = [*(spec.get("containers") or ())]
@@ -171,6 +113,7 @@ def collide(one: str, other: str) -> bool:
 
 
 _terms_seen: dict[bytes, Terms] = {}
+_REMEMBER = 65536
 
 
 def _terms(spec: Object, namespace: str, labels: Mapping[str, str]) -> Terms:
@@ -188,9 +131,8 @@ def _terms(spec: Object, namespace: str, labels: Mapping[str, str]) -> Terms:
 
 def resident(pod: Object, node: str = "") -> Resident:
     """`node` places a pod that is not bound yet."""
-    meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    meta, spec = pod["metadata"], pod.get("spec") or {}
     labels = meta.get("labels") or {}
-    began = status.get("startTime")
     return Resident(
         pod_key(pod),
         meta.get("uid") or "",
@@ -200,10 +142,15 @@ def resident(pod: Object, node: str = "") -> Resident:
         labels,
         ports_of(spec),
         _terms(spec, meta.get("namespace") or "", labels),
-        parse_rfc3339(began) if began else float("inf"),
+        started_at(pod),
         bool(meta.get("deletionTimestamp")),
         pod,
     )
+
+
+def started_at(pod: Object) -> float:
+    began = (pod.get("status") or {}).get("startTime")
+    return parse_rfc3339(began) if began else float("inf")
 
 
 def shape_of(

@@ -17,7 +17,8 @@ from podfit.api.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from podfit.api.status import Object
 from podfit.scheduler.decide.changes import Changes
 from podfit.scheduler.decide.holders import Counted, Holders, Tally
-from podfit.scheduler.decide.pods import MOST, PODS, Key, Port, Resident, collide
+from podfit.scheduler.decide.needs import MOST
+from podfit.scheduler.decide.pods import PODS, Key, Port, Resident, collide
 from podfit.scheduler.decide.topology import Topology
 
 Ints = NDArray[np.int64]

@@ -40,6 +40,7 @@ class Index:
         self._sight, self._hpas = sight, hpas
         self._stale = True
         self._built: dict[Target, list[Any]] = {}
+        self._namespaces: frozenset[str] = frozenset()
 
     def start(self) -> None:
         self._sight.vpas.subscribe(self._changed)
@@ -54,8 +55,14 @@ class Index:
             scaled = scaled_horizontally(self._hpas)
             seen = (without(vpa, horizontal_resources(vpa, scaled)) for vpa in self._sight.watched_vpas())
             self._built = index_vpas(seen)
+            self._namespaces = frozenset(target.namespace for target in self._built)
             self._stale = False
         return self._built
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """Where there are any: pods elsewhere need not be looked at."""
+        return self._namespaces if self.vpas else frozenset()
 
 
 class Owners:

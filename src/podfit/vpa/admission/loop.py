@@ -86,6 +86,7 @@ class AdmissionWebhook:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._certificates: Certificates | None = None
         self._runner: web.AppRunner | None = None
+        self._known: World | None = None
         self._tasks = Tasks("vpa-admission")
 
     # --- running
@@ -225,9 +226,7 @@ class AdmissionWebhook:
             resource, verdict = await self.admit(body)
         with self.measures.steps.step("build_response"):
             text = response_of(verdict)
-        self.measures.latency.labels(verdict.outcome, resource).observe(self.clock.monotonic() - started)
-        if resource == "Pod":
-            self.measures.pods.labels(str(verdict.outcome == "applied").lower()).inc()
+        self.measures.answered(verdict.outcome, resource, self.clock.monotonic() - started)
         return text
 
     async def admit(self, body: bytes) -> tuple[str, Verdict]:
@@ -236,22 +235,17 @@ class AdmissionWebhook:
         request = _request_of(review)
         resource = (request.get("resource") or {}).get("resource") if isinstance(request.get("resource"), dict) else ""
         kind = {"pods": "Pod", "verticalpodautoscalers": "VPA"}.get(str(resource), "unknown")
-        world = World(
-            self.index.vpas,
-            self.targets.selector_of,
-            self.targets.topmost_of,
-            self.limit_ranges,
-            self.config.feature_gates,
-            self.config.max_allowed_cpu_boost,
-        )
+        world = self._world()
         vpa: Mapping[str, Any] | None = None
         pod: Object = {}
         if kind == "Pod" and isinstance(request.get("object"), dict):
             pod = request["object"]
-            try:
-                world, vpa = await self._for_pod(pod, str(request.get("namespace") or ""), world)
-            except Exception:
-                log.exception("looking up a pod's autoscaler")
+            namespace = str(request.get("namespace") or "")
+            if namespace in self.index.namespaces:
+                try:
+                    world, vpa = await self._for_pod(pod, namespace, world)
+                except Exception:
+                    log.exception("looking up a pod's autoscaler")
         verdict = answer(body, world) if review is None else answer_to(review, world)
         if kind == "VPA" and not _has_spec(request):
             # A default cannot be put into a spec that is not there; the server's own check says that it is missing.
@@ -259,6 +253,20 @@ class AdmissionWebhook:
         if kind == "Pod" and must_wait(pod, vpa):
             verdict = replace(verdict, patch=[*(verdict.patch or []), *gate_patch(pod)], outcome="applied")
         return kind, verdict
+
+    def _world(self) -> World:
+        """What answers depend on; the same until the autoscalers are indexed anew."""
+        vpas = self.index.vpas
+        if self._known is None or self._known.vpas is not vpas:
+            self._known = World(
+                vpas,
+                self.targets.selector_of,
+                self.targets.topmost_of,
+                self.limit_ranges,
+                self.config.feature_gates,
+                self.config.max_allowed_cpu_boost,
+            )
+        return self._known
 
     async def _for_pod(self, pod: Object, namespace: str, world: World) -> tuple[World, Mapping[str, Any] | None]:
         """The world as this pod shall see it: with the freshest recommendation for it."""

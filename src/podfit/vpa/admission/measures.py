@@ -27,3 +27,18 @@ class Measures:
             buckets=_LATENCIES,
             registry=registry,
         )
+        self._latencies: dict[tuple[str, str], Histogram] = {}
+        self._pods: dict[bool, Counter] = {}
+
+    def answered(self, outcome: str, resource: str, seconds: float) -> None:
+        """One request of a kind of object, and what became of it. Series are looked up once: they never go away."""
+        latency = self._latencies.get((outcome, resource))
+        if latency is None:
+            latency = self._latencies[outcome, resource] = self.latency.labels(outcome, resource)
+        latency.observe(seconds)
+        if resource == "Pod":
+            applied = outcome == "applied"
+            pods = self._pods.get(applied)
+            if pods is None:
+                pods = self._pods[applied] = self.pods.labels(str(applied).lower())
+            pods.inc()

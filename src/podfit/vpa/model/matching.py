@@ -49,7 +49,7 @@ def controlling_vpa(
     pod: Object, index: Mapping[Target, list[Object]], selector_of: SelectorOf, topmost_of: TopmostOf
 ) -> Object | None:
     """Of several the oldest, then the one whose name comes first."""
-    owner = controller_of(pod)
+    owner = controller_of(pod) if index else None
     if owner is None or owner.get("kind") == "Node":
         return None
     top = topmost_of((pod.get("metadata") or {}).get("namespace") or "", owner)

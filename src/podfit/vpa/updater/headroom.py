@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from podfit.api.placement import node_matches, untolerated
 from podfit.api.quantity import Quantity
-from podfit.api.resources import pod_requests
+from podfit.api.resources import is_resize_infeasible, pod_requests
 from podfit.api.status import Object
 from podfit.client import Cache
 from podfit.client.cache import Key, key_of
@@ -46,7 +48,7 @@ class Headroom:
         key = key_of(pod)
         self._uncount(key)
         node = (pod.get("spec") or {}).get("nodeName") or ""
-        asked = amounts_of(pod_requests(pod, use_status=True))
+        asked = _asked(pod)
         self._counted[key] = node, asked
         used = self._used.setdefault(node, dict.fromkeys(RESOURCES, 0))
         for resource in RESOURCES:
@@ -110,6 +112,39 @@ class Headroom:
 
     def asked_by(self, pod: Any) -> Amounts:
         return dict(self._counted.get(key_of(pod), ("", dict.fromkeys(RESOURCES, 0)))[1])
+
+
+_remembered: dict[bytes, Amounts] = {}
+_REMEMBER = 4096
+
+
+def _asked(pod: Object) -> Amounts:
+    """What the pod takes, looked up by all it depends on: most changes of a pod, and most pods, ask for the same.
+
+    Not to be written to.
+    """
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    statuses = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
+    told = msgspec.json.encode(
+        (
+            [(one.get("name"), one.get("resources")) for one in spec.get("containers") or ()],
+            [(one.get("name"), one.get("resources"), one.get("restartPolicy")) for one in spec["initContainers"]]
+            if spec.get("initContainers")
+            else None,
+            spec.get("resources"),
+            spec.get("overhead"),
+            [(one.get("name"), one.get("resources"), one.get("allocatedResources")) for one in statuses],
+            status.get("resources"),
+            status.get("allocatedResources"),
+            is_resize_infeasible(pod),
+        )
+    )
+    found = _remembered.get(told)
+    if found is None:
+        if len(_remembered) >= _REMEMBER:
+            _remembered.clear()
+        found = _remembered[told] = amounts_of(pod_requests(pod, use_status=True))
+    return found
 
 
 def amounts_of(quantities: Mapping[str, Quantity]) -> Amounts:

@@ -1,0 +1,75 @@
+"""When the garbage collector looks at an object again: not for changes that say nothing about owners."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from podfit.api.kinds import kind_named
+from podfit.controllers.garbage.owners import GarbageCollector
+from podfit.controllers.world import World
+from podfit.kit.clock import RealClock
+
+SET, POD = kind_named("ReplicaSet"), kind_named("Pod")
+Object = dict[str, Any]
+
+
+def obj(uid: str, owner: str = "", **meta: Any) -> Object:
+    owners = [{"uid": owner, "name": owner, "kind": "ReplicaSet", "apiVersion": "apps/v1"}] if owner else []
+    return {"metadata": {"name": uid, "namespace": "d", "uid": uid, "ownerReferences": owners, **meta}}
+
+
+class Told:
+    """A collector that is told of changes, and what it means to look at because of them."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.collector = GarbageCollector(cast(World, SimpleNamespace(clock=RealClock(), client=None)))
+        self.looks: list[str] = []
+        patch.setattr(self.collector._engine, "add", self.looks.append)
+
+    def of(self, kind: Any, before: Object | None, after: Object | None) -> list[str]:
+        self.looks.clear()
+        self.collector._changed(kind, before, after)
+        return list(self.looks)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    return Told(monkeypatch)
+
+
+def test_a_change_of_a_pod_whose_owner_is_there_needs_no_look(told: Told) -> None:
+    told.of(SET, None, obj("set"))
+    pod = obj("pod", "set")
+    assert told.of(POD, None, pod) == ["pod"]
+    assert told.of(POD, pod, obj("pod", "set", labels={"a": "b"})) == []
+
+
+def test_a_pod_is_looked_at_when_its_owner_goes(told: Told) -> None:
+    owner, pod = obj("set"), obj("pod", "set")
+    told.of(SET, None, owner)
+    told.of(POD, None, pod)
+    told.of(POD, pod, pod)
+    assert told.of(SET, owner, None) == ["pod"]
+    assert told.of(POD, pod, pod) == ["pod"], "its owner is not there any more"
+
+
+def test_a_pod_is_looked_at_when_its_owners_change_or_it_is_deleted(told: Told) -> None:
+    told.of(SET, None, obj("set"))
+    told.of(SET, None, obj("other"))
+    pod, moved = obj("pod", "set"), obj("pod", "other")
+    told.of(POD, None, pod)
+    assert told.of(POD, pod, moved) == ["pod"]
+    going = obj("pod", "other", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["foregroundDeletion"])
+    assert told.of(POD, moved, going) == ["pod"]
+    assert told.of(POD, going, going) == ["pod"], "what is being deleted is looked at until it is gone"
+
+
+def test_dependents_are_looked_at_when_their_owner_waits_for_them(told: Told) -> None:
+    owner = obj("set")
+    told.of(SET, None, owner)
+    told.of(POD, None, obj("pod", "set"))
+    going = obj("set", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["foregroundDeletion"])
+    assert sorted(told.of(SET, owner, going)) == ["pod", "set"]

@@ -1,0 +1,122 @@
+"""What the autoscaler remembers about pods, so as not to work it out for every change, is never out of date."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from prometheus_client import CollectorRegistry
+
+from podfit.api.quantity import Quantity
+from podfit.client import Cache
+from podfit.kit.clock import FakeClock
+from podfit.vpa.admission.lookup import Index
+from podfit.vpa.admission.measures import Measures
+from podfit.vpa.observe import trims
+from podfit.vpa.observe.sight import Sight
+from podfit.vpa.updater.headroom import Headroom
+
+Object = dict[str, Any]
+
+
+def pod(name: str, cpu: str, status: Object | None = None) -> Object:
+    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]
+    spec = {"containers": containers, "nodeName": "n"}
+    return {"metadata": {"name": name, "namespace": "d", "uid": name}, "spec": spec, "status": status or {}}
+
+
+class Followed:
+    """A cache as far as its readers go."""
+
+    def __init__(self, *objects: Object) -> None:
+        self.objects = list(objects)
+        self.handlers: list[Any] = []
+
+    def __iter__(self) -> Any:
+        return iter(self.objects)
+
+    def subscribe(self, handler: Any) -> None:
+        self.handlers.append(handler)
+
+    def change(self, before: Object | None, after: Object | None) -> None:
+        for handler in self.handlers:
+            handler(before, after)
+
+    def get(self, namespace: str, name: str) -> Object:
+        return {"metadata": {"name": name}, "status": {"allocatable": {"cpu": "10", "memory": "10Gi"}}}
+
+    def by(self, index: str, value: str) -> list[Object]:
+        return []
+
+
+def test_an_object_that_several_watches_bring_is_trimmed_once() -> None:
+    one = pod("p", "1")
+    assert trims.pod(one) is trims.pod(one)
+    assert trims.pod(one)["spec"]["containers"] == [
+        {"name": "c", "resources": one["spec"]["containers"][0]["resources"]}
+    ]
+
+
+def test_the_next_state_of_a_pod_is_trimmed_anew() -> None:
+    first = trims.pod(pod("p", "1"))
+    second = trims.pod(pod("p", "2"))
+    assert first["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"
+    assert second["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "2"
+
+
+def room(headroom: Headroom) -> int:
+    return headroom.room(pod("any", "1")).node["cpu"]
+
+
+def test_room_follows_every_state_of_a_pod() -> None:
+    pods = Followed()
+    headroom = Headroom(cast(Cache, Followed()), cast(Cache, pods), cast(Cache, Followed()))
+    headroom.start()
+    small, twin = pod("p", "1"), pod("q", "1")
+    pods.change(None, small)
+    pods.change(None, twin)
+    assert room(headroom) == 8000
+    wanted = pod("p", "3", {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]})
+    pods.change(small, wanted)
+    assert room(headroom) == 6000
+    infeasible = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
+    refused = {**wanted, "status": {**wanted["status"], "conditions": infeasible}}
+    pods.change(wanted, refused)
+    assert room(headroom) == 8000
+    granted = pod("p", "3", {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}]})
+    pods.change(refused, granted)
+    assert room(headroom) == 5000
+    pods.change(granted, None)
+    assert room(headroom) == 9000
+    assert headroom.asked_by(twin)["cpu"] == Quantity.parse("1").milli
+
+
+def test_a_namespace_counts_as_soon_as_it_has_an_autoscaler_and_no_longer() -> None:
+    vpas = Followed()
+    sight = SimpleNamespace(vpas=vpas, watched_vpas=lambda: list(vpas))
+    index = Index(cast(Sight, sight), cast(Cache, Followed()))
+    index.start()
+    assert index.namespaces == frozenset()
+    target = {"targetRef": {"kind": "Deployment", "name": "web"}}
+    vpas.objects.append({"metadata": {"name": "v", "namespace": "d"}, "spec": target})
+    vpas.change(None, vpas.objects[0])
+    assert index.namespaces == {"d"}
+    vpas.change(vpas.objects.pop(), None)
+    assert index.namespaces == frozenset()
+
+
+def test_answers_and_steps_are_counted_each_under_its_own_labels() -> None:
+    registry, clock = CollectorRegistry(), FakeClock()
+    measures = Measures(registry, clock)
+    for outcome, resource in (("skipped", "Pod"), ("applied", "Pod"), ("skipped", "Pod"), ("error", "VPA")):
+        measures.answered(outcome, resource, 0.5)
+    with measures.steps.step("admit"):
+        pass
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"vpa_admission_controller_{name}", labels)
+
+    assert value("admission_latency_seconds_count", status="skipped", resource="Pod") == 2
+    assert value("admission_latency_seconds_count", status="error", resource="VPA") == 1
+    assert (value("admission_pods_total", applied="false"), value("admission_pods_total", applied="true")) == (2, 1)
+    assert value("execution_latency_seconds_count", step="admit") == 1
