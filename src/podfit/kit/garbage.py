@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 
-_FROM = 20_000
-"""Objects made before a look. The usual 700 is reached several times a request."""
+_FROM, _LATER, _LAST = 100_000, 5, 20
+"""Objects made before a look, and looks before one goes further back. The usual 700 is reached several times a
+request, and 20,000 whenever some dozens of requests are under way, only to find that nothing is garbage."""
 
 
 def look_rarely() -> None:
-    gc.set_threshold(_FROM, 20, 20)
+    gc.set_threshold(_FROM, _LATER, _LAST)
 
 
 def keep_what_is_here() -> None:
