@@ -71,6 +71,15 @@ async def test_a_hook_that_wants_exact_matches_is_not_asked(ask: Hooked) -> None
     assert ask.hooks.asked == []
 
 
+async def test_a_hook_whose_rules_change_is_asked_by_the_new_ones(ask: Hooked) -> None:
+    await ask.hook(VALIDATING, rule("", "v1", "configmaps"))
+    assert (await ask("POST", MAPS, {"metadata": {"name": "one"}}))[0] == 201
+    changed = ask.hooks.configuration(VALIDATING, "h", [rule("", "v1", "secrets")])
+    assert (await ask("PUT", f"{HOOKS}/{VALIDATING.lower()}s/h", changed))[0] == 200
+    assert (await ask("POST", MAPS, {"metadata": {"name": "two"}}))[0] == 201
+    assert [asked["name"] for _, asked in ask.hooks.asked] == ["one"]
+
+
 async def test_events_are_one_resource_in_two_groups(ask: Hooked) -> None:
     await ask.hook(VALIDATING, rule("events.k8s.io", "v1", "events"))
     event = {

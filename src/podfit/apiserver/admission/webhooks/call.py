@@ -93,16 +93,11 @@ class Caller:
             self._session = None
 
     def _target(self, config: Object, timeout_s: int) -> Target:
-        try:
-            ca = base64.b64decode("".join(str(config.get("caBundle") or "").split()), validate=True)
-        except ValueError:
-            raise CallFailed("unable to load root certificates: unable to parse bytes as PEM block") from None
+        bundle = str(config.get("caBundle") or "")
         url = config.get("url")
         if url:
-            parts = urlsplit(url)
-            query = f"{parts.query}&timeout={timeout_s}s" if parts.query else f"timeout={timeout_s}s"
-            full = urlunsplit((parts.scheme, parts.netloc, parts.path or "/", query, ""))
-            return Target(full, None, ca, full)
+            return _at_url(url, bundle, timeout_s)
+        ca = _certificates(bundle)
         service = config.get("service") or {}
         namespace, name = service.get("namespace", ""), service.get("name", "")
         port = int(service.get("port") or 443)
@@ -114,6 +109,22 @@ class Caller:
             raise CallFailed(f'Post "{shown}": no endpoints available for service "{name}"')
         where = f"[{address[0]}]" if ":" in address[0] else address[0]
         return Target(f"https://{where}:{address[1]}{path}?timeout={timeout_s}s", host, ca, shown)
+
+
+@lru_cache(maxsize=64)
+def _at_url(url: str, bundle: str, timeout_s: int) -> Target:
+    parts = urlsplit(url)
+    query = f"{parts.query}&timeout={timeout_s}s" if parts.query else f"timeout={timeout_s}s"
+    full = urlunsplit((parts.scheme, parts.netloc, parts.path or "/", query, ""))
+    return Target(full, None, _certificates(bundle), full)
+
+
+@lru_cache(maxsize=64)
+def _certificates(bundle: str) -> bytes:
+    try:
+        return base64.b64decode("".join(bundle.split()), validate=True)
+    except ValueError:
+        raise CallFailed("unable to load root certificates: unable to parse bytes as PEM block") from None
 
 
 async def _ask_here(hook: Hook, target: Target, body: bytes, timeout_s: int) -> bytes:

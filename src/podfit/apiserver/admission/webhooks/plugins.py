@@ -8,7 +8,7 @@ at the same time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any, Protocol
 
@@ -37,6 +37,8 @@ _EXEMPT = "admissionregistration.k8s.io"
 
 Defaulter = Callable[[Attributes, Object], Object]
 """Fills in the defaults of an object a hook has changed."""
+Concerned = tuple[str, Object, Kind]
+"""A hook's identity, the hook, and the kind it knows."""
 
 
 class Equivalents(Protocol):
@@ -80,24 +82,41 @@ class _WebhookPlugin(Plugin):
     ) -> None:
         self._cluster, self._caller = cluster, caller
         self._equivalents, self._authorization = equivalents, authorization
+        self._known: Sequence[Object] = ()
+        self._matched: dict[tuple[str, Kind, str], list[Concerned]] = {}
+        """By operation, kind and subresource: the hooks of the configurations `_known` whose rules match."""
 
     def handles(self, attrs: Attributes) -> bool:
         # Hooks may not stand in the way of repairing hooks.
         return attrs.kind.group != _EXEMPT
 
-    def _concerned(self, attrs: Attributes) -> list[tuple[str, Object, Kind]]:
-        """(identity, hook, kind it knows) of those whose rules and selectors match, by name of their configuration."""
-        found: list[tuple[str, Object, Kind]] = []
-        alike = self._equivalents.alike if self._equivalents is not None else lambda kind: ()
+    def _concerned(self, attrs: Attributes) -> list[Concerned]:
+        """Those whose rules and selectors match, by name of their configuration."""
         configurations = self._cluster.list(self.configurations)
         if not configurations:
-            return found
+            return []
+        found = self._by_rules(attrs, configurations)
+        return [one for one in found if selectors_match(one[1], attrs, self._cluster)] if found else found
+
+    def _by_rules(self, attrs: Attributes, configurations: Sequence[Object]) -> list[Concerned]:
+        if attrs.kind.custom:
+            # By which other names it goes may change with its definition.
+            return list(self._matching(attrs, configurations))
+        if configurations is not self._known:
+            self._known, self._matched = configurations, {}
+        key = (attrs.operation, attrs.kind, attrs.subresource)
+        found = self._matched.get(key)
+        if found is None:
+            found = self._matched[key] = list(self._matching(attrs, configurations))
+        return found
+
+    def _matching(self, attrs: Attributes, configurations: Sequence[Object]) -> Iterator[Concerned]:
+        alike = self._equivalents.alike if self._equivalents is not None else lambda kind: ()
         for configuration in sorted(configurations, key=lambda each: str(meta_of(each).get("name"))):
             for index, hook in enumerate(configuration.get("webhooks") or ()):
                 kind = rules_match(hook, attrs, alike)
-                if kind is not None and selectors_match(hook, attrs, self._cluster):
-                    found.append((f"{meta_of(configuration).get('name')}/{index}/{hook.get('name')}", hook, kind))
-        return found
+                if kind is not None:
+                    yield f"{meta_of(configuration).get('name')}/{index}/{hook.get('name')}", hook, kind
 
     async def _shown(self, attrs: Attributes, kind: Kind) -> Shown:
         return Shown(
