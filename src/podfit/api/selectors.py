@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from podfit.api.status import FieldError, aggregate, invalid
 
@@ -162,6 +162,8 @@ class LabelSelector:
     def matches(self, labels: Mapping[str, str] | None) -> bool:
         if self.nothing:
             return False
+        if not self.requirements:
+            return True
         labels = labels or _NO_LABELS
         return all(item.matches(labels) for item in self.requirements)
 
@@ -301,13 +303,19 @@ class _Parser:
                 raise SelectorError(f"found '{text}', expected: ',', or identifier")
 
 
+class Readable(Protocol):
+    """Fields by name: a mapping, or what reads them when they are asked for."""
+
+    def get(self, name: str, default: str, /) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class FieldTerm:
     field: str
     equal: bool
     value: str
 
-    def matches(self, fields: Mapping[str, str]) -> bool:
+    def matches(self, fields: Readable) -> bool:
         return (fields.get(self.field, "") == self.value) == self.equal
 
 
@@ -319,7 +327,7 @@ class FieldSelector:
     def parse(text: str) -> FieldSelector:
         return _parse_fields(text)
 
-    def matches(self, fields: Mapping[str, str]) -> bool:
+    def matches(self, fields: Readable) -> bool:
         return all(term.matches(fields) for term in self.terms)
 
     def exact(self, field: str) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from podfit.api.kinds import Kind
+from podfit.api.selectors import Readable
 from podfit.store.backend import Record
 
 _REMEMBERED = 65536
@@ -55,7 +56,29 @@ _FLAGS = frozenset(("spec.hostNetwork", "spec.unschedulable"))
 
 class View(NamedTuple):
     labels: Mapping[str, str]
-    fields: Mapping[str, str]
+    fields: Readable
+
+
+class Fields:
+    """The fields of one object by the names selectors use. Few are ever asked for, so none is read before that."""
+
+    __slots__ = ("_obj", "_paths")
+
+    def __init__(self, obj: Any, paths: Mapping[str, tuple[str, ...]]) -> None:
+        self._obj, self._paths = obj, paths
+
+    def get(self, name: str, default: str) -> str:
+        path = self._paths.get(name)
+        if path is None:
+            return default
+        text = self._text(name, path)
+        return text or self.get("reportingComponent", "") if name == "source" else text
+
+    def _text(self, name: str, path: tuple[str, ...]) -> str:
+        value = self._obj
+        for part in path:
+            value = getattr(value, part, None)
+        return _text(name, value)
 
 
 class Views:
@@ -63,8 +86,9 @@ class Views:
 
     def __init__(self, kind: Kind, more: frozenset[str] = frozenset()) -> None:
         self.fields = SELECTABLE.get((kind.group, kind.plural), frozenset()) | more
-        self._paths = {name: self._path(name) for name in self.fields}
-        self._decode = msgspec.json.Decoder(_shape(kind.kind, set(self._paths.values()))).decode
+        paths = {name: self._path(name) for name in self.fields}
+        self._paths = paths | {name: tuple(name.split(".")) for name in _NAMES}
+        self._decode = msgspec.json.Decoder(_shape(kind.kind, set(paths.values()))).decode
         self._seen: dict[str, tuple[int, View, int, View | None]] = {}
         """By key: the newest view and the one before it, because a change is asked about both, by every watcher."""
 
@@ -95,15 +119,7 @@ class Views:
 
     def _read(self, record: Record) -> View:
         obj = self._decode(record.value)
-        fields = {"metadata.name": obj.metadata.name, "metadata.namespace": obj.metadata.namespace}
-        for name, path in self._paths.items():
-            value: Any = obj
-            for part in path:
-                value = getattr(value, part, None)
-            fields[name] = _text(name, value)
-        if "source" in fields and not fields["source"]:
-            fields["source"] = fields.get("reportingComponent", "")
-        return View(obj.metadata.labels or {}, fields)
+        return View(obj.metadata.labels or {}, Fields(obj, self._paths))
 
 
 def _text(name: str, value: Any) -> str:
