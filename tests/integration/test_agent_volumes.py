@@ -57,11 +57,11 @@ def asked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[st
     """What the agent asks of the API: (verb, kind, selector or subresource)."""
     seen: Counter[tuple[str, ...]] = Counter()
     client = cluster.client
-    watch, find, create = client.watch, client.find, client.create
+    follow, find, create = client.follow, client.find, client.create
 
-    def watched(kind: Any, namespace: str = "", **query: str) -> Any:
+    def followed(kind: Any, namespace: str, query: Any, *more: Any) -> Any:
         seen["watch", kind.kind, namespace, query.get("fieldSelector", "")] += 1
-        return watch(kind, namespace, **query)
+        return follow(kind, namespace, query, *more)
 
     async def found(kind: Any, namespace: str, name: str) -> Any:
         seen["find", kind.kind] += 1
@@ -73,7 +73,7 @@ def asked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[st
         seen["create", subresource] += 1
         return await create(kind, obj, namespace, name, subresource, **more)
 
-    monkeypatch.setattr(client, "watch", watched)
+    monkeypatch.setattr(client, "follow", followed)
     monkeypatch.setattr(client, "find", found)
     monkeypatch.setattr(client, "create", created)
     return seen

@@ -43,10 +43,24 @@ class Selection(Protocol):
 class Happening:
     """One change, with what watchers share of it."""
 
-    __slots__ = ("_decode", "_encoded", "_new", "_old", "_words", "at_once", "change", "name", "namespace", "resource")
+    __slots__ = (
+        "_decode",
+        "_encoded",
+        "_new",
+        "_old",
+        "_told",
+        "_words",
+        "at_once",
+        "change",
+        "name",
+        "namespace",
+        "resource",
+    )
 
-    def __init__(self, change: Change, decode: Callable[[Record], Object] = wire.object_of) -> None:
-        self.change, self._decode = change, decode
+    def __init__(
+        self, change: Change, decode: Callable[[Record], Object] = wire.object_of, told: Told | None = None
+    ) -> None:
+        self.change, self._decode, self._told = change, decode, told
         _, _, group, plural, *rest = change.key.split("/", 5)
         self.resource = f"{PREFIX}{group}/{plural}/"
         self.namespace, self.name = (rest[0], rest[1]) if len(rest) > 1 else ("", rest[0] if rest else "")
@@ -88,7 +102,14 @@ class Happening:
             record = self.change.previous if word == "DELETED" else self.change.record
             assert record is not None
             data = self._encoded[key] = form.event(word, record, self.change.revision)
+            if self._told is not None and word != "DELETED" and getattr(form, "as_stored", False):
+                assert self.new is not None
+                self._told(data, word, self.new)
         return data
+
+
+Told = Callable[[bytes, str, Object], None]
+"""Hears of encoded events what they say: the type and the object, shared and read only."""
 
 
 def _word(was: bool, stays: bool) -> str | None:
@@ -219,6 +240,8 @@ class Hub:
         self.seen = 0
         self.decode: Callable[[Record], Object] = wire.object_of
         """How listeners get objects; the owner of a memory of decoded ones puts itself here."""
+        self.told: Told | None = None
+        """For watchers in this process, who then need not decode what was encoded here."""
 
     def start(self) -> None:
         self.seen = self._store.revision
@@ -279,7 +302,7 @@ class Hub:
 
     def _dispatch(self, change: Change) -> None:
         self.seen = change.revision
-        happening = Happening(change, self.decode)
+        happening = Happening(change, self.decode, self.told)
         for listener in self._listeners:
             listener(happening)
         for place in self._places(happening):

@@ -47,6 +47,8 @@ class Spliced:
 
     def __init__(self, splicer: wire.Splicer) -> None:
         self._splicer = splicer
+        self.as_stored = not splicer.custom
+        """Whether what it shows is what is stored, whatever version is asked for."""
         self._joined: dict[str, tuple[tuple[int, int], bytes]] = {}
 
     def object(self, row: Row) -> bytes:

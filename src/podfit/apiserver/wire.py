@@ -59,7 +59,7 @@ def body_of(value: bytes) -> bytes:
 class Splicer:
     """The bytes around stored values, for one kind as served (group, version)."""
 
-    __slots__ = ("_custom", "_head", "_item", "api_version", "kind", "list_kind")
+    __slots__ = ("_head", "_item", "api_version", "custom", "kind", "list_kind")
 
     def __init__(self, kind: Kind) -> None:
         self.kind, self.api_version, self.list_kind = kind.kind, kind.api_version, kind.list_kind
@@ -67,7 +67,7 @@ class Splicer:
             _encode(kind.kind),
             _encode(kind.api_version),
         )
-        self._custom = kind.custom
+        self.custom = kind.custom
         # Items of built-in lists carry no kind; those of custom resources do.
         self._item = self._head if kind.custom else b'{"metadata":{"resourceVersion":"'
 
@@ -83,7 +83,7 @@ class Splicer:
 
     def list(self, items: bytes, revision: int, more: Object | None = None) -> bytes:
         meta: Object = {"resourceVersion": str(revision)} if revision else {}
-        if self._custom:
+        if self.custom:
             meta["continue"] = ""
         if more:
             meta.update(more)

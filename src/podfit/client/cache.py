@@ -148,14 +148,17 @@ class Cache:
 
     async def _watch(self) -> None:
         query = {**self.query, "resourceVersion": self._revision, "allowWatchBookmarks": "true"}
-        async with aclosing(self.client.watch(self.kind, self.namespace, **query)) as events:
+        async with aclosing(self.client.follow(self.kind, self.namespace, query, self._take)) as events:
             async for event, obj in events:
-                self.connected = True
-                if event != "BOOKMARK":
-                    obj["metadata"].pop("managedFields", None)
-                    kept = self._trim(obj) if self._trim else obj
-                    self._put(key_of(obj), None if event == "DELETED" else kept, kept)
-                self._revision = obj["metadata"]["resourceVersion"]
+                self._take(event, obj)
+
+    def _take(self, event: str, obj: Object) -> None:
+        self.connected = True
+        if event != "BOOKMARK":
+            obj["metadata"].pop("managedFields", None)
+            kept = self._trim(obj) if self._trim else obj
+            self._put(key_of(obj), None if event == "DELETED" else kept, kept)
+        self._revision = obj["metadata"]["resourceVersion"]
 
     def _put(self, key: Key, after: Object | None, last: Object | None = None) -> None:
         before = self._objects.get(key)

@@ -45,6 +45,9 @@ class Stream:
     chunks: AsyncIterator[bytes]
     decode: Callable[[bytes], Any] = msgspec.json.decode
     """Turns a line into JSON. What it returns may be shared with others: read only."""
+    lend: Callable[[Callable[[bytes], bool]], None] | None = None
+    """Where the server is in this process: it hands lines to what it is lent here as they come about, as long as the
+    reader has none left to read; a line that is not taken (False) comes with the chunks."""
 
 
 class Unreachable(Exception):
@@ -165,12 +168,20 @@ class SharedLines:
         if found is None:
             found = msgspec.json.decode(line)
             found["object"].get("metadata", {}).pop("managedFields", None)
-            if not self._known:
-                asyncio.get_running_loop().call_later(self._seconds, self._forget)
-            elif len(self._known) >= self._kept:
-                self._known.clear()
-            self._known[line] = found
+            self._remember(line, found)
         return found
+
+    def tell(self, line: bytes, word: str, obj: dict[str, Any]) -> None:
+        """What a line says, from who wrote it: nobody needs to decode it. `obj` stays as it is."""
+        meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+        self._remember(line, {"type": word, "object": {**obj, "metadata": meta}})
+
+    def _remember(self, line: bytes, event: dict[str, Any]) -> None:
+        if not self._known:
+            asyncio.get_running_loop().call_later(self._seconds, self._forget)
+        elif len(self._known) >= self._kept:
+            self._known.clear()
+        self._known[line] = event
 
     def _forget(self) -> None:
         self._known.clear()
@@ -206,7 +217,7 @@ class LocalTransport:
         reply = await self._answer(ask)
         source = reply.stream if reply.stream is not None else _once(reply.body)
         try:
-            yield Stream(reply.status, source, self._decode)
+            yield Stream(reply.status, source, self._decode, getattr(source, "lend", None))
         finally:
             closing = getattr(source, "aclose", None)
             if closing is not None:

@@ -30,10 +30,12 @@ class Server:
             raise gone()
         return {"metadata": {"resourceVersion": f"{self.lists}0"}, "items": []}
 
-    async def watch(self, *_: Any, resourceVersion: str, **query: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def follow(
+        self, kind: Any, namespace: str, query: dict[str, str], at_once: Any
+    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         await asyncio.sleep(0)
         for number in range(self.news):
-            yield "BOOKMARK", {"metadata": {"resourceVersion": f"{resourceVersion}{number}"}}
+            yield "BOOKMARK", {"metadata": {"resourceVersion": f"{query['resourceVersion']}{number}"}}
         raise gone()
 
 

@@ -67,8 +67,8 @@ async def _carry_out(
     if not verdict.remove:
         return obj, False
     change = await store.delete(record.key, expect)
-    obj["metadata"]["resourceVersion"] = str(change.revision)
-    return obj, True
+    # What was written a moment ago is shared: it stays as it is.
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(change.revision)}}, True
 
 
 async def delete_collection(call: Call) -> Response:
