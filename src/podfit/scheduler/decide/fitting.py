@@ -90,16 +90,18 @@ class Fitting:
                 self._liked[rows] = scores.preferred_affinity(snapshot, self.shape, rows.tolist())
         codes = self._static[rows]
         has, used = snapshot.allocatable.take(rows, axis=0), snapshot.requested.take(rows, axis=0)
-        short = ((has - used).take(self._columns, axis=1) < self._needs).any(axis=1)
-        if short.any():
-            codes[(codes == 0) & short] = Code.RESOURCES
+        short = (has - used).take(self._columns, axis=1) < self._needs
+        if np.count_nonzero(short):
+            codes[(codes == 0) & short.any(axis=1)] = Code.RESOURCES
         if self.shape.ports:
             for at, row in enumerate(rows.tolist()):
                 if codes[at] in (Code.FITS, Code.RESOURCES) and snapshot.port_taken(row, self.shape.ports):
                     codes[at] = Code.PORTS
         self._codes[rows] = codes
-        good = scores.allocation(self.shape, has[:, :2], used[:, :2], snapshot.nonzero.take(rows, axis=0), self._rules)
-        if codes.any():
+        # A few long rows are quicker to work on than many short ones.
+        has, used, nonzero = has[:, :2].T.copy(), used[:, :2].T.copy(), snapshot.nonzero.take(rows, axis=0).T.copy()
+        good = scores.allocation(self.shape, has, used, nonzero, self._rules)
+        if np.count_nonzero(codes):
             good[codes != 0] = _REFUSED
         self._ranked[rows] = good
 

@@ -23,25 +23,25 @@ MAX = 100
 
 
 def allocation(shape: Shape, has: Ints, requested: Ints, nonzero: Ints, rules: Rules) -> Ints:
-    """Weighted scores of allocation and balance of nodes, a row each: cpu, memory."""
+    """Weighted scores of allocation and balance of nodes: a row for cpu, a row for memory, a column a node."""
     needs = shape.needs
-    used = nonzero + np.array((needs.nonzero_cpu, needs.nonzero_memory))
+    used = nonzero + np.array(((needs.nonzero_cpu,), (needs.nonzero_memory,)))
     divisor, free = np.maximum(has, 1), has - used
     part = np.where(free >= 0, used, 0) if rules.strategy == MOST_ALLOCATED else np.maximum(free, 0)
     part *= MAX
     part //= divisor
-    total: Ints = part[:, 0] + part[:, 1]
-    if has.all():
+    total: Ints = part[0] + part[1]
+    if np.count_nonzero(has) == has.size:
         total //= 2
     else:
-        total //= np.maximum(np.count_nonzero(has, axis=1), 1)
+        total //= np.maximum(np.count_nonzero(has, axis=0), 1)
     if rules.fit_weight != 1:
         total *= rules.fit_weight
     cpu, memory = needs.amounts.get(CPU, 0), needs.amounts.get(MEMORY, 0)
     if cpu or memory:
-        share = (requested + np.array((cpu, memory))) / divisor
+        share = (requested + np.array(((cpu,), (memory,)))) / divisor
         np.minimum(share, 1.0, out=share)
-        gap = np.abs(share[:, 0] - share[:, 1])
+        gap = np.abs(share[0] - share[1])
         gap /= 2
         balanced = ((1 - gap) * MAX).astype(np.int64)
         total += balanced * rules.balanced_weight if rules.balanced_weight != 1 else balanced
