@@ -126,6 +126,7 @@ class HttpFront:
         try:
             async for piece in stream:
                 await outlet.send(piece)
+            outlet.let_go()
             await answer.write_eof()
         except TimeoutError:
             # It takes nothing and holds on to what waits for it; only the connection's end tells it so.
@@ -143,24 +144,41 @@ class _Outlet:
 
     def __init__(self, http: web.BaseRequest, answer: web.StreamResponse, patience_s: float) -> None:
         self._http, self._answer, self._patience_s = http, answer, patience_s
+        self._taken: list[bytes] = []
+        self._size = 0
 
     def take(self, piece: bytes) -> bool:
-        """Nearly every event of a watch: there is nothing to wait for."""
+        """Nearly every event of a watch: there is nothing to wait for.
+
+        What is taken in one turn of the loop leaves together at its end: changes come in groups, and each write of
+        its own would be a TLS record of its own.
+        """
         transport = self._http.transport
-        if transport is None or transport.is_closing() or not 0 < len(piece) <= _SLICE:
+        if transport is None or transport.is_closing() or not 0 < len(piece) <= _SLICE - self._size:
             return False
         if transport.get_write_buffer_size():
             return False
-        try:
-            transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-        except (RuntimeError, OSError):
-            # It was lost this moment; whoever reads the stream finds out, not the one who sends the change.
-            return False
+        if not self._taken:
+            asyncio.get_running_loop().call_soon(self.let_go)
+        self._taken.append(piece)
+        self._size += len(piece)
         return True
+
+    def let_go(self) -> None:
+        taken, self._taken, size, self._size = self._taken, [], self._size, 0
+        transport = self._http.transport
+        if not taken or transport is None:
+            return
+        try:
+            transport.write(b"%x\r\n%b\r\n" % (size, b"".join(taken)))
+        except (RuntimeError, OSError):
+            # It was lost this moment; whoever reads the stream finds out by the next piece.
+            log.debug("a watcher is gone", exc_info=True)
 
     async def send(self, piece: bytes) -> None:
         if self.take(piece):
             return
+        self.let_go()
         # In slices, because a TLS connection takes whatever is given at once, and says it is full afterwards.
         for start in range(0, len(piece), _SLICE):
             async with asyncio.timeout(self._patience_s):
