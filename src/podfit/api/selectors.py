@@ -315,9 +315,6 @@ class FieldTerm:
     equal: bool
     value: str
 
-    def matches(self, fields: Readable) -> bool:
-        return (fields.get(self.field, "") == self.value) == self.equal
-
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
@@ -328,7 +325,7 @@ class FieldSelector:
         return _parse_fields(text)
 
     def matches(self, fields: Readable) -> bool:
-        return all(term.matches(fields) for term in self.terms)
+        return all((fields.get(term.field, "") == term.value) == term.equal for term in self.terms)
 
     def exact(self, field: str) -> str | None:
         """The value that the field must have, if the selector demands one."""

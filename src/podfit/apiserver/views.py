@@ -71,14 +71,11 @@ class Fields:
         path = self._paths.get(name)
         if path is None:
             return default
-        text = self._text(name, path)
-        return text or self.get("reportingComponent", "") if name == "source" else text
-
-    def _text(self, name: str, path: tuple[str, ...]) -> str:
         value = self._obj
         for part in path:
             value = getattr(value, part, None)
-        return _text(name, value)
+        text = value if type(value) is str else _text(name, value)
+        return text or self.get("reportingComponent", "") if name == "source" else text
 
 
 class Views:

@@ -87,11 +87,11 @@ class Autoscaler:
         vpa = vpa_of(self.recommender, pod)
         return self.recommender.recommendation_of(vpa) if vpa is not None else None
 
-    def hook_at(self, url: str) -> Callable[[bytes], Awaitable[bytes]] | None:
+    def hook_at(self, url: str) -> Callable[[Object], Awaitable[Object]] | None:
         """The admission webhook, if this is where it is served."""
         admission = self.admission
         host = f"[{admission.config.host}]" if ":" in admission.config.host else admission.config.host
-        return admission.review if admission.port and url.startswith(f"https://{host}:{admission.port}/") else None
+        return admission.answer_here if admission.port and url.startswith(f"https://{host}:{admission.port}/") else None
 
     async def run(self) -> None:
         """Works until cancelled."""

@@ -35,7 +35,7 @@ class ConversionWebhook:
         request = {"uid": uid, "desiredAPIVersion": api_version, "objects": objects}
         review = {"kind": "ConversionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
         try:
-            body = await self._caller.post(self._client, json.dumps(review).encode(), _TIMEOUT_S)
+            body = await self._caller.post(self._client, review, _TIMEOUT_S)
             made = _read(body, uid, version)
         except (CallFailed, ValueError) as error:
             raise _failure(f"conversion webhook for {who} failed: {error}") from None
@@ -48,9 +48,9 @@ class ConversionWebhook:
         ]
 
 
-def _read(body: bytes, uid: str, version: str) -> list[Any]:
+def _read(body: bytes | Object, uid: str, version: str) -> list[Any]:
     """The converted objects; ValueError says what is wrong with the answer."""
-    review = json.loads(body)
+    review = json.loads(body) if isinstance(body, bytes) else body
     if not isinstance(review, dict):
         raise ValueError("no response provided")
     if version == "v1" and (review.get("apiVersion"), review.get("kind")) != (f"{GROUP}/v1", "ConversionReview"):

@@ -12,10 +12,10 @@ import os
 import socket
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -44,6 +44,7 @@ from podfit.vpa.serve.profiling import add_profiling
 from podfit.vpa.serve.requests import measured
 
 log = logging.getLogger(__name__)
+_Form = TypeVar("_Form")
 
 LEASE_NAME, LEASE_EVERY_S = "vpa-admission-controller", 10.0
 UPKEEP_S = 60.0
@@ -220,18 +221,25 @@ class AdmissionWebhook:
         return response
 
     async def review(self, body: bytes) -> bytes:
-        """An AdmissionReview in, its answer out: what is served, and what an API server of this process asks."""
+        """An AdmissionReview in, its answer out."""
+        return await self._answer(body, lambda verdict: msgspec.json.encode(response_of(verdict)))
+
+    async def answer_here(self, review: Object) -> Object:
+        """The same for an API server of this process, which need not write what would be read next."""
+        return await self._answer(review, response_of)
+
+    async def _answer(self, body: bytes | Object, form: Callable[[Verdict], _Form]) -> _Form:
         started = self.clock.monotonic()
         with self.measures.steps.step("admit"):
             resource, verdict = await self.admit(body)
         with self.measures.steps.step("build_response"):
-            text = response_of(verdict)
+            made = form(verdict)
         self.measures.answered(verdict.outcome, resource, self.clock.monotonic() - started)
-        return text
+        return made
 
-    async def admit(self, body: bytes) -> tuple[str, Verdict]:
+    async def admit(self, body: bytes | Object) -> tuple[str, Verdict]:
         """The kind of object, and the verdict on it."""
-        review = _read(body)
+        review = _read(body) if isinstance(body, bytes) else body
         request = _request_of(review)
         resource = (request.get("resource") or {}).get("resource") if isinstance(request.get("resource"), dict) else ""
         kind = {"pods": "Pod", "verticalpodautoscalers": "VPA"}.get(str(resource), "unknown")
@@ -246,7 +254,7 @@ class AdmissionWebhook:
                     world, vpa = await self._for_pod(pod, namespace, world)
                 except Exception:
                     log.exception("looking up a pod's autoscaler")
-        verdict = answer(body, world) if review is None else answer_to(review, world)
+        verdict = answer(body, world) if isinstance(body, bytes) and review is None else answer_to(review, world)
         if kind == "VPA" and not _has_spec(request):
             # A default cannot be put into a spec that is not there; the server's own check says that it is missing.
             verdict = replace(verdict, patch=None)
@@ -314,11 +322,11 @@ def _has_spec(request: Mapping[str, Any]) -> bool:
     return isinstance(given, dict) and isinstance(given.get("spec"), dict)
 
 
-def response_of(verdict: Verdict) -> bytes:
+def response_of(verdict: Verdict) -> Object:
     review = verdict.to_response()
     if verdict.patch:
         review["response"]["patch"] = base64.b64encode(msgspec.json.encode(verdict.patch)).decode()
-    return msgspec.json.encode(review)
+    return review
 
 
 def _load_chain(context: ssl.SSLContext, certificates: Certificates) -> None:

@@ -310,13 +310,11 @@ async def test_patch_that_does_not_apply_is_an_internal_error(cluster, webhooks,
 async def test_hook_of_this_process_is_asked_without_a_socket_and_others_are_not(cluster, webhooks, hooks, write, pod):
     told = []
 
-    async def here(body: bytes) -> bytes:
-        request = json.loads(body)["request"]
+    async def here(review: dict[str, Any]) -> dict[str, Any]:
+        request = review["request"]
         told.append(request["name"])
         response = {"uid": request["uid"], "allowed": True}
-        return json.dumps(
-            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
-        ).encode()
+        return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
     webhooks.serve_here(lambda url: here if "/mine" in url else None)
     configured(cluster, VALIDATING, "v", hooks.hook("mine"), hooks.hook("theirs"))
@@ -325,7 +323,7 @@ async def test_hook_of_this_process_is_asked_without_a_socket_and_others_are_not
 
 
 async def test_broken_hook_of_this_process_fails_like_any_other(cluster, webhooks, hooks, write, pod):
-    async def broken(body: bytes) -> bytes:
+    async def broken(review: dict[str, Any]) -> dict[str, Any]:
         raise RuntimeError("no idea")
 
     webhooks.serve_here(lambda url: broken)

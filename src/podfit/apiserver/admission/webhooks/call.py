@@ -15,6 +15,7 @@ from functools import lru_cache
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
+import msgspec
 
 from podfit.api.status import Object
 from podfit.apiserver.dialing import why_not
@@ -26,8 +27,8 @@ ResolveService = Callable[[str, str, int], tuple[str, int] | None]
 """(namespace, name, port) of a Service to the host and port to connect to; None when it has no address."""
 
 
-Hook = Callable[[bytes], Awaitable[bytes]]
-"""A hook that is a part of this process: an AdmissionReview in, its answer out."""
+Hook = Callable[[Object], Awaitable[Object]]
+"""A hook that is a part of this process: an AdmissionReview in, which it leaves as it is, its answer out."""
 
 
 class CallFailed(Exception):
@@ -53,11 +54,13 @@ class Caller:
         """The hook of this process that is served at a URL: it is asked without a socket."""
         self._session: aiohttp.ClientSession | None = None
 
-    async def post(self, config: Object, body: bytes, timeout_s: int) -> bytes:
+    async def post(self, config: Object, review: Object, timeout_s: int) -> bytes | Object:
+        """The answer: the bytes that came, or what a hook of this process said."""
         target = self._target(config, timeout_s)
         here = self.hook_here(target.url)
         if here is not None:
-            return await _ask_here(here, target, body, timeout_s)
+            return await _ask_here(here, target, review, timeout_s)
+        body = msgspec.json.encode(review)
         if self._session is None:
             self._session = aiohttp.ClientSession(auto_decompress=True)
         try:
@@ -127,10 +130,10 @@ def _certificates(bundle: str) -> bytes:
         raise CallFailed("unable to load root certificates: unable to parse bytes as PEM block") from None
 
 
-async def _ask_here(hook: Hook, target: Target, body: bytes, timeout_s: int) -> bytes:
+async def _ask_here(hook: Hook, target: Target, review: Object, timeout_s: int) -> Object:
     try:
         async with asyncio.timeout(timeout_s):
-            return await hook(body)
+            return await hook(review)
     except TimeoutError:
         raise CallFailed(f'Post "{target.shown}": context deadline exceeded') from None
     except Exception as error:

@@ -9,8 +9,6 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from podfit.api.kinds import Kind
 from podfit.api.status import REASON_OF_CODE, ApiError, Object
 from podfit.apiserver.admission.base import CREATE, DELETE, UPDATE, Attributes
@@ -93,14 +91,13 @@ def spoken_by(hook: Object) -> str:
     return next((word for word in hook.get("admissionReviewVersions") or () if word in _SPOKEN), "v1")
 
 
-def review_of(request: Object, version: str = "v1") -> bytes:
-    review = {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
-    return msgspec.json.encode(review)
+def review_of(request: Object, version: str = "v1") -> Object:
+    return {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
 
 
-def read_answer(body: bytes, uid: str, *, may_patch: bool, version: str = "v1") -> Answer:
+def read_answer(body: bytes | Object, uid: str, *, may_patch: bool, version: str = "v1") -> Answer:
     try:
-        review = json.loads(body)
+        review = json.loads(body) if isinstance(body, bytes) else body
     except ValueError as error:
         raise BadAnswer(f"could not get REST client: {error}") from None
     said = (review.get("apiVersion"), review.get("kind")) if isinstance(review, dict) else ()
