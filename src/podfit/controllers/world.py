@@ -19,22 +19,20 @@ from podfit.kit.clock import Clock
 from podfit.kit.tasks import Tasks
 
 
-def controller_uid(obj: Object) -> Iterable[str]:
+def controller_uid(obj: Object) -> Sequence[str]:
     """The UID of the owner that controls `obj`, if one does."""
-    for owner in obj["metadata"].get("ownerReferences") or ():
-        if owner.get("controller"):
-            yield owner["uid"]
+    owners = obj["metadata"].get("ownerReferences")
+    return [owner["uid"] for owner in owners if owner.get("controller")] if owners else ()
 
 
 def owner_uids(obj: Object) -> Iterable[str]:
-    for owner in obj["metadata"].get("ownerReferences") or ():
-        yield owner["uid"]
+    owners = obj["metadata"].get("ownerReferences")
+    return [owner["uid"] for owner in owners] if owners else ()
 
 
 def orphan_in(obj: Object) -> Iterable[str]:
     """The namespace of an object that nobody controls: where a controller may look for some to adopt."""
-    if not any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or ()):
-        yield obj["metadata"].get("namespace", "")
+    return () if controller_uid(obj) else (obj["metadata"].get("namespace", ""),)
 
 
 def _namespace(obj: Object) -> Iterable[str]:

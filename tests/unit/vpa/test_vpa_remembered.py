@@ -64,6 +64,13 @@ def test_the_next_state_of_a_pod_is_trimmed_anew() -> None:
     assert second["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "2"
 
 
+def test_of_pods_without_a_node_only_those_held_back_are_kept_whole() -> None:
+    free, held = pod("p", "1"), pod("q", "1")
+    held["spec"]["schedulingGates"] = [{"name": "g"}]
+    assert trims.gated_pod(free) == {"metadata": free["metadata"]}
+    assert trims.gated_pod(held) == trims.pod(held)
+
+
 def room(headroom: Headroom) -> int:
     return headroom.room(pod("any", "1")).node["cpu"]
 

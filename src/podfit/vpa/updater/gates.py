@@ -29,7 +29,7 @@ UNSCHEDULED = "spec.nodeName=,status.phase=Pending"
 
 class Gates:
     def __init__(self, client: Client, pods: Cache, targets: Targets, brakes: Brakes) -> None:
-        """`pods` are those without a node."""
+        """`pods` are those without a node; of those that no gate holds back it is enough to know that they are."""
         self._client, self._pods, self._targets, self._brakes = client, pods, targets, brakes
 
     async def open(self, index: Mapping[Target, list[Any]], now: float, limit_ranges: Iterable[Object] = ()) -> int:

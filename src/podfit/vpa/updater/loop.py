@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from podfit.api.kinds import LEASE, NAMESPACE, NODE, kind_named
+from podfit.api.kinds import LEASE, NAMESPACE, NODE, POD, kind_named
 from podfit.api.status import ApiError
 from podfit.client import Cache, Client, EventRecorder
 from podfit.client.transport import Unreachable
@@ -23,6 +23,7 @@ from podfit.kit.tasks import Tasks
 from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontally, without
 from podfit.vpa.model.jsonpatch import Patch
 from podfit.vpa.model.matching import by_target
+from podfit.vpa.observe import trims
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import PAGE, Sight
 from podfit.vpa.observe.targets import Targets
@@ -76,7 +77,8 @@ class Updater:
         )
         self.scales = Scales(client, self.clock)
         self.targets = Targets(self.sight, self.scales)
-        self.gates = Gates(client, self.sight.follow_pods(UNSCHEDULED), self.targets, self.brakes)
+        waiting = self.sight.follow(POD, trims.gated_pod, {}, fieldSelector=UNSCHEDULED)
+        self.gates = Gates(client, waiting, self.targets, self.brakes)
         self.events = EventRecorder(client, "vpa-updater", clock=self.clock)
         self.hands = Hands(client, self.events)
         self.undo = Undo(client, self.config, self.clock, self._give_back)

@@ -5,7 +5,6 @@ Only what a VerticalPodAutoscaler (and the review around it) declares is looked 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from podfit.api.quantity import Quantity, QuantityError
@@ -91,7 +90,7 @@ def check_shape(value: Any, shape: Shape, root: str, path: str = "") -> None:
     elif isinstance(shape, str):
         _check_scalar(value, shape, root, path)
     elif isinstance(shape, dict):
-        _require(value, Mapping, root, path, "object")
+        _require(value, dict, root, path, "object")
         for field, inner in shape.items():
             given = value.get(field)
             # Most fields are absent or text, and need no call and no path.
@@ -102,7 +101,7 @@ def check_shape(value: Any, shape: Shape, root: str, path: str = "") -> None:
         for entry in value:
             check_shape(entry, shape[0], root, path)
     else:
-        _require(value, Mapping, root, path, "map")
+        _require(value, dict, root, path, "map")
         for key, entry in value.items():
             if not (shape[1] == "string" and type(entry) is str):
                 check_shape(entry, shape[1], root, f"{path}.{key}")
