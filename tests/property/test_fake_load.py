@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.agent.runtimes.fake_load import Curve, Sampled, parse_load
+from podfit.agent.runtimes.fake_load import Curve, Sampled, constant, parse_load
 
 values = st.floats(0, 1000, allow_nan=False)
 spans = st.floats(0.1, 1000)
@@ -73,3 +73,12 @@ def test_steps_jump() -> None:
 def test_nonsense_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError):
         parse_load(text)
+
+
+@given(st.floats(0.0, 8.0), st.floats(0.0, 8.0), st.floats(0.0, 50.0), st.floats(0.0, 50.0))
+def test_a_load_that_never_changes_is_as_any_other_curve(value: float, level: float, start: float, more: float) -> None:
+    one, other = constant(value), Curve([(0.0, value), (20.0, value)])
+    assert one.at(start) == pytest.approx(other.at(start))
+    assert one.first_above(level, start) == other.first_above(level, start)
+    assert one.first_below(level, start) == other.first_below(level, start)
+    assert one.areas(start, start + more, level) == pytest.approx(other.areas(start, start + more, level))

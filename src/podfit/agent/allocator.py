@@ -67,11 +67,7 @@ class Allocator:
         return Room(self.allocatable, amounts, len(others), self._config.max_pods)
 
     def _holders(self, but: str) -> list[PodRecord]:
-        return [one for one in self._records.values() if one.uid != but and one.admitted and self.holds(one)]
-
-    @staticmethod
-    def holds(record: PodRecord) -> bool:
-        return not record.terminal and not (record.ending is not None and record.ending.gone)
+        return [one for one in self._records.values() if one.admitted and one.holds and one.uid != but]
 
     def recount(self, record: PodRecord) -> None:
         """After a promise or a status changed. Room that became free is offered to those who wait."""
@@ -154,7 +150,7 @@ class Allocator:
         """At the start: whatever was asked for while the agent was away is looked at at once."""
         for record in self._records.values():
             allocated = self._ledger.allocated(record.uid)
-            if allocated is None or not record.admitted or not self.holds(record):
+            if allocated is None or not record.admitted or not record.holds:
                 continue
             if not equal(record.desired, allocated):
                 self._pending.setdefault(record.uid)
@@ -212,7 +208,7 @@ class Allocator:
             before, held = self._ledger.allocated(record.uid), record.used
             if before is None:
                 continue
-            counts = self.holds(record)
+            counts = record.holds
             if everybody is None:
                 room = self.room(record.uid)
             else:

@@ -153,6 +153,12 @@ class PodRecord:
         """A pass is over; the next works out what it needs. Most of a thousand pods do nothing most of the time."""
         self._sized = None
 
+    def answered(self, pod: Object) -> None:
+        """The pod with the status we wrote; mostly the spec is the one that was read already."""
+        if self._read is not None and self._read[0] is self.pod and self.pod["spec"] == pod["spec"]:
+            self._read = (pod, self._read[1])
+        self.pod = pod
+
     def echoed(self, pod: Object) -> None:
         """The same state of the pod as we have, in another copy that is kept anyway."""
         if self.counted is not None and self.counted[0] is self.pod:
@@ -178,6 +184,12 @@ class PodRecord:
     def terminal(self) -> bool:
         """Succeeded or failed: holds nothing any more."""
         return self.rejected is not None or self.finished
+
+    @property
+    def holds(self) -> bool:
+        """Whether what it was promised is still taken. Asked of every pod of the node at every decision."""
+        ending = self.ending
+        return not self.finished and self.rejected is None and (ending is None or not ending.gone)
 
     def job(self, name: str) -> bool:
         task = self.jobs.get(name)

@@ -112,7 +112,7 @@ class Reporter:
         if record.static:
             record.mirror = answer
         elif not newer(record.pod, answer):
-            record.pod = answer
+            record.answered(answer)
 
 
 def newer(one: Object, other: Object) -> bool:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.kit.clock import Clock, rfc3339_micro
 
 KEPT = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Chapter:
+class Chapter(NamedTuple):
     at: float
     what: str
     """A word for the transition: admitted, allocated, actuated, deferred, restarted …"""
     why: str
-    numbers: dict[str, Any] = field(default_factory=dict)
+    numbers: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
         told: dict[str, Any] = {"time": rfc3339_micro(self.at), "what": self.what, "why": self.why}

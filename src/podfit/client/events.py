@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import random
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 LANES = 4
 _REMEMBERED = 4096
 _QUEUED = 8192
+
+_NAMES = random.Random()
+"""Of its own: names have to differ even where somebody seeds the shared one. They need not be hard to guess."""
 
 Key = tuple[str, ...]
 """What makes two Events the same one: who says it, the object and its field, type, reason and message."""
@@ -191,7 +194,7 @@ class EventRecorder:
             "kind": "Event",
             "apiVersion": "v1",
             "metadata": {
-                "name": f"{about['name'][:235]}.{secrets.token_hex(8)}",
+                "name": f"{about['name'][:235]}.{_NAMES.getrandbits(64):016x}",
                 "namespace": about.get("namespace") or "default",
             },
             "involvedObject": about,

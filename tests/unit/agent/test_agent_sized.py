@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.agent.decide.states import Allocated, Desired, desired_of
+from podfit.agent.decide.states import Allocated, Desired, desired_of, same
 from podfit.agent.record import PodRecord
 from podfit.agent.story import Story
 from podfit.api.resources import CPU
@@ -56,3 +56,21 @@ def test_a_pod_at_rest_keeps_nothing() -> None:
     kept = one.sized(one.desired)
     one.rest()
     assert one.sized(one.desired) is not kept
+
+
+def test_what_is_desired_is_read_anew_when_an_answer_brings_another_spec() -> None:
+    one = record(pod("100m"))
+    known = one.desired
+    one.answered(pod("100m", "2"))
+    assert one.desired is known
+    one.answered(pod("300m", "3"))
+    assert one.desired.containers["c"]["requests"] == {"cpu": "300m"}
+
+
+def test_sizes_written_in_other_words_are_the_same() -> None:
+    assert same({"requests": {"cpu": "1"}}, {"requests": {"cpu": "1000m"}})
+    assert same({"requests": {"cpu": 1}}, {"requests": {"cpu": "1"}})
+    assert same({"limits": {"memory": "0"}}, {"limits": {}})
+    assert same(None, {"limits": {"memory": "0"}})
+    assert not same({"limits": {"memory": "1Mi"}}, {"limits": {"memory": "1M"}})
+    assert not same({"requests": {"cpu": "1"}}, {"limits": {"cpu": "1"}})

@@ -50,7 +50,7 @@ class ResizeConditions:
         return replace(self, pending=ResizeCondition(PENDING, generation, since, reason, message))
 
     def without_pending(self) -> ResizeConditions:
-        return replace(self, pending=None) if self.pending is not None else self
+        return ResizeConditions(None, self.in_progress) if self.pending is not None else self
 
     def granted(self, generation: int, now: float) -> ResizeConditions:
         return ResizeConditions(None, ResizeCondition(IN_PROGRESS, generation, now))
@@ -70,7 +70,7 @@ class ResizeConditions:
         return self
 
     def completed(self) -> ResizeConditions:
-        return replace(self, in_progress=None) if self.in_progress is not None else self
+        return ResizeConditions(self.pending, None) if self.in_progress is not None else self
 
 
 def from_status(status: Mapping[str, Any]) -> ResizeConditions:

@@ -51,8 +51,18 @@ def amount(resources: Resources | None, name: str) -> Amount:
 
 def differs(one: Resources | None, other: Resources | None, name: str) -> bool:
     """Unset and zero are the same: the API cannot tell a runtime apart from either."""
-    first, second = amount(one, name), amount(other, name)
-    return (first.request or 0) != (second.request or 0) or (first.limit or 0) != (second.limit or 0)
+    read = _milli if name == CPU else _units
+    for key in ("requests", "limits"):
+        mine, theirs = _text(one, key, name), _text(other, key, name)
+        # Most texts are the same: only others are read as numbers.
+        if mine != theirs and read(mine or 0) != read(theirs or 0):
+            return True
+    return False
+
+
+def _text(resources: Resources | None, key: str, name: str) -> Any:
+    listed = resources.get(key) if resources else None
+    return listed.get(name) if listed else None
 
 
 def same(one: Resources | None, other: Resources | None) -> bool:

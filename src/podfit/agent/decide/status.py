@@ -16,9 +16,9 @@ from podfit.api.resources import is_sidecar
 from podfit.kit.clock import rfc3339
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Facts:
-    """Everything a status is made of."""
+    """Everything a status is made of. Never changed; not frozen, which takes far longer to fill."""
 
     pod: Object
     qos: str
@@ -52,7 +52,7 @@ class Facts:
     """The generation the status answers."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "answers", _answered(self))
+        self.answers = _answered(self)
 
 
 def _answered(facts: Facts) -> int:

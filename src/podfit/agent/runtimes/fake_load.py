@@ -69,6 +69,10 @@ class Curve:
             base += self._period
 
     def areas(self, start: float, end: float, cap: float) -> tuple[float, float]:
+        if self._level is not None:
+            width = max(0.0, end - max(start, 0.0))
+            over = _over(width, self._level, self._level, cap)
+            return self._level * width - over, over
         below = above = 0.0
         for t0, t1, v0, v1 in self._pieces(start):
             if t0 >= end:
@@ -81,17 +85,18 @@ class Curve:
         return below, above
 
     def first_above(self, level: float, start: float) -> float | None:
-        return self._crossing(start, lambda value: value - level)
+        return self._crossing(start, level, 1.0)
 
     def first_below(self, level: float, start: float) -> float | None:
-        return self._crossing(start, lambda value: level - value)
+        return self._crossing(start, level, -1.0)
 
-    def _crossing(self, start: float, distance: Callable[[float], float]) -> float | None:
+    def _crossing(self, start: float, level: float, sign: float) -> float | None:
+        """When it is next past the level, on the side that `sign` says."""
         if self._level is not None:
-            return max(start, 0.0) if distance(self._level) > 0 else None
+            return max(start, 0.0) if sign * (self._level - level) > 0 else None
         horizon = start + self._period if self._period else math.inf
         for t0, t1, v0, v1 in self._pieces(start):
-            d0, d1 = distance(v0), distance(v1)
+            d0, d1 = sign * (v0 - level), sign * (v1 - level)
             if d0 > 0:
                 return t0
             if d1 > 0 and t1 != math.inf:

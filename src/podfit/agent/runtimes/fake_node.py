@@ -62,6 +62,7 @@ class FakeContainer:
     throttled_periods: float = 0.0
     periods: float = 0.0
     oom_kills: int = 0
+    _view: ContainerState | None = None
 
     def cores_allowed(self, pod: Limits) -> float:
         return min(cores(self.limits), cores(pod))
@@ -86,6 +87,12 @@ class FakeContainer:
             self.throttled_periods += (end - start) * 1e6 / self.limits.cpu_period_us
 
     def view(self) -> ContainerState:
+        """Made anew when the state changes, or the message: times, code and reason are set with the state."""
+        if self._view is None or self._view.state != self.state or self._view.message != self.message:
+            self._view = self._made_view()
+        return self._view
+
+    def _made_view(self) -> ContainerState:
         security = self.config.security
         return ContainerState(
             self.id,
