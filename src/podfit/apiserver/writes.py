@@ -38,7 +38,7 @@ _NAME_TRIES = 8
 _FILLED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace", "name")
 
 Change = Callable[[Object, Record], Object | Awaitable[Object]]
-"""Makes the new object from a fresh copy of the stored one."""
+"""Makes the new object from a fresh copy of the stored one, or from the stored one where the write `shares`."""
 Track = Callable[[Object, Object | None], None]
 """Writes down in metadata.managedFields who set what."""
 
@@ -68,6 +68,8 @@ class Write:
     lens: Lens | None = None
     replaces: bool = False
     """A PUT: a uid in the body is a precondition. In a patch it is a change of an immutable field."""
+    shares: bool = False
+    """The change leaves the stored object as it is, and copies what it or the strategy changes in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ class Writer:
         if kind.custom:
             record = (await self.objects.shown(kind, (record,)))[0]
         old = self._old(kind, record)
-        made = change(self.objects.served(kind, record), record)
+        made = change(old if write.shares else self.objects.served(kind, record), record)
         new = made if isinstance(made, dict) else await made
         attrs = self._attributes(UPDATE, write, new, old)
         await self.chain.admit(attrs)

@@ -48,6 +48,8 @@ class Strategy:
     """Numbers in the status that are shown even while they are zero."""
     strict_finalizers: ClassVar[bool] = True
     """Whether unqualified finalizers must be known ones."""
+    narrow: ClassVar[frozenset[str]] = frozenset()
+    """Subresources through which so little changes that a patched object shares the rest with the stored one."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -56,6 +58,11 @@ class Strategy:
 
     def default(self, obj: Object) -> None:
         """Fills in what the scheme fills in, in place."""
+
+    def set_apart(self, new: Object, old: Object) -> bool:
+        """For `narrow` subresources: copies of a patched object what is changed in place on its way, so that the
+        stored one it shares parts with stays as it is. Says whether there is anything to fill in."""
+        raise NotImplementedError
 
     # --- create ---------------------------------------------------------------------------------------------------
 

@@ -160,6 +160,13 @@ def carry_over(new: Object, old: Object) -> None:
             mine[field] = stored[field]
 
 
+def copied(value: Any) -> Any:
+    """A copy of a JSON value that shares nothing with it."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
+
+
 def keep(new: Object, old: Object, *fields: str) -> None:
     """Puts stored values back, present or not."""
     for field in fields:

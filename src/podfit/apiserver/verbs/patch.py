@@ -12,6 +12,7 @@ from podfit.apiserver.calls import Call
 from podfit.apiserver.options import WriteOptions, media_type, write_options
 from podfit.apiserver.request import Response
 from podfit.apiserver.revisions import unsigned
+from podfit.apiserver.strategy import strategy_for
 from podfit.apiserver.verbs import apply
 from podfit.store.backend import Record
 
@@ -38,11 +39,18 @@ async def patch(call: Call) -> Response:
         return await apply.apply(call, accepted, form, options)
     write = call.write(options, call.route.subresource)
     write.track = managed.updates(call, options)
+    strategy = strategy_for(call.kind)
+    write.shares = call.route.subresource in strategy.narrow
     struct = type_of(call.kind)
     assert struct is not None
 
     def change(stored: Object, record: Record) -> Object:
-        return patched(call, stored, kind, struct, options)
+        obj = patched(call, stored, kind, struct, options)
+        if not write.shares:
+            shapes.default(call.kind, obj)
+        elif strategy.set_apart(obj, stored):
+            strategy.default(obj)
+        return obj
 
     written = await call.parts.writer.update(write, change)
     return call.answer(accepted, form, written.record or written.obj)
@@ -62,5 +70,4 @@ def patched(call: Call, stored: Object, kind: str, struct: Struct, options: Writ
     if revision and (complaint := unsigned(revision)[1]):
         raise ApiError(500, "", complaint)
     check_name(obj, call.route.name, call.namespace)
-    shapes.default(call.kind, obj)
     return obj

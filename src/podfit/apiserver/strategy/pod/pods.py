@@ -7,7 +7,7 @@ from typing import Any
 from podfit.api.resources import qos_class
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.meta import carry_over, keep
+from podfit.apiserver.strategy.meta import carry_over, copied, keep
 from podfit.apiserver.strategy.pod import resize as pod_resize
 from podfit.apiserver.strategy.pod import status as pod_status
 from podfit.apiserver.strategy.pod import update as pod_update
@@ -29,9 +29,22 @@ _GATED = {
 
 class PodStrategy(Strategy):
     graceful = True
+    narrow = frozenset(("status", "resize"))
 
     def default(self, obj: Object) -> None:
         default_pod(obj)
+
+    def set_apart(self, new: Object, old: Object) -> bool:
+        new["metadata"] = dict(new["metadata"])
+        if status := new.get("status"):
+            status = new["status"] = dict(status)
+            if status.get("conditions"):
+                status["conditions"] = [dict(each) for each in status["conditions"]]
+        if new.get("spec") is old.get("spec"):
+            return False
+        # Defaults reach into it: a limit that comes new may add a request beside those that were there.
+        new["spec"] = copied(new.get("spec") or {})
+        return True
 
     def prepare_create(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})

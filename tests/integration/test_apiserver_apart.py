@@ -1,0 +1,83 @@
+"""What the server remembers of a stored pod stays as it is, whatever a patch makes of it.
+
+Patches of status and size share with the stored object what they leave alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import POD
+from podfit.apiserver import wire
+from podfit.apiserver.app import ApiServer
+from podfit.testing.asking import Asker, serving
+
+PODS = "/api/v1/namespaces/default/pods"
+STRATEGIC, MERGE, JSON = (f"application/{word}+json" for word in ("strategic-merge-patch", "merge-patch", "json-patch"))
+SIZE = {"requests": {"memory": "32Mi"}, "limits": {"memory": "64Mi"}}
+
+
+def sized(**resources: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "c", "resources": resources}]}}
+
+
+PATCHES = [
+    pytest.param("resize", STRATEGIC, sized(limits={"memory": "96Mi"}), id="a limit"),
+    pytest.param("resize", STRATEGIC, sized(requests={"memory": "48Mi"}), id="a request"),
+    pytest.param("resize", STRATEGIC, sized(limits={"cpu": "1"}), id="a limit that makes a request"),
+    pytest.param("resize", STRATEGIC, {"spec": None}, id="no spec"),
+    pytest.param("resize", STRATEGIC, {"metadata": {"labels": {"a": "b"}}}, id="labels that are not its to change"),
+    pytest.param(
+        "resize",
+        JSON,
+        [{"op": "replace", "path": "/spec/containers/0/resources/limits/memory", "value": "80Mi"}],
+        id="a limit by JSON patch",
+    ),
+    pytest.param("status", STRATEGIC, {"status": {"phase": "Running", "podIP": "10.0.0.1"}}, id="an address"),
+    pytest.param(
+        "status", STRATEGIC, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, id="a condition"
+    ),
+    pytest.param("status", STRATEGIC, sized(limits={"cpu": "1"}), id="a size through the status"),
+    pytest.param("status", STRATEGIC, {"metadata": {"annotations": {"a": "b"}}}, id="an annotation"),
+    pytest.param("status", MERGE, {"status": None}, id="no status"),
+    pytest.param("status", MERGE, {"spec": None}, id="no spec through the status"),
+]
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
+    async with serving(tmp_path) as made:
+        ask = Asker(made)
+        await ask("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+        container = {"name": "c", "image": "busybox", "resources": SIZE, "livenessProbe": {"exec": {"command": ["a"]}}}
+        code, told = await ask("POST", PODS, {"metadata": {"name": "p"}, "spec": {"containers": [container]}})
+        assert code == 201, told
+        conditions = [{"type": "Initialized", "status": "True", "observedGeneration": 1}]
+        code, told = await ask("PATCH", f"{PODS}/p/status", {"status": {"conditions": conditions}}, STRATEGIC)
+        assert code == 200, told
+        yield made
+
+
+@pytest.mark.parametrize(("subresource", "media", "patch"), PATCHES)
+async def test_a_patch_leaves_the_stored_pod_as_it_is(
+    server: ApiServer, subresource: str, media: str, patch: Any
+) -> None:
+    stored = server.objects.get(POD, "default", "p")
+    before = deepcopy(stored)
+    code, told = await Asker(server)("PATCH", f"{PODS}/p/{subresource}", patch, media)
+    assert code in (200, 422), told
+    assert stored == before
+
+
+@pytest.mark.parametrize(("subresource", "media", "patch"), PATCHES)
+async def test_what_is_remembered_is_what_is_stored(
+    server: ApiServer, subresource: str, media: str, patch: Any
+) -> None:
+    await Asker(server)("PATCH", f"{PODS}/p/{subresource}", patch, media)
+    record = server.objects.required(POD, "default", "p")
+    assert server.objects.decoded(record) == wire.object_of(record)
