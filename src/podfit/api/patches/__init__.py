@@ -39,7 +39,7 @@ def patch_object(
     """
     if content_type == STRATEGIC:
         patch = strategic.read_patch(raw)
-        problems = [] if field_validation == "Ignore" else strategic.strict_problems(raw)
+        problems = [] if field_validation == "Ignore" else strategic.strict_problems(raw, patch)
         value = strategic.merged(live, patch, struct)
         return _typed(live, value, struct, field_validation, UNSTRUCTURED, problems, patch)
     dialect: Any = json_patch if content_type == JSON_PATCH else merge_patch

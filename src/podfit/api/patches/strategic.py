@@ -38,9 +38,9 @@ def read_patch(raw: bytes) -> Map:
     return patch
 
 
-def strict_problems(raw: bytes) -> list[str]:
-    """Keys that the patch itself holds twice."""
-    return duplicate_fields(parse_exact(raw)) if may_hold_duplicates(raw, parse(raw)) else []
+def strict_problems(raw: bytes, patch: Map) -> list[str]:
+    """Keys that the patch itself, as it was read, holds twice."""
+    return duplicate_fields(parse_exact(raw)) if may_hold_duplicates(raw, patch) else []
 
 
 def server_error(message: str) -> ApiError:
