@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from podfit.agent.runtimes.fake_load import Curve, Sampled, constant, parse_load
@@ -40,6 +40,7 @@ def test_an_area_is_what_samples_say(curve: Curve, start: float, span: float, ca
 
 
 @given(curves(), st.floats(0, 500), values)
+@example(Curve([(0.0, 0.0), (0.1, 2.0)], repeats_s=0.1), 1.0, 1.0)
 def test_before_a_crossing_the_load_is_not_above(curve: Curve, start: float, level: float) -> None:
     crossing = curve.first_above(level, start)
     if crossing is None:

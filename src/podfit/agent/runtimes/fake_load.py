@@ -16,6 +16,7 @@ from typing import Protocol
 from podfit.api.quantity import Quantity
 
 SINE_PIECES = 48
+_HAIR_S = 1e-9
 
 
 class Load(Protocol):
@@ -45,6 +46,9 @@ class Curve:
             return self._level
         if self._period:
             t %= self._period
+            if self._period - t < _HAIR_S:
+                # 1.0 % 0.1 is not 0, yet 1.0 is where a round of 0.1 begins.
+                t = 0.0
         i = bisect_right(self._times, t) - 1
         if i >= len(self._times) - 1:
             return self._values[-1]
