@@ -290,7 +290,7 @@ class Up:
 
         client = self._client(account_user("podfit-meter"), "meter")
         meter = self.meter = Meter(client, clock=self.clock)
-        meter.sources.update({node.agent.config.node_name: node.resource_metrics for node in self.node_servers})
+        meter.sources.update({node.agent.config.node_name: node.resource_use for node in self.node_servers})
         group = metrics.MetricsApi(meter, client)
 
         async def answer(request: Request) -> Response:

@@ -20,12 +20,12 @@ from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
 from podfit.meter.rates import NodeRates, Use
-from podfit.meter.readings import Key, read_page
+from podfit.meter.readings import Key, NodeReading, Told, read_page, reading_of
 
 log = logging.getLogger(__name__)
 
-Source = Callable[[], Awaitable[str]]
-"""Gives a node's /metrics/resource page."""
+Source = Callable[[], Awaitable[Told]]
+"""Gives what a node's /metrics/resource page says, as numbers."""
 
 
 class Sample(NamedTuple):
@@ -126,7 +126,7 @@ class Meter:
             self.scrapes += 1
             try:
                 async with asyncio.timeout(self.config.timeout_s):
-                    page = await self._page(name)
+                    reading = await self._read(name)
             except (ApiError, Unreachable, TimeoutError, OSError) as error:
                 self.failures += 1
                 log.info("node %s cannot be measured: %s", name, error or type(error).__name__)
@@ -138,16 +138,17 @@ class Meter:
         if rates is None:
             rates = self._rates[name] = NodeRates(2 * self.config.interval_s)
         before = rates.pods()
-        for key in rates.take(read_page(page, self.clock.now())):
+        for key in rates.take(reading):
             use = rates.containers[key]
             samples.append(Sample(*key, use.cores, use.memory_bytes, use.at))
         self._place(name, before, rates.pods())
 
-    async def _page(self, name: str) -> str:
+    async def _read(self, name: str) -> NodeReading:
         source = self.sources.get(name)
         if source is not None:
-            return await source()
-        return str(await self.client.raw("GET", f"{NODE.path('', name)}/proxy/metrics/resource"))
+            return reading_of(*await source())
+        page = str(await self.client.raw("GET", f"{NODE.path('', name)}/proxy/metrics/resource"))
+        return read_page(page, self.clock.now())
 
     def _place(self, node: str, before: set[tuple[str, str]], after: set[tuple[str, str]]) -> None:
         for pod in before - after:

@@ -15,6 +15,7 @@ from podfit.client.transport import LocalReply, LocalTransport
 from podfit.kit.clock import FakeClock
 from podfit.meter.api import MetricsApi
 from podfit.meter.meter import Meter, MeterConfig, Sample
+from podfit.meter.readings import Told
 
 PATIENCE_S = 10.0
 
@@ -170,13 +171,15 @@ async def test_a_node_of_this_process_is_read_directly() -> None:
     cluster = loaded()
     meter = Meter(cluster.client, clock=cluster.clock)
 
-    async def source() -> str:
-        return cluster.page("n1")
+    async def source() -> Told:
+        now = cluster.clock.now()
+        return (now, now, 1024.0), {("default", "a", "c"): (now, now / 2, 512.0, 0.0)}
 
     meter.sources["n1"] = source
     task = asyncio.ensure_future(meter.run())
     await cluster.clock.advance(2.0)
     assert meter.node("n1") is not None
+    assert meter.pod("default", "a")["c"].cores == 0.5
     assert cluster.asked == []
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

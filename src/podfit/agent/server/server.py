@@ -1,6 +1,6 @@
 """The node's own HTTPS server: the kubelet's paths, and two of ours (a pod's story and its four states).
 
-Whoever sits in the same process may call `resource_metrics`, `stats` and `log` without a socket.
+Whoever sits in the same process may call `resource_use`, `stats` and `log` without a socket.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ class NodeServer:
             return web.Response(status=500, text=str(error))
 
     # --- what others in the process may ask
-    async def resource_metrics(self) -> str:
-        """The page that meters read, at the least cost."""
-        return exposition.resource_page(await self._usage.read(lean=True))
+    async def resource_use(self) -> exposition.Resources:
+        """What /metrics/resource tells a meter, as numbers."""
+        return exposition.resources(await self._usage.read(lean=True))
 
     async def stats(self) -> dict[str, Any]:
         config = self.agent.config

@@ -7,11 +7,12 @@ from typing import Any
 
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import RUNNING, ContainerState, Limits, NotFound, PodConfig, PodState, Usage
-from podfit.agent.server.exposition import cadvisor_page, probes_page, resource_page
+from podfit.agent.server.exposition import cadvisor_page, probes_page, resource_page, resources
 from podfit.agent.server.summary import summary
 from podfit.agent.server.usage import UsageReader, machine_usage
 from podfit.agent.story import Story
 from podfit.kit.clock import FakeClock
+from podfit.meter.readings import read_page, reading_of
 
 MI = 1 << 20
 
@@ -136,6 +137,13 @@ async def test_the_resource_page_has_the_kubelets_names_and_escapes_labels() -> 
     assert "scrape_error 0\n" in page
     for name in ("container_start_time_seconds", "pod_cpu_usage_seconds_total", "pod_memory_working_set_bytes"):
         assert f"\n# TYPE {name} " in page
+
+
+async def test_a_meter_of_the_same_process_is_told_what_the_page_says() -> None:
+    node = Node()
+    node.cpu_nanos = 1_500_000_000
+    sample = await reader(node).read()
+    assert reading_of(*resources(sample)) == read_page(resource_page(sample), node.clock.now())
 
 
 async def test_the_cadvisor_page_tells_limits_throttling_and_ooms_by_container() -> None:
