@@ -1,4 +1,4 @@
-"""What the server remembers of a stored pod stays as it is, whatever a patch makes of it.
+"""Parts of stored objects: what a patch shares with them stays as it is, and metadata is shown without the rest.
 
 Patches of status and size share with the stored object what they leave alone.
 """
@@ -81,3 +81,13 @@ async def test_what_is_remembered_is_what_is_stored(
     await Asker(server)("PATCH", f"{PODS}/p/{subresource}", patch, media)
     record = server.objects.required(POD, "default", "p")
     assert server.objects.decoded(record) == wire.object_of(record)
+
+
+@pytest.mark.parametrize(("path", "word"), [("/p", "PartialObjectMetadata"), ("", "PartialObjectMetadataList")])
+async def test_metadata_alone_is_the_metadata_of_the_whole(server: ApiServer, path: str, word: str) -> None:
+    ask = Asker(server)
+    _, whole = await ask("GET", f"{PODS}{path}")
+    _, alone = await ask("GET", f"{PODS}{path}", accept=f"application/json;as={word};g=meta.k8s.io;v=v1")
+    assert alone["kind"] == word
+    shown = [item["metadata"] for item in alone.get("items", [alone])]
+    assert shown == [item["metadata"] for item in whole.get("items", [whole])]

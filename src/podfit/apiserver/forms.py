@@ -7,7 +7,7 @@ by all clients, except tables: these belong to one request.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from podfit.api.kinds import Kind
 from podfit.api.status import Object
@@ -133,21 +133,18 @@ class MetadataOnly:
     def __init__(self, version: str = "v1") -> None:
         self._api_version = f"meta.k8s.io/{version}"
 
-    def partial(self, row: Row) -> Object:
-        obj = wire.object_of(row) if isinstance(row, Record) else row
-        return {"kind": "PartialObjectMetadata", "apiVersion": self._api_version, "metadata": obj["metadata"]}
+    def _partial(self, metadata: Any) -> bytes:
+        return wire.encode({"kind": "PartialObjectMetadata", "apiVersion": self._api_version, "metadata": metadata})
 
     def object(self, row: Row) -> bytes:
-        return wire.encode(self.partial(row))
+        return self._partial(wire.metadata_of(row, row.modified) if isinstance(row, Record) else row["metadata"])
 
     def list(self, rows: Sequence[Record], revision: int, more: Object | None = None) -> bytes:
-        items = [{"metadata": self.partial(row)["metadata"]} for row in rows]
+        items = [{"metadata": wire.metadata_of(row, row.modified)} for row in rows]
         return list_of("PartialObjectMetadataList", self._api_version, items, revision, more)
 
     def event(self, word: str, record: Record, revision: int) -> bytes:
-        partial = self.partial(record)
-        partial["metadata"]["resourceVersion"] = str(revision)
-        return event_of(word, wire.encode(partial))
+        return event_of(word, self._partial(wire.metadata_of(record, revision)))
 
     def bookmark(self, revision: int, annotations: Object | None = None) -> bytes:
         return bookmark_of(self._api_version, "PartialObjectMetadata", revision, annotations)
