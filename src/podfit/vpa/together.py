@@ -6,7 +6,7 @@ Still they meet only through the API server, but for one short cut: admission as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,11 +87,11 @@ class Autoscaler:
         vpa = vpa_of(self.recommender, pod)
         return self.recommender.recommendation_of(vpa) if vpa is not None else None
 
-    def hook_at(self, url: str) -> Callable[[Object], Awaitable[Object]] | None:
+    def hook_at(self, url: str) -> AdmissionWebhook | None:
         """The admission webhook, if this is where it is served."""
         admission = self.admission
         host = f"[{admission.config.host}]" if ":" in admission.config.host else admission.config.host
-        return admission.answer_here if admission.port and url.startswith(f"https://{host}:{admission.port}/") else None
+        return admission if admission.port and url.startswith(f"https://{host}:{admission.port}/") else None
 
     async def run(self) -> None:
         """Works until cancelled."""

@@ -73,6 +73,26 @@ class HookServer:
         return [name for name, _ in self.asked]
 
 
+class HookHere:
+    """A hook of this process that allows everything."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.passing: set[Any] = set()
+        self.failure: Exception | None = None
+
+    def lets_pass(self, resource: tuple[str, str], namespace: str) -> bool:
+        return (resource, namespace) in self.passing
+
+    async def answer_here(self, review: dict[str, Any]) -> dict[str, Any]:
+        if self.failure is not None:
+            raise self.failure
+        request = review["request"]
+        self.told.append(request["name"])
+        response = {"uid": request["uid"], "allowed": True}
+        return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+
+
 @pytest.fixture
 async def hooks(tmp_path):
     server = HookServer()
@@ -308,25 +328,27 @@ async def test_patch_that_does_not_apply_is_an_internal_error(cluster, webhooks,
 
 
 async def test_hook_of_this_process_is_asked_without_a_socket_and_others_are_not(cluster, webhooks, hooks, write, pod):
-    told = []
-
-    async def here(review: dict[str, Any]) -> dict[str, Any]:
-        request = review["request"]
-        told.append(request["name"])
-        response = {"uid": request["uid"], "allowed": True}
-        return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
-
+    here = HookHere()
     webhooks.serve_here(lambda url: here if "/mine" in url else None)
     configured(cluster, VALIDATING, "v", hooks.hook("mine"), hooks.hook("theirs"))
     await webhooks.validating.validate(write(pod()))
-    assert told == ["p"] and hooks.names == ["theirs"]
+    assert here.told == ["p"] and hooks.names == ["theirs"]
+
+
+async def test_hook_of_this_process_is_not_asked_about_what_it_lets_pass(cluster, webhooks, hooks, write, pod):
+    here = HookHere()
+    here.passing = {(("", "pods"), "ns")}
+    webhooks.serve_here(lambda url: here)
+    condition = {"name": "any", "expression": "true"}
+    configured(cluster, VALIDATING, "v", hooks.hook("mine"), hooks.hook("choosy", matchConditions=[condition]))
+    await webhooks.validating.validate(write(pod()))
+    assert here.told == ["p"], "only the one with conditions"
 
 
 async def test_broken_hook_of_this_process_fails_like_any_other(cluster, webhooks, hooks, write, pod):
-    async def broken(review: dict[str, Any]) -> dict[str, Any]:
-        raise RuntimeError("no idea")
-
-    webhooks.serve_here(lambda url: broken)
+    here = HookHere()
+    here.failure = RuntimeError("no idea")
+    webhooks.serve_here(lambda url: here)
     configured(cluster, VALIDATING, "v", hooks.hook("mine", failurePolicy="Fail"))
     with pytest.raises(ApiError, match='an error on the server \\("no idea"\\)'):
         await webhooks.validating.validate(write(pod()))

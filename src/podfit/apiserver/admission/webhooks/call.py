@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
@@ -27,8 +28,14 @@ ResolveService = Callable[[str, str, int], tuple[str, int] | None]
 """(namespace, name, port) of a Service to the host and port to connect to; None when it has no address."""
 
 
-Hook = Callable[[Object], Awaitable[Object]]
-"""A hook that is a part of this process: an AdmissionReview in, which it leaves as it is, its answer out."""
+class Hook(Protocol):
+    """A hook that is a part of this process."""
+
+    def lets_pass(self, resource: tuple[str, str], namespace: str) -> bool:
+        """Whether it would let through, as they are, all objects of a resource (group, plural) in a namespace."""
+
+    async def answer_here(self, review: Object) -> Object:
+        """An AdmissionReview in, which it leaves as it is, its answer out."""
 
 
 class CallFailed(Exception):
@@ -53,6 +60,12 @@ class Caller:
         self.hook_here: Callable[[str], Hook | None] = lambda url: None
         """The hook of this process that is served at a URL: it is asked without a socket."""
         self._session: aiohttp.ClientSession | None = None
+
+    def lets_pass(self, config: Object, timeout_s: int, resource: tuple[str, str], namespace: str) -> bool:
+        """Whether a hook of this process need not be asked."""
+        url = config.get("url")
+        here = self.hook_here(_at_url(url, str(config.get("caBundle") or ""), timeout_s).url) if url else None
+        return here is not None and here.lets_pass(resource, namespace)
 
     async def post(self, config: Object, review: Object, timeout_s: int) -> bytes | Object:
         """The answer: the bytes that came, or what a hook of this process said."""
@@ -133,7 +146,7 @@ def _certificates(bundle: str) -> bytes:
 async def _ask_here(hook: Hook, target: Target, review: Object, timeout_s: int) -> Object:
     try:
         async with asyncio.timeout(timeout_s):
-            return await hook(review)
+            return await hook.answer_here(review)
     except TimeoutError:
         raise CallFailed(f'Post "{target.shown}": context deadline exceeded') from None
     except Exception as error:

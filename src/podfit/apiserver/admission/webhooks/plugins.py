@@ -134,6 +134,9 @@ class _WebhookPlugin(Plugin):
     async def _ask(self, hook: Object, attrs: Attributes, shown: Shown, *, may_patch: bool) -> Answer | None:
         """The hook's answer; None when it is not to be asked, or failed and its policy is to go on."""
         name = str(hook.get("name"))
+        client, timeout_s = hook.get("clientConfig") or {}, int(hook.get("timeoutSeconds") or DEFAULT_TIMEOUT_S)
+        if not hook.get("matchConditions") and not attrs.dry_run and self._lets_pass(client, timeout_s, attrs):
+            return None
         request = request_of(attrs, shown)
         try:
             if not conditions_match(hook, request, attrs, self._authorization):
@@ -144,10 +147,9 @@ class _WebhookPlugin(Plugin):
             raise attrs.forbid(str(error)) from None
         if attrs.dry_run and hook.get("sideEffects") not in ("None", "NoneOnDryRun"):
             raise bad_request(f'admission webhook "{name}" does not support dry run')
-        timeout_s = int(hook.get("timeoutSeconds") or DEFAULT_TIMEOUT_S)
         try:
             version = spoken_by(hook)
-            body = await self._caller.post(hook.get("clientConfig") or {}, review_of(request, version), timeout_s)
+            body = await self._caller.post(client, review_of(request, version), timeout_s)
             answer = read_answer(body, request["uid"], may_patch=may_patch, version=version)
         except (CallFailed, BadAnswer) as error:
             if hook.get("failurePolicy") == "Ignore":
@@ -158,6 +160,12 @@ class _WebhookPlugin(Plugin):
         if not answer.allowed:
             raise denial(name, answer.status)
         return answer
+
+    def _lets_pass(self, client: Object, timeout_s: int, attrs: Attributes) -> bool:
+        try:
+            return self._caller.lets_pass(client, timeout_s, attrs.resource, attrs.namespace)
+        except CallFailed:
+            return False  # asking it will tell what is wrong
 
 
 def _failed(name: str, error: Exception) -> ApiError:
