@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from podfit.api.quantity import ZERO, Quantity
 
 Object = dict[str, Any]
@@ -74,6 +76,40 @@ def pod_requests(
     if overhead and spec.get("overhead"):
         add_into(total, amounts(spec["overhead"]))
     return total
+
+
+_REPORTED = ("containerStatuses", "initContainerStatuses", "resources")
+"""Where a status tells amounts; one without any of them says no more than the spec does."""
+
+
+def requests_told(pod: Mapping[str, Any], use_status: bool) -> bytes:
+    """All that `pod_requests` looks at: the same for pods of one template, so that sums can be looked up by it."""
+    spec, status = pod.get("spec") or _NOTHING, (pod.get("status") or _NOTHING) if use_status else _NOTHING
+    reported = status and any(status.get(field) is not None for field in _REPORTED)
+    return msgspec.json.encode(
+        (
+            [(one.get("name"), one.get("resources")) for one in spec.get("containers") or ()],
+            [(one.get("name"), one.get("resources"), one.get("restartPolicy")) for one in spec["initContainers"]]
+            if spec.get("initContainers")
+            else None,
+            spec.get("resources"),
+            spec.get("overhead"),
+            _reported(status) if reported else None,
+        )
+    )
+
+
+def _reported(status: Mapping[str, Any]) -> tuple[object, ...]:
+    return (
+        [
+            (one.get("name"), one.get("resources"), one.get("allocatedResources"))
+            for kind in ("containerStatuses", "initContainerStatuses")
+            for one in status.get(kind) or ()
+        ],
+        status.get("resources"),
+        status.get("allocatedResources"),
+        is_resize_infeasible({"status": status}),
+    )
 
 
 def pod_limits(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from podfit.api.resources import CPU, MEMORY, is_resize_infeasible, pod_requests
+from podfit.api.resources import CPU, MEMORY, pod_requests, requests_told
 from podfit.api.status import Object
 
 MOST = 2**53
@@ -28,46 +28,19 @@ class Needs:
     """The same for the same amounts."""
 
 
-_REPORTED = ("containerStatuses", "initContainerStatuses", "resources")
-"""Where a status tells amounts; one without any of them says no more than the spec does."""
 _remembered: dict[bytes, Needs] = {}
 _REMEMBER = 65536
 
 
 def needs_of(pod: Object, use_status: bool) -> Needs:
     """Pods of one template ask for the same, so the answer is looked up by what it depends on."""
-    spec, status = pod.get("spec") or {}, (pod.get("status") or {}) if use_status else {}
-    reported = bool(status and any(status.get(field) is not None for field in _REPORTED))
-    told = _encode(
-        (
-            [(one.get("name"), one.get("resources")) for one in spec.get("containers") or ()],
-            [(one.get("name"), one.get("resources"), one.get("restartPolicy")) for one in spec["initContainers"]]
-            if spec.get("initContainers")
-            else None,
-            spec.get("resources"),
-            spec.get("overhead"),
-            _reported(status) if reported else None,
-        )
-    )
+    told = requests_told(pod, use_status)
     found = _remembered.get(told)
     if found is None:
         if len(_remembered) >= _REMEMBER:
             _remembered.clear()
-        found = _remembered[told] = _measure(pod, reported)
+        found = _remembered[told] = _measure(pod, use_status)
     return found
-
-
-def _reported(status: Object) -> tuple[object, ...]:
-    return (
-        [
-            (one.get("name"), one.get("resources"), one.get("allocatedResources"))
-            for kind in ("containerStatuses", "initContainerStatuses")
-            for one in status.get(kind) or ()
-        ],
-        status.get("resources"),
-        status.get("allocatedResources"),
-        is_resize_infeasible({"status": status}),
-    )
 
 
 def _measure(pod: Object, use_status: bool) -> Needs:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from podfit.api.placement import node_matches, untolerated
 from podfit.api.quantity import Quantity
-from podfit.api.resources import is_resize_infeasible, pod_requests
+from podfit.api.resources import pod_requests, requests_told
 from podfit.api.status import Object
 from podfit.client import Cache
 from podfit.client.cache import Key, key_of
@@ -123,22 +121,7 @@ def _asked(pod: Object) -> Amounts:
 
     Not to be written to.
     """
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    statuses = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
-    told = msgspec.json.encode(
-        (
-            [(one.get("name"), one.get("resources")) for one in spec.get("containers") or ()],
-            [(one.get("name"), one.get("resources"), one.get("restartPolicy")) for one in spec["initContainers"]]
-            if spec.get("initContainers")
-            else None,
-            spec.get("resources"),
-            spec.get("overhead"),
-            [(one.get("name"), one.get("resources"), one.get("allocatedResources")) for one in statuses],
-            status.get("resources"),
-            status.get("allocatedResources"),
-            is_resize_infeasible(pod),
-        )
-    )
+    told = requests_told(pod, use_status=True)
     found = _remembered.get(told)
     if found is None:
         if len(_remembered) >= _REMEMBER:

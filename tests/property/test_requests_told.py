@@ -1,0 +1,58 @@
+"""Sums may be looked up by what they depend on: pods that tell the same ask for the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podfit.api.resources import pod_requests, requests_told
+
+AMOUNTS = st.fixed_dictionaries({}, optional={"cpu": st.sampled_from(["1", "2"]), "memory": st.just("1Mi")})
+RESOURCES = st.fixed_dictionaries({}, optional={"requests": AMOUNTS, "limits": AMOUNTS})
+MAYBE = st.none() | RESOURCES
+
+
+def rows(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[list[dict[str, Any]]]:
+    return st.lists(st.fixed_dictionaries({"name": st.sampled_from("ab"), **fields}), max_size=2)
+
+
+SPECS = st.fixed_dictionaries(
+    {"containers": rows(resources=RESOURCES)},
+    optional={
+        "initContainers": rows(resources=RESOURCES, restartPolicy=st.sampled_from(["", "Always"])),
+        "resources": RESOURCES,
+        "overhead": AMOUNTS,
+    },
+)
+STATUSES = st.fixed_dictionaries(
+    {},
+    optional={
+        "containerStatuses": rows(resources=MAYBE, allocatedResources=AMOUNTS),
+        "initContainerStatuses": rows(resources=MAYBE, allocatedResources=AMOUNTS),
+        "resources": RESOURCES,
+        "allocatedResources": AMOUNTS,
+        "conditions": st.just([{"type": "PodResizePending", "reason": "Infeasible"}]),
+        "phase": st.sampled_from(["Pending", "Running"]),
+    },
+)
+PODS = st.fixed_dictionaries({"spec": SPECS, "status": STATUSES})
+
+
+@settings(max_examples=300)
+@given(st.data(), st.booleans())
+def test_pods_that_tell_the_same_ask_for_the_same(data: st.DataObject, use_status: bool) -> None:
+    one = data.draw(PODS)
+    # Mostly two that are alike but for a part: pods drawn apart hardly ever tell the same.
+    part = data.draw(st.sampled_from(("spec", "status", "phase")))
+    other = (
+        {**one, part: data.draw(PODS)[part]} if part != "phase" else {**one, "status": {**one["status"], "phase": ""}}
+    )
+    if requests_told(one, use_status) == requests_told(other, use_status):
+        assert pod_requests(one, use_status=use_status) == pod_requests(other, use_status=use_status)
+
+
+@given(PODS)
+def test_a_status_that_is_not_asked_for_tells_nothing(pod: dict[str, Any]) -> None:
+    assert requests_told(pod, False) == requests_told({"spec": pod["spec"]}, True)
