@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from podfit.api.status import Object
 from podfit.apiserver import wire
 from podfit.kit.tasks import Tasks
-from podfit.store.backend import Change, Compacted, Lagging, Record, Store
+from podfit.store.backend import Change, Compacted, Lagging, Record, Store, Watch
 
 log = logging.getLogger(__name__)
 PREFIX = "/registry/"
@@ -24,6 +24,10 @@ BUFFER = 4096
 """Events a watcher may fall behind before it is cut off."""
 AT_ONCE = 256
 """Watchers that get a change in one go, before anything else is done; the others take their turns."""
+
+
+IN_A_ROW = 32
+"""Changes handed out before whoever else waits gets a turn."""
 
 
 class Representation(Protocol):
@@ -285,12 +289,18 @@ class Hub:
                 self._cut_off_all()
                 continue
             try:
-                while True:
-                    self._dispatch(await watch.next())
+                await self._follow(watch)
             except (Lagging, StopAsyncIteration):
                 self._cut_off_all()
             finally:
                 watch.close()
+
+    async def _follow(self, watch: Watch) -> None:
+        """Changes come in groups of hundreds, and parts of this process act on them as they are handed over."""
+        while True:
+            for _ in range(IN_A_ROW):
+                self._dispatch(await watch.next())
+            await asyncio.sleep(0)
 
     def _cut_off_all(self) -> None:
         """The log was lost sight of: every watcher has to list again."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from podfit.api.kinds import POD, Registry
 from podfit.apiserver import events, wire
-from podfit.apiserver.events import BUFFER, Happening, Hub, Watcher
+from podfit.apiserver.events import BUFFER, IN_A_ROW, Happening, Hub, Watcher
 from podfit.apiserver.forms import Spliced
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.selection import chosen
@@ -89,6 +89,19 @@ async def test_an_event_is_encoded_once_for_all_its_watchers() -> None:
     await store.put(POD.key("ns", "a"), pod("a"))
     await settle(hub, store)
     assert len({id(one.queue[0]) for one in several}) == 1
+    await hub.stop()
+
+
+async def test_others_get_a_turn_while_many_changes_are_handed_out() -> None:
+    store = MemoryStore()
+    hub, _ = await hub_with(store)
+    for number in range(3 * IN_A_ROW):
+        await store.put(POD.key("ns", f"p{number}"), pod(f"p{number}"))
+    behind: list[int] = []
+    while hub.seen < store.revision:
+        await asyncio.sleep(0)
+        behind.append(store.revision - hub.seen)
+    assert len(set(behind)) > 2
     await hub.stop()
 
 
