@@ -281,6 +281,20 @@ async def test_a_pod_that_requires_an_autoscaler_is_held_until_there_is_a_recomm
     assert freed["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "300Mi"}
 
 
+async def test_only_pods_that_nothing_autoscales_and_that_wait_for_nothing_pass_unasked(cluster: Autoscaled) -> None:
+    waiting = {"metadata": {"annotations": {"podfit.dev/requires-vpa": "true"}}, "spec": {}}
+    async with admitting(cluster) as webhook:
+        assert webhook.lets_pass(("", "pods"), "default", {"metadata": {}, "spec": {}})
+        assert not webhook.lets_pass(("", "pods"), "default", waiting)
+        assert not webhook.lets_pass(("autoscaling.k8s.io", "verticalpodautoscalers"), "default", {})
+        await cluster.deployment("web", 0)
+        await cluster.vpa("web", "web")
+        while not webhook.index.namespaces:
+            await cluster.clock.sleep(0.01)
+        assert not webhook.lets_pass(("", "pods"), "default", {"metadata": {}, "spec": {}})
+        assert webhook.lets_pass(("", "pods"), "other", {"metadata": {}, "spec": {}})
+
+
 async def test_odd_requests_are_let_through(cluster: Autoscaled) -> None:
     async with admitting(cluster) as webhook:
         for body in (b"", b"{", b"[]", b'{"request": 5}', b'{"request": {"resource": {"resource": "pods"}}}'):

@@ -224,9 +224,10 @@ class AdmissionWebhook:
         """An AdmissionReview in, its answer out."""
         return await self._answer(body, lambda verdict: msgspec.json.encode(response_of(verdict)))
 
-    def lets_pass(self, resource: tuple[str, str], namespace: str) -> bool:
-        """Whether an API server of this process need not ask about a pod: nothing autoscales in its namespace."""
-        if resource != ("", "pods") or namespace in self.index.namespaces:
+    def lets_pass(self, resource: tuple[str, str], namespace: str, obj: Object | None) -> bool:
+        """Whether an API server of this process need not ask about a pod: nothing autoscales in its namespace, and it
+        does not wait for that."""
+        if resource != ("", "pods") or namespace in self.index.namespaces or obj is None or must_wait(obj, None):
             return False
         self.measures.answered("skipped", "Pod", 0.0)
         return True

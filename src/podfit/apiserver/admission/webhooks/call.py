@@ -31,8 +31,8 @@ ResolveService = Callable[[str, str, int], tuple[str, int] | None]
 class Hook(Protocol):
     """A hook that is a part of this process."""
 
-    def lets_pass(self, resource: tuple[str, str], namespace: str) -> bool:
-        """Whether it would let through, as they are, all objects of a resource (group, plural) in a namespace."""
+    def lets_pass(self, resource: tuple[str, str], namespace: str, obj: Object | None) -> bool:
+        """Whether it would let an object of a resource (group, plural) through as it is. Quick to say."""
 
     async def answer_here(self, review: Object) -> Object:
         """An AdmissionReview in, which it leaves as it is, its answer out."""
@@ -61,11 +61,13 @@ class Caller:
         """The hook of this process that is served at a URL: it is asked without a socket."""
         self._session: aiohttp.ClientSession | None = None
 
-    def lets_pass(self, config: Object, timeout_s: int, resource: tuple[str, str], namespace: str) -> bool:
+    def lets_pass(
+        self, config: Object, timeout_s: int, resource: tuple[str, str], namespace: str, obj: Object | None
+    ) -> bool:
         """Whether a hook of this process need not be asked."""
         url = config.get("url")
         here = self.hook_here(_at_url(url, str(config.get("caBundle") or ""), timeout_s).url) if url else None
-        return here is not None and here.lets_pass(resource, namespace)
+        return here is not None and here.lets_pass(resource, namespace, obj)
 
     async def post(self, config: Object, review: Object, timeout_s: int) -> bytes | Object:
         """The answer: the bytes that came, or what a hook of this process said."""

@@ -163,7 +163,7 @@ class _WebhookPlugin(Plugin):
 
     def _lets_pass(self, client: Object, timeout_s: int, attrs: Attributes) -> bool:
         try:
-            return self._caller.lets_pass(client, timeout_s, attrs.resource, attrs.namespace)
+            return self._caller.lets_pass(client, timeout_s, attrs.resource, attrs.namespace, attrs.object)
         except CallFailed:
             return False  # asking it will tell what is wrong
 
