@@ -132,7 +132,7 @@ class Agent:
             clock,
         )
         self.roster = Roster(config, self.records, self.ledger, self.runtime, self.allocator, self.metrics, clock, kick)
-        reporter.missed = self.roster.missed
+        reporter.missed, reporter.news = self.roster.missed, self.roster.take
         self._static = StaticPods(config, self.client, clock, self.roster)
         self.pressure = PressureWatch(
             self.node, clock, lambda: machine_readings(config.data_dir, self.ledger), config.eviction_hard

@@ -25,6 +25,8 @@ class Reporter:
         self.host_ip = host_ip
         self.missed: Callable[[PodRecord, Object], None] = lambda record, after: None
         """Told of the state of a pod that came while its status was written; set by the agent."""
+        self.news: Callable[[PodRecord, Object], None] = lambda record, after: None
+        """Told when the answer to a status shows what others changed in between; set by the agent."""
 
     async def report(self, record: PodRecord, snapshot: Snapshot, initialized: bool) -> bool:
         """True when something had to be written."""
@@ -106,13 +108,17 @@ class Reporter:
         if early is not None:
             self.missed(record, early)
 
-    @staticmethod
-    def _accept(record: PodRecord, answer: Object) -> None:
+    def _accept(self, record: PodRecord, answer: Object) -> None:
         record.written = answer["metadata"].get("resourceVersion", "")
         if record.static:
             record.mirror = answer
-        elif not newer(record.pod, answer):
+        elif newer(record.pod, answer):
+            return
+        elif only_status_differs(record.pod, answer):
             record.answered(answer)
+        else:
+            # Somebody changed the pod before our status came, and the watch will bring nothing newer than this.
+            self.news(record, answer)
 
 
 def newer(one: Object, other: Object) -> bool:

@@ -139,6 +139,10 @@ class Roster:
                 self._kick(record.uid)
             record.early = after
             return
+        self.take(record, after)
+
+    def take(self, record: PodRecord, after: Object) -> None:
+        """A newer state of the pod, with news."""
         desired_before = record.desired
         record.pod = after
         desired = record.desired

@@ -43,10 +43,11 @@ class Wire:
     def __init__(self) -> None:
         self.during: Callable[[], None] = lambda: None
         self.code = 200
+        self.answer = state(5)
 
     async def request(self, ask: Ask) -> Reply:
         self.during()
-        body = {"kind": "Status", "code": self.code} if self.code >= 400 else state(5)
+        body = {"kind": "Status", "code": self.code} if self.code >= 400 else self.answer
         return Reply(self.code, msgspec.json.encode(body))
 
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
@@ -125,6 +126,16 @@ async def test_a_new_size_does_not_wait_for_the_answer(node: Node) -> None:
     assert asked == ["300m"]
     assert "u" in node.kicked
     assert node.record.pod["metadata"]["resourceVersion"] == "6", "the answer is older"
+
+
+async def test_a_new_size_that_the_answer_is_the_first_to_show_is_news(node: Node) -> None:
+    node.wire.answer = state(5, "300m")
+    await node.write()
+    assert node.kicked == ["u"]
+    assert node.agent.allocator._pending.keys() == {"u"}
+    node.roster.changed(node.record.pod, state(4, "300m"))
+    node.roster.changed(node.record.pod, state(5, "300m"))
+    assert node.kicked == ["u"], "the watch brings nothing more"
 
 
 @pytest.mark.parametrize("code", [409, 500])
