@@ -154,8 +154,8 @@ class PodRecord:
         self._sized = None
 
     def answered(self, pod: Object) -> None:
-        """The pod with the status we wrote; mostly the spec is the one that was read already."""
-        if self._read is not None and self._read[0] is self.pod and self.pod["spec"] == pod["spec"]:
+        """The pod with the status we wrote and the spec that was read already."""
+        if self._read is not None and self._read[0] is self.pod:
             self._read = (pod, self._read[1])
         self.pod = pod
 
@@ -163,9 +163,7 @@ class PodRecord:
         """The same state of the pod as we have, in another copy that is kept anyway."""
         if self.counted is not None and self.counted[0] is self.pod:
             self.counted = (pod, self.counted[1])
-        if self._read is not None and self._read[0] is self.pod:
-            self._read = (pod, self._read[1])
-        self.pod = pod
+        self.answered(pod)
 
     @property
     def generation(self) -> int:

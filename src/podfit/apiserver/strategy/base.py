@@ -61,8 +61,12 @@ class Strategy:
 
     def set_apart(self, new: Object, old: Object) -> bool:
         """For `narrow` subresources: copies of a patched object what is changed in place on its way, so that the
-        stored one it shares parts with stays as it is. Says whether there is anything to fill in."""
-        raise NotImplementedError
+        stored one it shares parts with stays as it is. Says whether there is anything to fill in.
+
+        That may be anything; kinds that know better copy less.
+        """
+        new.update(meta.copied(new))
+        return True
 
     # --- create ---------------------------------------------------------------------------------------------------
 
