@@ -58,12 +58,12 @@ def test_a_pod_at_rest_keeps_nothing() -> None:
     assert one.sized(one.desired) is not kept
 
 
-def test_what_is_desired_is_read_anew_when_an_answer_brings_another_spec() -> None:
+def test_what_is_desired_is_not_read_anew_when_only_the_status_was_answered() -> None:
     one = record(pod("100m"))
     known = one.desired
     one.answered(pod("100m", "2"))
     assert one.desired is known
-    one.answered(pod("300m", "3"))
+    one.pod = pod("300m", "3")
     assert one.desired.containers["c"]["requests"] == {"cpu": "300m"}
 
 
