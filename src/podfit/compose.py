@@ -170,7 +170,6 @@ class Up:
         self.autoscaler: Autoscaler | None = None
         options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.server = ApiServer(self._server_config())
-        self.server.hub.told = self._lines.tell
 
     def _client(self, user: User, name: str) -> Client:
         return local_client(self.server, user, name, self._lines)

@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from podfit.api.kinds import POD, VPA, kind_named
+from podfit.apiserver.events import Happening
+from podfit.apiserver.forms import Form
 from podfit.client.rest import STRATEGIC
 from podfit.client.transport import SharedLines
 from podfit.testing.expect import becomes
@@ -25,18 +27,24 @@ AUTOSCALER = {
 
 async def test_what_a_watch_brought_is_never_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brought: dict[int, tuple[bytes, Any]] = {}
-    decode = SharedLines.decode
+    decode, shown = SharedLines.decode, Happening.shown
 
-    def remembered(lines: SharedLines, line: bytes) -> Any:
+    def decoded(lines: SharedLines, line: bytes) -> Any:
         event = decode(lines, line)
-        brought[id(event)] = (line, event)
+        brought[id(event["object"])] = (line, event["object"])
         return event
 
-    monkeypatch.setattr(SharedLines, "decode", remembered)
+    def handed_over(happening: Happening, word: str, form: Form) -> Any:
+        obj = shown(happening, word, form)
+        brought[id(obj)] = (happening.encoded(word, form), obj)
+        return obj
+
+    monkeypatch.setattr(SharedLines, "decode", decoded)
+    monkeypatch.setattr(Happening, "shown", handed_over)
     async with Whole(tmp_path, vpa=True) as whole:
         await _live_through_a_day(whole)
-    assert {event["object"]["kind"] for _, event in brought.values()} >= {"Pod", "Deployment", "VerticalPodAutoscaler"}
-    assert [line for line, event in brought.values() if _fresh(line) != event] == []
+    assert {obj["kind"] for _, obj in brought.values()} >= {"Pod", "Deployment", "VerticalPodAutoscaler"}
+    assert [line for line, obj in brought.values() if _fresh(line) != obj] == []
 
 
 async def _live_through_a_day(whole: Whole) -> None:
@@ -58,9 +66,9 @@ async def _live_through_a_day(whole: Whole) -> None:
 
 
 def _fresh(line: bytes) -> Any:
-    event = msgspec.json.decode(line)
-    event["object"]["metadata"].pop("managedFields", None)
-    return event
+    obj = msgspec.json.decode(line)["object"]
+    obj["metadata"].pop("managedFields", None)
+    return obj
 
 
 def _ready(one: Any) -> int:

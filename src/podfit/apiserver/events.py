@@ -1,8 +1,9 @@
 """Changes on their way to watchers: one reader of the store's log, and an index that finds who cares.
 
-A change is encoded once for each representation and shared by all its watchers. Finding them costs a few dictionary
-lookups, whatever their number: watchers are filed by resource, namespace and, where their field selector says so, by
-object name or by the node a pod is bound to. A watcher that does not keep up is cut off (`lagging`), never waited for.
+A change is encoded once for each representation and shared by all its watchers; those in this process get the object
+that is at hand instead, and nothing is encoded for them. Finding watchers costs a few dictionary lookups, whatever
+their number: they are filed by resource, namespace and, where their field selector says so, by object name or by the
+node a pod is bound to. A watcher that does not keep up is cut off (`lagging`), never waited for.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ BUFFER = 4096
 """Events a watcher may fall behind before it is cut off."""
 AT_ONCE = 256
 """Watchers that get a change in one go, before anything else is done; the others take their turns."""
-
-
 IN_A_ROW = 32
 """Changes handed out before whoever else waits gets a turn."""
 
@@ -39,9 +38,10 @@ class Representation(Protocol):
 class Selection(Protocol):
     @property
     def key(self) -> Hashable:
-        """Equal for selections that take the same records."""
+        """Equal for selections that take the same objects."""
 
-    def takes(self, record: Record) -> bool: ...
+    def takes_object(self, obj: Object) -> bool:
+        """`obj` is as it is stored."""
 
 
 class Happening:
@@ -52,7 +52,7 @@ class Happening:
         "_encoded",
         "_new",
         "_old",
-        "_told",
+        "_shown",
         "_words",
         "at_once",
         "change",
@@ -61,14 +61,13 @@ class Happening:
         "resource",
     )
 
-    def __init__(
-        self, change: Change, decode: Callable[[Record], Object] = wire.object_of, told: Told | None = None
-    ) -> None:
-        self.change, self._decode, self._told = change, decode, told
+    def __init__(self, change: Change, decode: Callable[[Record], Object] = wire.object_of) -> None:
+        self.change, self._decode = change, decode
         _, _, group, plural, *rest = change.key.split("/", 5)
         self.resource = f"{PREFIX}{group}/{plural}/"
         self.namespace, self.name = (rest[0], rest[1]) if len(rest) > 1 else ("", rest[0] if rest else "")
         self._encoded: dict[tuple[int, str], bytes] = {}
+        self._shown: dict[tuple[int, str], Object] = {}
         self._words: dict[Hashable, str | None] = {}
         self.at_once = AT_ONCE
         self._new: Object | None = None
@@ -93,11 +92,14 @@ class Happening:
             return _word(self.change.previous is not None, self.change.record is not None)
         key = selection.key
         if key not in self._words:
-            change = self.change
-            # The old state first: its view is still remembered, and asking for the new one replaces it.
-            was = change.previous is not None and selection.takes(change.previous)
-            self._words[key] = _word(was, change.record is not None and selection.takes(change.record))
+            old, new = self.old, self.new
+            was = old is not None and selection.takes_object(old)
+            self._words[key] = _word(was, new is not None and selection.takes_object(new))
         return self._words[key]
+
+    def nodes(self) -> set[str]:
+        """The names of the nodes that a pod is bound to, or was."""
+        return {(obj.get("spec") or {}).get("nodeName", "") for obj in (self.old, self.new) if obj is not None}
 
     def encoded(self, word: str, form: Representation) -> bytes:
         key = (id(form), word)
@@ -106,14 +108,29 @@ class Happening:
             record = self.change.previous if word == "DELETED" else self.change.record
             assert record is not None
             data = self._encoded[key] = form.event(word, record, self.change.revision)
-            if self._told is not None and word != "DELETED" and getattr(form, "as_stored", False):
-                assert self.new is not None
-                self._told(data, word, self.new)
         return data
 
+    def shown(self, word: str, form: Representation) -> Object:
+        """The object that `encoded` tells of, for those in this process: shared, so read only.
 
-Told = Callable[[bytes, str, Object], None]
-"""Hears of encoded events what they say: the type and the object, shared and read only."""
+        It comes without managedFields: these are half of an object, and no part asks who wrote a field.
+        """
+        key = (id(form), word)
+        obj = self._shown.get(key)
+        if obj is None:
+            obj = self._shown[key] = self._bare(word, form)
+        return obj
+
+    def _bare(self, word: str, form: Representation) -> Object:
+        if not getattr(form, "as_stored", False):
+            other: Object = wire.decode(self.encoded(word, form))["object"]
+            other.get("metadata", {}).pop("managedFields", None)
+            return other
+        obj = self.old if word == "DELETED" else self.new
+        assert obj is not None
+        meta = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
+        meta["resourceVersion"] = str(self.change.revision)
+        return {**obj, "metadata": meta}
 
 
 def _word(was: bool, stays: bool) -> str | None:
@@ -124,6 +141,8 @@ def _word(was: bool, stays: bool) -> str | None:
 
 Sink = Callable[[bytes], bool]
 """Takes an event right away; False when it has to wait its turn."""
+Taker = Callable[[str, Object], bool]
+"""The same for a watcher in this process, who gets the type and the object, which is shared."""
 
 
 class Watcher:
@@ -142,6 +161,7 @@ class Watcher:
         "resource",
         "selection",
         "sink",
+        "taker",
     )
 
     def __init__(
@@ -166,6 +186,7 @@ class Watcher:
         self._wake: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.sink: Sink | None = None
+        self.taker: Taker | None = None
 
     def offer(self, happening: Happening) -> None:
         revision = happening.change.revision
@@ -178,19 +199,23 @@ class Watcher:
         if len(self.queue) >= BUFFER:
             self.lagging = True
             self.queue.clear()
+        elif self._is_taken(happening, word):
+            return
         else:
-            data = happening.encoded(word, self.form)
-            if self._sink_takes(happening, data):
-                return
-            self.queue.append(data)
+            self.queue.append(happening.encoded(word, self.form))
         self._notify()
 
-    def _sink_takes(self, happening: Happening, data: bytes) -> bool:
+    def _is_taken(self, happening: Happening, word: str) -> bool:
         """Whoever reads is waiting and has nothing left to read: it need not be woken for this."""
-        if self.sink is None or self._wake is None or self.queue or not happening.at_once:
+        if self._wake is None or self.queue or not happening.at_once:
             return False
-        happening.at_once -= 1
-        return self.sink(data)
+        if self.taker is not None:
+            happening.at_once -= 1
+            return self.taker(word, happening.shown(word, self.form))
+        if self.sink is not None:
+            happening.at_once -= 1
+            return self.sink(happening.encoded(word, self.form))
+        return False
 
     def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -230,7 +255,8 @@ class Watcher:
         self._disarm()
 
 
-_Place = tuple[str, str, str, str]
+_Place = tuple[str, str, str]
+"""(namespace, field, value)"""
 
 
 class Hub:
@@ -238,14 +264,13 @@ class Hub:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._filed: dict[_Place, dict[int, Watcher]] = {}
+        self._filed: dict[str, dict[_Place, dict[int, Watcher]]] = {}
+        """By resource and place."""
         self._tasks = Tasks("watch hub")
         self._listeners: list[Any] = []
         self.seen = 0
         self.decode: Callable[[Record], Object] = wire.object_of
-        """How listeners get objects; the owner of a memory of decoded ones puts itself here."""
-        self.told: Told | None = None
-        """For watchers in this process, who then need not decode what was encoded here."""
+        """How changes get their objects; the owner of a memory of decoded ones puts itself here."""
 
     def start(self) -> None:
         self.seen = self._store.revision
@@ -258,28 +283,32 @@ class Hub:
 
     def watchers(self) -> Iterator[Watcher]:
         for filed in self._filed.values():
-            yield from filed.values()
+            for there in filed.values():
+                yield from there.values()
 
     def listen(self, listener: Any) -> None:
         """`listener(happening)` is called for every change, in order; it must be quick and must not raise."""
         self._listeners.append(listener)
 
     def add(self, watcher: Watcher) -> None:
-        self._filed.setdefault(self._place(watcher), {})[id(watcher)] = watcher
+        filed = self._filed.setdefault(watcher.resource, {})
+        filed.setdefault(self._place(watcher), {})[id(watcher)] = watcher
 
     def remove(self, watcher: Watcher) -> None:
         watcher.end()
-        place = self._place(watcher)
-        filed = self._filed.get(place)
-        if filed is not None:
-            filed.pop(id(watcher), None)
+        place, filed = self._place(watcher), self._filed.get(watcher.resource, {})
+        there = filed.get(place)
+        if there is not None:
+            there.pop(id(watcher), None)
+            if not there:
+                del filed[place]
             if not filed:
-                del self._filed[place]
+                del self._filed[watcher.resource]
 
     @staticmethod
     def _place(watcher: Watcher) -> _Place:
         field, value = watcher.index or ("", "")
-        return watcher.resource, watcher.namespace, field, value
+        return watcher.namespace, field, value
 
     async def _run(self) -> None:
         while True:
@@ -312,32 +341,26 @@ class Hub:
 
     def _dispatch(self, change: Change) -> None:
         self.seen = change.revision
-        happening = Happening(change, self.decode, self.told)
+        happening = Happening(change, self.decode)
         for listener in self._listeners:
             listener(happening)
-        for place in self._places(happening):
-            filed = self._filed.get(place)
-            if filed:
-                for watcher in list(filed.values()):
+        filed = self._filed.get(happening.resource)
+        if filed is None:
+            return
+        for place in _places(happening):
+            there = filed.get(place)
+            if there is not None:
+                for watcher in list(there.values()):
                     watcher.offer(happening)
 
-    def _places(self, happening: Happening) -> Iterator[_Place]:
-        """Those who follow just this node or this object first: they are the ones who act on it."""
-        resource, name = happening.resource, happening.name
-        namespaces = (happening.namespace, "") if happening.namespace else ("",)
-        for node in self._nodes(happening):
-            for namespace in namespaces:
-                yield resource, namespace, "spec.nodeName", node
-        for namespace in namespaces:
-            yield resource, namespace, "metadata.name", name
-        for namespace in namespaces:
-            yield resource, namespace, "", ""
 
-    def _nodes(self, happening: Happening) -> set[str]:
-        if happening.resource != PODS:
-            return set()
-        objects = (happening.old, happening.new)
-        return {(obj.get("spec") or {}).get("nodeName", "") for obj in objects if obj is not None}
+def _places(happening: Happening) -> list[_Place]:
+    """Those who follow just this node or this object first: they are the ones who act on it."""
+    namespaces = (happening.namespace, "") if happening.namespace else ("",)
+    indexed = [("metadata.name", happening.name), ("", "")]
+    if happening.resource == PODS:
+        indexed = [("spec.nodeName", node) for node in happening.nodes()] + indexed
+    return [(namespace, field, value) for field, value in indexed for namespace in namespaces]
 
 
 PODS = f"{PREFIX}core/pods/"

@@ -1,10 +1,14 @@
-"""What a list or a watch selects, by labels and fields: parsed once, asked for every record or change."""
+"""What a list or a watch selects, by labels and fields: parsed once, asked for every record or change.
+
+A list asks about records, of which it decodes the few fields that selectors look at; a change is asked about by the
+objects it is between, which are decoded already.
+"""
 
 from __future__ import annotations
 
 from podfit.api.kinds import Kind
 from podfit.api.selectors import FieldSelector, LabelSelector, SelectorError
-from podfit.api.status import bad_request, go_quote
+from podfit.api.status import Object, bad_request, go_quote
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.views import SELECTABLE, Views
 from podfit.store.backend import Record
@@ -19,10 +23,18 @@ class Chosen:
         self._views, self._labels, self._fields = views, labels, fields
         self.key = (id(views), text)
         self.name = fields.exact("metadata.name")
+        self._terms = [(views.reader(term.field), term.value, term.equal) for term in fields.terms]
 
     def takes(self, record: Record) -> bool:
         view = self._views.of(record)
         return self._labels.matches(view.labels) and self._fields.matches(view.fields)
+
+    def takes_object(self, obj: Object) -> bool:
+        """What `takes` says of a record that holds `obj`."""
+        for read, value, equal in self._terms:
+            if (read(obj) == value) is not equal:
+                return False
+        return self._labels.everything or self._labels.matches(obj["metadata"].get("labels"))
 
     def filter(self, records: list[Record], limit: int = 0) -> list[Record]:
         if not limit:

@@ -1,14 +1,16 @@
-"""The few fields selectors look at, decoded once a change and remembered: the rest of an object stays bytes."""
+"""The few fields selectors look at: of objects, and of records, where they are decoded once and remembered and the
+rest of an object stays bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from podfit.api.kinds import Kind
 from podfit.api.selectors import Readable
+from podfit.api.status import Object
 from podfit.store.backend import Record
 
 _REMEMBERED = 65536
@@ -86,8 +88,23 @@ class Views:
         paths = {name: self._path(name) for name in self.fields}
         self._paths = paths | {name: tuple(name.split(".")) for name in _NAMES}
         self._decode = msgspec.json.Decoder(_shape(kind.kind, set(paths.values()))).decode
-        self._seen: dict[str, tuple[int, View, int, View | None]] = {}
-        """By key: the newest view and the one before it, because a change is asked about both, by every watcher."""
+        self._seen: dict[str, tuple[int, View]] = {}
+        """By key: the revision and the view of the newest state asked about."""
+
+    def reader(self, name: str) -> Callable[[Object], str]:
+        """Reads the field of this name, as `of(record).fields` shows it, from a stored object that is decoded."""
+        path = self._paths.get(name, ())
+
+        def read(obj: Object) -> str:
+            value: Any = obj if path else None
+            for part in path:
+                value = value.get(part) if type(value) is dict else None
+            return value if type(value) is str else _text(name, value)
+
+        if name != "source":
+            return read
+        otherwise = self.reader("reportingComponent")
+        return lambda obj: read(obj) or otherwise(obj)
 
     @staticmethod
     def _path(name: str) -> tuple[str, ...]:
@@ -97,22 +114,14 @@ class Views:
 
     def of(self, record: Record) -> View:
         seen, at = self._seen.get(record.key), record.modified
-        if seen is not None:
-            if seen[0] == at:
-                return seen[1]
-            if seen[2] == at and seen[3] is not None:
-                return seen[3]
+        if seen is not None and seen[0] == at:
+            return seen[1]
         view = self._read(record)
-        if seen is None:
-            if len(self._seen) >= _REMEMBERED:
+        if seen is None or seen[0] < at:
+            if seen is None and len(self._seen) >= _REMEMBERED:
                 self._seen.clear()
-            self._seen[record.key] = (at, view, 0, None)
-        elif seen[0] < at:
-            self._seen[record.key] = (at, view, seen[0], seen[1])
+            self._seen[record.key] = (at, view)
         return view
-
-    def drop(self, key: str) -> None:
-        self._seen.pop(key, None)
 
     def _read(self, record: Record) -> View:
         obj = self._decode(record.value)

@@ -154,40 +154,47 @@ class Cache:
 
     def _take(self, event: str, obj: Object) -> None:
         self.connected = True
+        meta = obj["metadata"]
         if event != "BOOKMARK":
-            obj["metadata"].pop("managedFields", None)
+            meta.pop("managedFields", None)
             kept = self._trim(obj) if self._trim else obj
-            self._put(key_of(obj), None if event == "DELETED" else kept, kept)
-        self._revision = obj["metadata"]["resourceVersion"]
+            self._put((meta.get("namespace", ""), meta["name"]), None if event == "DELETED" else kept, kept)
+        self._revision = meta["resourceVersion"]
 
     def _put(self, key: Key, after: Object | None, last: Object | None = None) -> None:
         before = self._objects.get(key)
-        if after is None:
-            if before is None:
-                return
-            del self._objects[key]
-            before = last or before
-        else:
+        if after is not None:
             self._objects[key] = after
+        elif before is not None:
+            del self._objects[key]
+        else:
+            return
         for name, values in self._index_by.items():
-            self._reindex(self._indexes[name], values, key, before, after)
+            _reindex(self._indexes[name], values, key, before, after)
+        if after is None and last is not None:
+            before = last
         for handler in self._handlers:
             try:
                 handler(before, after)
             except Exception:
                 log.exception("a subscriber of %s failed", self.kind.plural)
 
-    @staticmethod
-    def _reindex(
-        index: dict[str, dict[Key, Object]], values: IndexBy, key: Key, before: Object | None, after: Object | None
-    ) -> None:
-        old = set(values(before)) if before is not None else set()
-        new = set(values(after)) if after is not None else set()
-        for value in old - new:
-            bucket = index.get(value, {})
-            bucket.pop(key, None)
-            if not bucket:
+
+def _reindex(
+    index: dict[str, dict[Key, Object]], values: IndexBy, key: Key, before: Object | None, after: Object | None
+) -> None:
+    old = tuple(values(before)) if before is not None else ()
+    new = tuple(values(after)) if after is not None else ()
+    if old != new:
+        for value in set(old).difference(new):
+            left = index.get(value, {})
+            left.pop(key, None)
+            if not left:
                 index.pop(value, None)
-        for value in new:
-            assert after is not None
-            index.setdefault(value, {})[key] = after
+    if after is None:
+        return
+    for value in new:
+        bucket = index.get(value)
+        if bucket is None:
+            bucket = index[value] = {}
+        bucket[key] = after

@@ -114,7 +114,7 @@ class Client:
             if stream.status != 200:
                 raise await _refusal(stream)
             if at_once is not None and stream.lend is not None:
-                stream.lend(_taking(stream, at_once))
+                stream.lend(_taking(at_once))
             async with aclosing(_lines(stream)) as lines:
                 async for line in lines:
                     event = stream.decode(line)
@@ -147,13 +147,10 @@ async def _refusal(stream: Stream) -> ApiError:
     return _error(stream.status, content)
 
 
-def _taking(stream: Stream, at_once: Callable[[str, Object], None]) -> Callable[[bytes], bool]:
-    def take(line: bytes) -> bool:
-        event = stream.decode(line)
-        if event["type"] == "ERROR":
-            return False
+def _taking(at_once: Callable[[str, Object], None]) -> Callable[[str, Object], bool]:
+    def take(word: str, obj: Object) -> bool:
         try:
-            at_once(event["type"], event["object"])
+            at_once(word, obj)
         except Exception:
             # Whoever hands it over is not to blame: it comes again, and fails where it belongs.
             return False

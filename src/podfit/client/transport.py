@@ -45,9 +45,10 @@ class Stream:
     chunks: AsyncIterator[bytes]
     decode: Callable[[bytes], Any] = msgspec.json.decode
     """Turns a line into JSON. What it returns may be shared with others: read only."""
-    lend: Callable[[Callable[[bytes], bool]], None] | None = None
-    """Where the server is in this process: it hands lines to what it is lent here as they come about, as long as the
-    reader has none left to read; a line that is not taken (False) comes with the chunks."""
+    lend: Callable[[Callable[[str, Any], bool]], None] | None = None
+    """Where the server is in this process: it hands events (type and object, shared and without managedFields) to what
+    it is lent here as they come about, as long as the reader has none left to read; one that is not taken (False) comes
+    with the chunks."""
 
 
 class Unreachable(Exception):
@@ -152,7 +153,8 @@ class LocalReply:
 
 
 class SharedLines:
-    """Decodes a line once for all who read it: every part of a process watches the same changes.
+    """Decodes a line once for all who read it: every part of a process watches the same changes, and those that are
+    not handed over come as lines.
 
     The objects are shared, so nobody may change what a watch brought. They come without managedFields: these are half
     of an object, and no part asks who wrote a field.
@@ -170,11 +172,6 @@ class SharedLines:
             found["object"].get("metadata", {}).pop("managedFields", None)
             self._remember(line, found)
         return found
-
-    def tell(self, line: bytes, word: str, obj: dict[str, Any]) -> None:
-        """What a line says, from who wrote it: nobody needs to decode it. `obj` stays as it is."""
-        meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
-        self._remember(line, {"type": word, "object": {**obj, "metadata": meta}})
 
     def _remember(self, line: bytes, event: dict[str, Any]) -> None:
         if not self._known:
@@ -217,7 +214,7 @@ class LocalTransport:
         reply = await self._answer(ask)
         source = reply.stream if reply.stream is not None else _once(reply.body)
         try:
-            yield Stream(reply.status, source, self._decode, getattr(source, "lend", None))
+            yield Stream(reply.status, source, self._decode, getattr(source, "lend_taker", None))
         finally:
             closing = getattr(source, "aclose", None)
             if closing is not None:

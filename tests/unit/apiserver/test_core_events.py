@@ -9,7 +9,7 @@ from typing import Any
 from podfit.api.kinds import POD, Registry
 from podfit.apiserver import events, wire
 from podfit.apiserver.events import BUFFER, IN_A_ROW, Happening, Hub, Watcher
-from podfit.apiserver.forms import Spliced
+from podfit.apiserver.forms import MetadataOnly, Spliced
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.selection import chosen
 from podfit.kit.clock import RealClock
@@ -154,6 +154,44 @@ async def test_a_reader_that_waits_gets_a_change_without_being_woken() -> None:
     await asyncio.sleep(0)
     assert len(taken) == 1 and not one.queue and not reader.done()
     one.close()
+    await reader
+
+
+async def test_a_reader_in_this_process_gets_the_object_and_nothing_is_encoded() -> None:
+    taken: list[Any] = []
+    one, reader = await waiting_with([])
+    one.taker = lambda word, obj: taken.append((word, obj)) is None
+    key = POD.key("ns", "a")
+    fields = [{"manager": "kubectl"}]
+    value = wire.stored_value({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "managedFields": fields}})
+    before, after = Record(key, value, 1, 1), Record(key, value, 1, 2)
+    happenings = [Happening(Change(2, key, after, before)), Happening(Change(3, key, None, after))]
+    for happening in happenings:
+        one.offer(happening)
+        assert happening._encoded == {}
+    shown = [{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "resourceVersion": at}} for at in "23"]
+    assert taken == [("MODIFIED", shown[0]), ("DELETED", shown[1])]
+    assert (happenings[0].new or {})["metadata"]["managedFields"] == fields
+    one.close()
+    await reader
+
+
+async def test_what_is_shown_in_another_shape_is_handed_over_in_that_shape() -> None:
+    other = Happening(change(1).change)
+    shown = other.shown("ADDED", MetadataOnly())
+    assert shown == {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"name": "a", "namespace": "ns", "resourceVersion": "1"},
+    }
+    assert other.shown("ADDED", FORM)["kind"] == "Pod"
+
+
+async def test_what_a_taker_leaves_waits_as_bytes() -> None:
+    one, reader = await waiting_with([])
+    one.taker = lambda word, obj: False
+    one.offer(change(1))
+    assert words(one) == ["ADDED"]
     await reader
 
 

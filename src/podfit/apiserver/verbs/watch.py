@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from podfit.api.status import ApiError
 from podfit.apiserver import wire
 from podfit.apiserver.calls import Call
-from podfit.apiserver.events import Happening, Sink, Watcher
+from podfit.apiserver.events import Happening, Sink, Taker, Watcher
 from podfit.apiserver.forms import Event, Form, Held
 from podfit.apiserver.negotiate import JSON
 from podfit.apiserver.options import ListOptions, list_options
@@ -44,7 +44,8 @@ async def watch(call: Call) -> Response:
 
 
 class _Stream:
-    """The pieces of a watch. Who writes them somewhere may also lend a sink, which gets events without being asked."""
+    """The pieces of a watch. Who writes them somewhere may also lend a sink, which gets events without being asked;
+    who reads them in this process, a taker, which gets objects."""
 
     def __init__(self, call: Call, form: Form, options: ListOptions, selection: Chosen | None) -> None:
         self._call, self._form, self._options, self._selection = call, form, options, selection
@@ -54,6 +55,7 @@ class _Stream:
         self._prefix = prefix_of(call.kind, call.namespace)
         self._held = Held() if call.objects.versions.converts(call.kind) else None
         self._sink: Sink | None = None
+        self._taker: Taker | None = None
         self._pieces = self._run()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -70,6 +72,11 @@ class _Stream:
         if self._held is None:
             self._sink = sink
 
+    def lend_taker(self, taker: Taker) -> None:
+        """The same for a reader in this process."""
+        if self._held is None:
+            self._taker = taker
+
     async def _run(self) -> AsyncGenerator[bytes, None]:
         watcher: Watcher | None = None
         try:
@@ -81,7 +88,7 @@ class _Stream:
             watcher, records, at = self._begin(revision)
             async for chunk in self._present(records, at):
                 yield chunk
-            watcher.sink = self._sink
+            watcher.sink, watcher.taker = self._sink, self._taker
             async for chunk in self._follow(watcher):
                 yield chunk
         except ApiError as error:
