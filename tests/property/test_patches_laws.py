@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from typing import Any
+from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.api.kinds import BUILT_IN, Kind, kind_named
 from podfit.api.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC, json_patch, merge_patch, patch_object, strategic
-from podfit.api.patches.apply import apply_patch, fieldset, read_applied, track_update, typed
+from podfit.api.patches.apply import apply_patch, fieldset, managers, read_applied, track_update, typed
 from podfit.api.schema import type_named, type_of
 from podfit.api.schema.decode import convert, decode
 from podfit.api.schema.fast import Surprise, reader
@@ -229,6 +230,34 @@ def test_field_sets_are_sets(left: Any, right: Any) -> None:
     assert members(fieldset.union(left, right)) == members(left) | members(right)
     assert members(fieldset.intersection(left, right)) == members(left) & members(right)
     assert members(fieldset.difference(left, right)) == members(left) - members(right)
+    assert fieldset.overlaps(left, right) == bool(members(left) & members(right))
+    assert fieldset.covers(left, right) == (members(left) >= members(right))
+
+
+updates = st.lists(st.tuples(st.sampled_from(["maker", "agent", "user"]), pods, words), max_size=4)
+
+
+@given(pods, updates)
+def test_owners_that_stay_the_same_are_found_the_quick_way_and_the_thorough_way(first: Any, changes: Any) -> None:
+    quick = [tracked(None, first, "maker", NOW)]
+    thorough = list(quick)
+    for manager, wanted, image in changes:
+        spec = {"containers": [{"name": "a", "image": image}]}
+        now = f"2026-01-01T00:00:{len(quick):02}Z"
+        value = strategic.merged(quick[-1], {"spec": spec}, POD) if image else wanted
+        quick.append(tracked(quick[-1], value, manager, now))
+        with mock.patch.object(managers, "renewed", return_value=None):
+            thorough.append(tracked(thorough[-1], value, manager, now))
+    assert quick == thorough
+
+
+def tracked(live: Any, value: Any, manager: str, now: str) -> dict[str, Any]:
+    obj = typed_pod({key: item for key, item in value.items() if key != "metadata"})
+    obj["metadata"] = {key: item for key, item in value.get("metadata", {}).items() if key != "managedFields"}
+    before = deepcopy(live)
+    track_update(live, obj, POD, manager, "Update", now, "status")
+    assert live == before
+    return obj
 
 
 @given(json_objects)

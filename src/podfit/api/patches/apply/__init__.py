@@ -80,14 +80,25 @@ def track_update(
     `new` and all of `live` are only read.
     """
     metadata = new.setdefault("metadata", {})
-    owners = _owners_for_update(live, metadata.get("managedFields"), subresource)
-    if not owners and live is not None:
-        metadata.pop("managedFields", None)
-        return
-    before = live if live is not None else _fresh(struct)
+    entries = _entries_for_update(live, metadata.get("managedFields"), subresource)
     version = new.get("apiVersion", "")
-    _update(before, new, struct, owners, identity(manager, operation, version, subresource), now, reset_fields)
-    managers.cap(owners)
+    who = identity(manager, operation, version, subresource)
+    if live is None:
+        touched = _compared(_fresh(struct), new, struct, reset_fields)[0]
+        _put(metadata, {who: Owner(touched, version, managers.stamp(now))})
+        return
+    owners: Owners = {}
+    if entries:
+        touched, removed = _compared(live, new, struct, reset_fields)
+        if not removed:
+            kept = managers.renewed(entries, who, touched, managers.stamp(now))
+            if kept is not None:
+                metadata["managedFields"] = kept
+                return
+        owners = managers.read(entries)
+        if owners:
+            _record(owners, touched, removed, who, version, now)
+            managers.cap(owners)
     _put(metadata, owners)
 
 
@@ -99,15 +110,16 @@ def _fresh(struct: Struct) -> Object:
     return fresh  # type: ignore[no-any-return]
 
 
-def _owners_for_update(live: Object | None, sent: Any, subresource: str) -> Owners:
-    stored = (live or {}).get("metadata", {}).get("managedFields")
-    if subresource or live is None:
-        return managers.read(stored)
-    if sent == stored:
-        return managers.read(stored)
+def _entries_for_update(live: Object | None, sent: Any, subresource: str) -> Any:
+    """The entries that count: those stored, unless an update of the object itself brings others that make sense."""
+    if live is None:
+        return None
+    stored = live.get("metadata", {}).get("managedFields")
+    if subresource or sent == stored:
+        return stored
     if managers.is_reset(sent):
-        return {}
-    return (managers.read(sent) if managers.makes_sense(sent) else {}) or managers.read(stored)
+        return None
+    return sent if managers.makes_sense(sent) and managers.read(sent) else stored
 
 
 def _put(metadata: Object, owners: Owners) -> None:
@@ -140,22 +152,16 @@ def owned(fields: FieldSet) -> FieldSet:
     return out
 
 
-def _update(
-    old: Object,
-    new: Object,
-    struct: Struct,
-    owners: Owners,
-    who: Identity,
-    now: datetime | str,
-    reset: ResetFields | None,
+def _record(
+    owners: Owners, touched: FieldSet, removed: FieldSet, who: Identity, version: str, now: datetime | str
 ) -> None:
-    touched, removed = _compared(old, new, struct, reset)
+    """A manager set or changed these fields, and took those away."""
     _take_away(owners, touched, removed)
     if not touched:
         return
     mine = owners.get(who)
     fields = touched if mine is None else fieldset.union(mine.fields, touched)
-    owners[who] = Owner(fields, new.get("apiVersion", ""), managers.stamp(now))
+    owners[who] = Owner(fields, version, managers.stamp(now))
 
 
 def _take_away(owners: Owners, touched: FieldSet, removed: FieldSet, but: Identity | None = None) -> None:
@@ -209,7 +215,8 @@ def apply_patch(
     version = applied.get("apiVersion", "")
     if live is not None and not owners:
         first = identity(managers.BEFORE_FIRST_APPLY, UPDATE, version)
-        _update(_fresh(struct), live, struct, owners, first, now, None)
+        touched, _ = _compared(_fresh(struct), live, struct, None)
+        _record(owners, touched, {}, first, live.get("apiVersion", ""), now)
     who = identity(manager, APPLY, version, subresource)
     result = _applied(base, applied, struct, owners, who, force, now, reset_fields)
     return _with_last_applied(result, applied) if manager == "kubectl" and live is not None else result

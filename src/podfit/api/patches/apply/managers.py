@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from podfit.api.patches.apply import fieldset
@@ -48,6 +49,7 @@ def identity(name: str, operation: str, version: str, subresource: str = "") -> 
     return Identity(name or "unknown", operation, "" if operation == APPLY else version, subresource)
 
 
+@lru_cache(maxsize=1024)
 def manager_name(field_manager: str | None, user_agent: str | None) -> str:
     """The manager a request acts as: what it says, else its user agent up to the first slash."""
     if field_manager:
@@ -84,11 +86,13 @@ def is_reset(entries: Any) -> bool:
 
 
 def write(owners: Owners) -> list[dict[str, Any]]:
-    order = sorted(
-        owners.items(),
-        key=lambda pair: (pair[0].operation, pair[1].time or "", pair[0].name, pair[1].version, pair[0].subresource),
-    )
-    return [_entry(who, owner) for who, owner in order if owner.fields]
+    return sorted((_entry(who, owner) for who, owner in owners.items() if owner.fields), key=_place)
+
+
+def _place(entry: dict[str, Any]) -> tuple[str, ...]:
+    """Entries are sorted by this."""
+    time, below = entry.get("time", ""), entry.get("subresource", "")
+    return (entry["operation"], time, entry["manager"], entry["apiVersion"], below)
 
 
 def _entry(who: Identity, owner: Owner) -> dict[str, Any]:
@@ -100,6 +104,57 @@ def _entry(who: Identity, owner: Owner) -> dict[str, Any]:
     if who.subresource:
         entry["subresource"] = who.subresource
     return entry
+
+
+def renewed(entries: list[dict[str, Any]], who: Identity, touched: FieldSet, time: str) -> list[dict[str, Any]] | None:
+    """The entries after a manager changed what was its own, and its alone, already: at most its time differs.
+
+    None when more does, or when reading and writing would not give back the very same entries.
+    """
+    if len(entries) > MOST_UPDATERS:
+        return None
+    mine = None
+    for index, entry in enumerate(entries):
+        if not _as_written(entry):
+            return None
+        fields = entry["fieldsV1"]
+        if _is_of(entry, who):
+            if mine is not None or not fieldset.covers(fields, touched):
+                return None
+            mine = index
+        elif fieldset.overlaps(fields, touched):
+            return None
+    if not touched:
+        return entries
+    if mine is None:
+        return None
+    if entries[mine].get("time") == time:
+        return entries
+    made = list(entries)
+    made[mine] = {**entries[mine], "time": time}
+    made.sort(key=_place)
+    return made
+
+
+def _as_written(entry: Any) -> bool:
+    """Whether an entry looks as `write` makes them: everything said that has to be, nothing empty, nothing else."""
+    return (
+        isinstance(entry, dict)
+        and entry.get("operation") in (APPLY, UPDATE)
+        and entry.get("fieldsType") == "FieldsV1"
+        and bool(entry.get("manager") and entry.get("fieldsV1"))
+        and "apiVersion" in entry
+        and len(entry) == 5 + bool(entry.get("time")) + bool(entry.get("subresource"))
+    )
+
+
+def _is_of(entry: dict[str, Any], who: Identity) -> bool:
+    return (
+        entry["manager"] == who.name
+        and entry["operation"] == who.operation
+        and entry.get("subresource", "") == who.subresource
+        and (who.operation == APPLY or entry["apiVersion"] == who.version)
+    )
 
 
 def cap(owners: Owners) -> None:

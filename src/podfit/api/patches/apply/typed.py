@@ -35,6 +35,29 @@ def field_type(kind: Type, name: str) -> Type | None:
     return kind.value if isinstance(kind, MapOf) else RAW
 
 
+Row = tuple[str, Type, bool]
+"""A field as sets and comparisons need it: its element, its type, and whether apply looks inside."""
+
+
+def _rows(kind: Type) -> dict[str, Row]:
+    """The known fields by name; those of maps and of free forms are made as they come (`_row`)."""
+    if not isinstance(kind, Struct):
+        return _NO_ROWS
+    rows: dict[str, Row] | None = kind.cache.get("owned")
+    if rows is None:
+        rows = {name: ("f:" + name, row.type, granular(row.type)) for name, row in kind.fields.items()}
+        kind.cache["owned"] = rows
+    return rows
+
+
+_NO_ROWS: dict[str, Row] = {}
+
+
+def _row(kind: Type, name: str) -> Row | None:
+    below = field_type(kind, name)
+    return None if below is None else ("f:" + name, below, granular(below))
+
+
 def element_of(item: Any, kind: ListOf) -> str:
     """How a list item is called in a field set."""
     if kind.relation == SET:
@@ -66,10 +89,11 @@ def whole(value: Any, kind: Type) -> FieldSet:
         return {}
     node: FieldSet = {SELF: {}}
     if isinstance(value, dict):
+        rows = _rows(kind)
         for name, item in value.items():
-            below = field_type(kind, name)
-            if below is not None:
-                node["f:" + name] = whole(item, below)
+            row = rows.get(name) or _row(kind, name)
+            if row is not None:
+                node[row[0]] = whole(item, row[1]) if row[2] and item else {}
     elif isinstance(value, list) and isinstance(kind, ListOf):
         for item in value:
             node[element_of(item, kind)] = whole(item, kind.item) if kind.relation == MAP else {}
@@ -104,56 +128,59 @@ def _claimed(value: Any, kind: Type) -> FieldSet | None:
 def compare(old: Any, new: Any, kind: Type) -> tuple[FieldSet, FieldSet]:
     """What the new value sets or changes, and what it no longer has, as sets below the value."""
     if isinstance(kind, ListOf):
-        before = {element_of(item, kind): item for item in old or ()} if isinstance(old, list) else {}
-        after = {element_of(item, kind): item for item in new or ()} if isinstance(new, list) else {}
-        return _compare_items(before, after, kind)
+        return _compare_items(_by_element(old, kind), _by_element(new, kind), kind)
     touched: FieldSet = {}
     removed: FieldSet = {}
     old = old if isinstance(old, dict) else {}
     new = new if isinstance(new, dict) else {}
+    rows, gone = _rows(kind), len(old)
     for name, item in new.items():
         before = old.get(name, _MISSING)
-        if before is item or before == item:
-            continue
-        below = field_type(kind, name)
-        if below is None:
-            continue
-        if before is _MISSING:
-            touched["f:" + name] = whole(item, below)
-        else:
-            _compare_both(before, item, below, "f:" + name, touched, removed)
-    for name, item in old.items():
-        if name not in new:
-            below = field_type(kind, name)
-            if below is not None:
-                removed["f:" + name] = whole(item, below)
+        if before is not _MISSING:
+            gone -= 1
+            if before is item or before == item:
+                continue
+        row = rows.get(name) or _row(kind, name)
+        if row is not None:
+            _compare_both(before, item, row, touched, removed)
+    if gone:
+        for name, item in old.items():
+            if name not in new and (row := rows.get(name) or _row(kind, name)) is not None:
+                removed[row[0]] = whole(item, row[1])
     return touched, removed
+
+
+def _by_element(items: Any, kind: ListOf) -> dict[str, Any]:
+    return {element_of(item, kind): item for item in items} if isinstance(items, list) else {}
 
 
 def _compare_items(before: dict[str, Any], after: dict[str, Any], kind: ListOf) -> tuple[FieldSet, FieldSet]:
     touched: FieldSet = {}
     removed: FieldSet = {}
+    below, inside = (kind.item, granular(kind.item)) if kind.relation == MAP else (RAW, False)
     for element, item in after.items():
         old = before.get(element, _MISSING)
-        if old is _MISSING:
-            touched[element] = whole(item, kind.item) if kind.relation == MAP else {}
-        elif old is not item and old != item:
-            _compare_both(old, item, kind.item, element, touched, removed)
+        if old is not item and (old is _MISSING or old != item):
+            _compare_both(old, item, (element, below, inside), touched, removed)
     for element, item in before.items():
         if element not in after:
-            removed[element] = whole(item, kind.item) if kind.relation == MAP else {}
+            removed[element] = whole(item, below)
     return touched, removed
 
 
-def _compare_both(old: Any, new: Any, kind: Type, element: str, touched: FieldSet, removed: FieldSet) -> None:
-    if not granular(kind):
+def _compare_both(old: Any, new: Any, row: Row, touched: FieldSet, removed: FieldSet) -> None:
+    """Of a field or item that differs, or is new."""
+    element, kind, inside = row
+    if not inside:
         touched[element] = {}
-        return
-    more, less = compare(old, new, kind)
-    if more:
-        touched[element] = more
-    if less:
-        removed[element] = less
+    elif old is _MISSING:
+        touched[element] = whole(new, kind)
+    else:
+        more, less = compare(old, new, kind)
+        if more:
+            touched[element] = more
+        if less:
+            removed[element] = less
 
 
 def merge(old: Any, new: Any, kind: Type) -> Any:
