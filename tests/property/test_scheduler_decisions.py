@@ -13,12 +13,15 @@ from podfit.api.placement import node_matches, untolerated
 from podfit.api.quantity import Quantity
 from podfit.api.resources import pod_requests
 from podfit.api.selectors import LabelSelector
+from podfit.kit.clock import FakeClock
 from podfit.scheduler.decide.board import Board, Placed
 from podfit.scheduler.decide.explain import explain, explain_objects, snapshot_of
 from podfit.scheduler.decide.pods import resident
 from podfit.scheduler.decide.preempt import Candidate, preempt
+from podfit.scheduler.decide.queue import PodQueue
 from podfit.scheduler.decide.rules import Rules
 from podfit.scheduler.decide.snapshot import Snapshot
+from podfit.scheduler.observe import Observer
 
 Object = dict[str, Any]
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -112,6 +115,17 @@ def clusters(draw: st.DrawFn, most: int = 6) -> tuple[list[Object], list[Object]
         one["spec"]["nodeName"] = draw(st.sampled_from(there))["metadata"]["name"]
         running.append(one)
     return there, running, draw(pods("new"))
+
+
+@st.composite
+def resized(draw: st.DrawFn, pod: Object) -> Object:
+    """The pod with other requests, or another size told by its node; what did not change is shared."""
+    amounts = {"cpu": f"{draw(st.integers(0, 9))}00m", **draw(st.sampled_from([{}, {"example.com/gpu": "1"}]))}
+    sizes = {"requests": amounts, "limits": {"cpu": f"{draw(st.integers(1, 3))}"}}
+    if draw(st.booleans()):
+        containers = [{**one, "resources": sizes} for one in pod["spec"]["containers"]]
+        return {**pod, "spec": {**pod["spec"], "containers": containers}}
+    return {**pod, "status": {"containerStatuses": [{"name": "c", "resources": sizes, "allocatedResources": amounts}]}}
 
 
 NAMESPACES = [{"metadata": {"name": "n1", "labels": {"team": "red"}}}, {"metadata": {"name": "n2"}}]
@@ -272,12 +286,13 @@ def test_a_snapshot_kept_event_by_event_equals_one_built_anew(
 ) -> None:
     there, running, pod = cluster
     board = Board(Snapshot(capacity=1), seed=3)
+    observer = Observer(board, PodQueue(), FakeClock(), "default-scheduler", lambda: None)
     for namespace in NAMESPACES:
         board.snapshot.put_namespace(namespace["metadata"]["name"], namespace["metadata"].get("labels") or {})  # type: ignore[attr-defined]
     now_nodes: dict[str, Object] = {}
     now_pods: dict[str, Object] = {}
     for _ in range(data.draw(st.integers(1, 25))):
-        step = data.draw(st.integers(0, 4))
+        step = data.draw(st.integers(0, 5))
         if step == 0:
             node = data.draw(st.sampled_from(there))
             now_nodes[node["metadata"]["name"]] = node
@@ -288,12 +303,15 @@ def test_a_snapshot_kept_event_by_event_equals_one_built_anew(
             board.snapshot.remove_node(name)
         elif step == 2 and running:
             one = data.draw(st.sampled_from(running))
+            observer.pod(now_pods.get(one["metadata"]["name"]), one)
             now_pods[one["metadata"]["name"]] = one
-            board.snapshot.put_pod(resident(one))
         elif step == 3 and now_pods:
+            observer.pod(now_pods.pop(data.draw(st.sampled_from(sorted(now_pods)))), None)
+        elif step == 4 and now_pods:
             name = data.draw(st.sampled_from(sorted(now_pods)))
-            one = now_pods.pop(name)
-            board.snapshot.remove_pod((one["metadata"]["namespace"], name))
+            one = data.draw(resized(now_pods[name]))
+            observer.pod(now_pods[name], one)
+            now_pods[name] = one
         else:
             # Asking in between fills the caches that later events must keep right.
             board.place(pod)

@@ -59,7 +59,11 @@ def has_pod_level(spec: Mapping[str, Any]) -> bool:
 
 
 def is_resize_infeasible(pod: Mapping[str, Any]) -> bool:
-    for condition in (pod.get("status") or _NOTHING).get("conditions") or ():
+    return _infeasible(pod.get("status") or _NOTHING)
+
+
+def _infeasible(status: Mapping[str, Any]) -> bool:
+    for condition in status.get("conditions") or ():
         if condition.get("type") == "PodResizePending":
             return bool(condition.get("reason") == "Infeasible")
     return False
@@ -78,38 +82,71 @@ def pod_requests(
     return total
 
 
-_REPORTED = ("containerStatuses", "initContainerStatuses", "resources")
-"""Where a status tells amounts; one without any of them says no more than the spec does."""
-
-
 def requests_told(pod: Mapping[str, Any], use_status: bool) -> bytes:
     """All that `pod_requests` looks at: the same for pods of one template, so that sums can be looked up by it."""
     spec, status = pod.get("spec") or _NOTHING, (pod.get("status") or _NOTHING) if use_status else _NOTHING
-    reported = status and any(status.get(field) is not None for field in _REPORTED)
-    return msgspec.json.encode(
-        (
-            [(one.get("name"), one.get("resources")) for one in spec.get("containers") or ()],
-            [(one.get("name"), one.get("resources"), one.get("restartPolicy")) for one in spec["initContainers"]]
-            if spec.get("initContainers")
-            else None,
-            spec.get("resources"),
-            spec.get("overhead"),
-            _reported(status) if reported else None,
-        )
-    )
+    return msgspec.json.encode((_wanted(spec), _reported(status)))
 
 
-def _reported(status: Mapping[str, Any]) -> tuple[object, ...]:
+_Compared = tuple[Mapping[str, Any], Mapping[str, Any], bool]
+_compared: _Compared = (_NOTHING, _NOTHING, True)
+
+
+def same_requests(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether both tell the same, status included. For objects that do not change any more, as those of watches: what
+    they share is not looked at, and of the same two, which one part after the other asks about, the answer is known."""
+    global _compared
+    if _compared[0] is not one or _compared[1] is not other:
+        _compared = (one, other, _tell_the_same(one, other))
+    return _compared[2]
+
+
+def _tell_the_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    spec, others = one.get("spec") or _NOTHING, other.get("spec") or _NOTHING
+    if spec is not others and _wanted(spec) != _wanted(others):
+        return False
+    status, others = one.get("status") or _NOTHING, other.get("status") or _NOTHING
+    return status is others or _reported(status) == _reported(others)
+
+
+def _wanted(spec: Mapping[str, Any]) -> tuple[object, ...]:
+    """What a spec asks for, in every place that counts."""
+    init_containers, level = spec.get("initContainers"), spec.get("resources")
     return (
+        [(one.get("name"), (one.get("resources") or _NOTHING).get("requests")) for one in spec.get("containers") or ()],
         [
-            (one.get("name"), one.get("resources"), one.get("allocatedResources"))
-            for kind in ("containerStatuses", "initContainerStatuses")
-            for one in status.get(kind) or ()
-        ],
-        status.get("resources"),
-        status.get("allocatedResources"),
-        is_resize_infeasible({"status": status}),
+            (one.get("name"), (one.get("resources") or _NOTHING).get("requests"), one.get("restartPolicy"))
+            for one in init_containers
+        ]
+        if init_containers
+        else None,
+        level.get("requests") if level else None,
+        spec.get("overhead"),
     )
+
+
+def _reported(status: Mapping[str, Any]) -> tuple[object, ...] | None:
+    """What a status tells of amounts; None where it tells none: then it says no more than the spec does."""
+    running, started, level = (
+        status.get("containerStatuses"),
+        status.get("initContainerStatuses"),
+        status.get("resources"),
+    )
+    if running is None and started is None and level is None:
+        return None
+    return (
+        [_amounts_in(one) for one in running or ()],
+        [_amounts_in(one) for one in started or ()],
+        _amounts_in(status),
+        _infeasible(status),
+    )
+
+
+def _amounts_in(status: Mapping[str, Any]) -> tuple[object, ...]:
+    """Of a container, or of the whole pod. That resources are told at all counts, too."""
+    resources = status.get("resources")
+    told = None if resources is None else (resources.get("requests"),)
+    return status.get("name"), told, status.get("allocatedResources")
 
 
 def pod_limits(

@@ -325,7 +325,11 @@ class FieldSelector:
         return _parse_fields(text)
 
     def matches(self, fields: Readable) -> bool:
-        return all((fields.get(term.field, "") == term.value) == term.equal for term in self.terms)
+        # Asked for every change and every watch: a plain loop takes half as long as `all` over a generator.
+        for term in self.terms:  # noqa: SIM110
+            if (fields.get(term.field, "") == term.value) is not term.equal:
+                return False
+        return True
 
     def exact(self, field: str) -> str | None:
         """The value that the field must have, if the selector demands one."""

@@ -8,7 +8,7 @@ from podfit.api.status import Object
 from podfit.kit.clock import Clock
 from podfit.scheduler.decide.board import Board
 from podfit.scheduler.decide.deferred import deferred_since
-from podfit.scheduler.decide.pods import Key, finished, pod_key, resident, started_at
+from podfit.scheduler.decide.pods import Key, finished, pod_key, resident
 from podfit.scheduler.decide.queue import PodQueue
 
 
@@ -40,7 +40,8 @@ class Observer:
         if after is None or finished(after):
             self._gone(pod_key(after or before or {}))
         elif (after.get("spec") or {}).get("nodeName"):
-            self._bound(after)
+            if not self._bound(after):
+                return
         elif (after["spec"].get("schedulerName") or "default-scheduler") == self._name:
             self._unbound(before, after)
         self._changed()
@@ -52,21 +53,36 @@ class Observer:
         self.assumed.pop(key, None)
         self.deferred.pop(key, None)
 
-    def _bound(self, pod: Object) -> None:
-        key = pod_key(pod)
+    def _bound(self, pod: Object) -> bool:
+        """Whether this is news. Most updates are of what does not matter here: no row changes, nobody is woken."""
+        key, snapshot = pod_key(pod), self._board.snapshot
+        known = snapshot.pods.get(key)
+        if known is None or not known.still(pod):
+            snapshot.put_pod(resident(pod))
+            self._placed(key)
+            self._watch_deferred(key, pod)
+            return True
+        placed, needs = not known.bound, known.other_needs(pod)
+        if placed:
+            self._placed(key)
+        if needs is not None:
+            snapshot.resize_pod(known, needs)
+        if known.pod.get("status") is not pod.get("status") or key in self.deferred:
+            self._watch_deferred(key, pod)
+        known.seen(pod)
+        return placed or needs is not None
+
+    def _placed(self, key: Key) -> None:
+        """It waits for a node no longer, nor is one only assumed."""
         self._queue.remove(key)
         self._board.unnominate(key)
         self.assumed.pop(key, None)
+
+    def _watch_deferred(self, key: Key, pod: Object) -> None:
         if deferred_since(pod) is None:
             self.deferred.pop(key, None)
         else:
             self.deferred[key] = pod
-        known = self._board.snapshot.pods.get(key)
-        if known is not None and known.still(pod):
-            # Most updates are status that does not matter here: no row changes, nobody is woken.
-            known.pod, known.started = pod, started_at(pod)
-        else:
-            self._board.snapshot.put_pod(resident(pod))
 
     def _unbound(self, before: Object | None, pod: Object) -> None:
         key, uid = pod_key(pod), pod["metadata"].get("uid") or ""

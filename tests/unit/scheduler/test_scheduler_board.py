@@ -292,7 +292,6 @@ def test_a_status_without_amounts_asks_for_what_the_spec_does() -> None:
         ("metadata", "deletionTimestamp", "2026-01-01T00:00:00Z"),
         ("spec", "nodeName", "n2"),
         ("spec", "priority", 7),
-        ("status", "containerStatuses", [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]),
     ],
 )
 def test_a_resident_is_still_the_same_until_something_counts(where: str, field: str, value: object) -> None:
@@ -300,3 +299,13 @@ def test_a_resident_is_still_the_same_until_something_counts(where: str, field: 
     here = resident(one)
     assert here.still({**one, "status": {**one["status"], "phase": "Running"}})
     assert not here.still({**one, where: {**one[where], field: value}})
+
+
+def test_a_resident_takes_what_it_took_until_its_requests_change() -> None:
+    one = pod("p", on="n1")
+    here, requests = resident(one), one["spec"]["containers"][0]["resources"]["requests"]
+    held = {"name": "c", "resources": {"requests": requests, "limits": {"cpu": "9"}}, "allocatedResources": requests}
+    assert here.other_needs({**one, "status": {"containerStatuses": [held]}}) is None
+    more = {**held, "allocatedResources": {**requests, "cpu": "3"}}
+    needs = here.other_needs({**one, "status": {"containerStatuses": [more]}})
+    assert needs is not None and needs.amounts["cpu"] == 3000

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from podfit.api.resources import same_requests
 from podfit.api.status import Object
 from podfit.kit.clock import parse_rfc3339
 from podfit.scheduler.decide.needs import Needs, needs_of
@@ -49,9 +50,14 @@ class Resident:
     def namespace(self) -> str:
         return self.key[0]
 
+    @property
+    def bound(self) -> bool:
+        """Whether the pod itself says where it is; else it was only given its node here."""
+        return bool((self.pod.get("spec") or {}).get("nodeName"))
+
     def still(self, pod: Object) -> bool:
-        """Whether this is what `resident` would make of the pod, but for when it started. The rest of a pod that has
-        its node never changes."""
+        """Whether this is what `resident` would make of the pod, but for what it takes and when it started. The rest
+        of a pod that has its node never changes."""
         meta = pod["metadata"]
         return (
             self.uid == (meta.get("uid") or "")
@@ -59,8 +65,20 @@ class Resident:
             and self.terminating == bool(meta.get("deletionTimestamp"))
             and self.labels == (meta.get("labels") or {})
             and self.priority == priority_of(pod)
-            and self.needs is needs_of(pod, use_status=True)
         )
+
+    def seen(self, pod: Object) -> None:
+        """It looks like this now."""
+        if _start_time(pod) != _start_time(self.pod):
+            self.started = started_at(pod)
+        self.pod = pod
+
+    def other_needs(self, pod: Object) -> Needs | None:
+        """What the pod takes now; None if that is what it took."""
+        if same_requests(self.pod, pod):
+            return None
+        needs = needs_of(pod, use_status=True)
+        return None if needs.told == self.needs.told else needs
 
 
 @dataclass(slots=True, eq=False)
@@ -148,8 +166,12 @@ def resident(pod: Object, node: str = "") -> Resident:
     )
 
 
+def _start_time(pod: Object) -> str | None:
+    return (pod.get("status") or {}).get("startTime")
+
+
 def started_at(pod: Object) -> float:
-    began = (pod.get("status") or {}).get("startTime")
+    began = _start_time(pod)
     return parse_rfc3339(began) if began else float("inf")
 
 

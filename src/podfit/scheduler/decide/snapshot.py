@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from podfit.api.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from podfit.api.status import Object
 from podfit.scheduler.decide.changes import Changes
 from podfit.scheduler.decide.holders import Counted, Holders, Tally
-from podfit.scheduler.decide.needs import MOST
+from podfit.scheduler.decide.needs import MOST, Needs
 from podfit.scheduler.decide.pods import PODS, Key, Port, Resident, collide
 from podfit.scheduler.decide.topology import Topology
 
@@ -79,7 +80,8 @@ class Snapshot:
         before, self.nodes[row] = self.nodes[row], node
         if before is None or _selectable(before) != _selectable(node):
             self._set_selectable(row, node, before)
-        self._set_allocatable(row, node)
+        if before is None or _given(before) != _given(node):
+            self._set_allocatable(row, node)
         if before is None:
             for one in self._homeless.pop(name, {}).values():
                 self._settle(one, row)
@@ -129,9 +131,8 @@ class Snapshot:
         self.reshaped.add(row)
 
     def _set_allocatable(self, row: int, node: Object) -> None:
-        status = node.get("status") or {}
         found = np.zeros(self.allocatable.shape[1], np.int64)
-        for name, text in (status.get("allocatable") or status.get("capacity") or {}).items():
+        for name, text in _given(node).items():
             amount = Quantity.parse(text)
             at = self.column(name)
             if at >= len(found):
@@ -167,14 +168,33 @@ class Snapshot:
                 self._homeless.pop(one.node, None)
         return one
 
-    def _settle(self, one: Resident, row: int) -> None:
+    def resize_pod(self, one: Resident, needs: Needs) -> None:
+        """A pod that is here takes other amounts now; nothing else of it changed."""
+        if one.row < 0:
+            one.needs = needs
+            return
+        self._count(one, -1)
+        one.needs = needs
+        self._measure(one)
+        self._count(one, 1)
+        self.changed.add(one.row)
+        self.freed += 1
+        self.filled += 1
+
+    def _measure(self, one: Resident) -> None:
         one.vector = (*((self.column(name), amount) for name, amount in one.needs.amounts.items()), (3, 1))
-        one.row = row
-        requested = self.requested[row]
+
+    def _count(self, one: Resident, sign: int) -> None:
+        requested, nonzero = self.requested[one.row], self.nonzero[one.row]
         for at, amount in one.vector:
-            requested[at] += amount
-        self.nonzero[row, 0] += one.needs.nonzero_cpu
-        self.nonzero[row, 1] += one.needs.nonzero_memory
+            requested[at] += sign * amount
+        nonzero[0] += sign * one.needs.nonzero_cpu
+        nonzero[1] += sign * one.needs.nonzero_memory
+
+    def _settle(self, one: Resident, row: int) -> None:
+        self._measure(one)
+        one.row = row
+        self._count(one, 1)
         self.here[row][one.key] = one
         if one.priority < self.lowest[row]:
             self.lowest[row] = one.priority
@@ -186,11 +206,7 @@ class Snapshot:
 
     def _unsettle(self, one: Resident) -> None:
         row = one.row
-        requested = self.requested[row]
-        for at, amount in one.vector:
-            requested[at] -= amount
-        self.nonzero[row, 0] -= one.needs.nonzero_cpu
-        self.nonzero[row, 1] -= one.needs.nonzero_memory
+        self._count(one, -1)
         del self.here[row][one.key]
         if one.priority <= self.lowest[row]:
             self.lowest[row] = min((other.priority for other in self.here[row].values()), default=NO_PRIORITY)
@@ -264,6 +280,12 @@ class Snapshot:
 def _selectable(node: Object) -> tuple[object, object, object]:
     spec = node.get("spec") or {}
     return node["metadata"].get("labels"), spec.get("taints"), spec.get("unschedulable")
+
+
+def _given(node: Object) -> Mapping[str, Any]:
+    """What the node lets pods have."""
+    status = node.get("status") or {}
+    return status.get("allocatable") or status.get("capacity") or {}
 
 
 def _wider(table: Ints) -> Ints:
