@@ -48,13 +48,15 @@ class Cache:
     ) -> None:
         """`query` holds selectors in API spelling (fieldSelector="spec.nodeName=n1"); `page` limits list chunks.
 
-        `trim` says what of an object is kept, for large collections of which little is read.
+        `trim` says what of an object is kept, for large collections of which little is read. An object that is shared
+        with others of the process is kept as it is: a part of it would be one more.
         """
         self.client, self.kind, self.namespace, self.query = client, kind, namespace, query
         self.ready = asyncio.Event()
         self._clock = clock or RealClock()
         self._page = page
         self._trim = trim
+        self._trim_news = None if client.shares else trim
         self._objects: dict[Key, Object] = {}
         self._handlers: list[Handler] = []
         self._index_by = indexes or {}
@@ -157,7 +159,7 @@ class Cache:
         meta = obj["metadata"]
         if event != "BOOKMARK":
             meta.pop("managedFields", None)
-            kept = self._trim(obj) if self._trim else obj
+            kept = self._trim_news(obj) if self._trim_news else obj
             self._put((meta.get("namespace", ""), meta["name"]), None if event == "DELETED" else kept, kept)
         self._revision = meta["resourceVersion"]
 

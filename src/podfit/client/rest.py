@@ -26,6 +26,11 @@ class Client:
         self.transport = transport
         self.field_manager = field_manager
 
+    @property
+    def shares(self) -> bool:
+        """Whether others of this process get the very objects that our watches bring."""
+        return getattr(self.transport, "shares", False)
+
     async def close(self) -> None:
         await self.transport.close()
 

@@ -194,6 +194,7 @@ class LocalTransport:
     def __init__(self, call: LocalCall, user_agent: str = "podfit", lines: SharedLines | None = None) -> None:
         """Transports with the same `lines` share the objects their watches bring."""
         self._call = call
+        self.shares = lines is not None
         self._decode = lines.decode if lines is not None else msgspec.json.decode
         self._headers = {"user-agent": user_agent, "accept": "application/json"}
 

@@ -21,6 +21,8 @@ def gone() -> ApiError:
 class Server:
     """Lists at revision 1, 2, …; each watch tells `news` events, then that its revision is too old."""
 
+    shares = False
+
     def __init__(self, news: int = 0, broken_lists: bool = False) -> None:
         self.lists, self.news, self.broken_lists = 0, news, broken_lists
 

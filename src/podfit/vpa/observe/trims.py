@@ -35,19 +35,7 @@ _STATUS = ("phase", "conditions", "startTime", "resize", "allocatedResources", "
 _CONTAINER_STATUS = ("name", "state", "lastState", "restartCount", "resources", "allocatedResources", "ready")
 
 
-_last: tuple[Object, Object] | None = None
-"""A pod and what was kept of it. Watches of one process bring each of them the same object in turn (ADR 5), so it is
-trimmed once; never stale, for such an object does not change, and holding it keeps its identity its own."""
-
-
 def pod(obj: Object) -> Object:
-    global _last
-    if _last is None or _last[0] is not obj:
-        _last = obj, _trimmed(obj)
-    return _last[1]
-
-
-def _trimmed(obj: Object) -> Object:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     kept_spec = _only(spec, _SPEC)
     for field in ("containers", "initContainers"):

@@ -57,9 +57,13 @@ class Feed:
             assert before is not None
             self._gone.add(key_of(before))
             return
-        if before is not None:
+        if before is None:
+            self.add_pod(after)
+            return
+        if before.get("status") is not after.get("status"):
             self.ooms.extend(ooms_between(before, after))
-        self.add_pod(after)
+        if not _counts_the_same(before, after):
+            self.add_pod(after)
 
     def add_pod(self, pod: Object) -> None:
         id = key_of(pod)
@@ -160,3 +164,11 @@ class Feed:
         for vpa in self.cluster.vpas.values():
             found.update(requirement.key for requirement in vpa.selector.requirements)
         return found
+
+
+def _counts_the_same(before: Object, after: Object) -> bool:
+    """Whether `add_pod` would look at the same in both."""
+    if labels_of(before) != labels_of(after) or phase_of(before) != phase_of(after):
+        return False
+    was, now = containers(before), containers(after)
+    return was is now or [one.get("name") for one in was] == [one.get("name") for one in now]

@@ -48,6 +48,7 @@ class MeasuredTransport:
     def __init__(self, transport: Transport, registry: CollectorRegistry, pace: Bucket | None = None) -> None:
         self._transport, self._pace = transport, pace
         self._server: str = getattr(transport, "server", "")
+        self.shares: bool = getattr(transport, "shares", False)
         self._host = urlsplit(self._server).netloc or _HERE
         self._count = Counter(
             "rest_client_requests",

@@ -7,7 +7,7 @@ from typing import Any
 
 from podfit.api.placement import node_matches, untolerated
 from podfit.api.quantity import Quantity
-from podfit.api.resources import pod_requests, requests_told
+from podfit.api.resources import pod_requests, requests_told, same_requests
 from podfit.api.status import Object
 from podfit.client import Cache
 from podfit.client.cache import Key, key_of
@@ -28,7 +28,8 @@ _QUOTA_NAMES = {
 class Headroom:
     def __init__(self, nodes: Cache, pods: Cache, quotas: Cache) -> None:
         self._nodes, self._pods, self._quotas = nodes, pods, quotas
-        self._counted: dict[Key, tuple[str, Amounts]] = {}
+        self._counted: dict[Key, tuple[str, Amounts, Object]] = {}
+        """Its node, what it takes, and the pod that says so."""
         self._used: dict[str, Amounts] = {}
 
     def start(self) -> None:
@@ -44,19 +45,24 @@ class Headroom:
     def count(self, pod: Object) -> None:
         """Also for what the API server just answered, before the watch brings it."""
         key = key_of(pod)
+        known = self._counted.get(key)
+        if known is not None and _same_place(known[2], pod) and same_requests(known[2], pod):
+            self._counted[key] = known[0], known[1], pod
+            return
         self._uncount(key)
         node = (pod.get("spec") or {}).get("nodeName") or ""
         asked = _asked(pod)
-        self._counted[key] = node, asked
+        self._counted[key] = node, asked, pod
         used = self._used.setdefault(node, dict.fromkeys(RESOURCES, 0))
         for resource in RESOURCES:
             used[resource] += asked[resource]
 
     def _uncount(self, key: Key) -> None:
-        node, asked = self._counted.pop(key, ("", {}))
-        if asked:
+        known = self._counted.pop(key, None)
+        if known is not None:
+            used, asked = self._used[known[0]], known[1]
             for resource in RESOURCES:
-                self._used[node][resource] -= asked[resource]
+                used[resource] -= asked[resource]
 
     def room(self, pod: Any) -> Room:
         node = (pod.get("spec") or {}).get("nodeName") or ""
@@ -95,7 +101,8 @@ class Headroom:
         if not len(self._nodes):
             return True
         spec = pod.get("spec") or {}
-        home, own = self._counted.get(key_of(pod), ("", {}))
+        counted = self._counted.get(key_of(pod))
+        home, own = counted[:2] if counted is not None else ("", {})
         for node in self._nodes:
             if (node.get("spec") or {}).get("unschedulable") or not node_matches(spec, node):
                 continue
@@ -109,7 +116,12 @@ class Headroom:
         return False
 
     def asked_by(self, pod: Any) -> Amounts:
-        return dict(self._counted.get(key_of(pod), ("", dict.fromkeys(RESOURCES, 0)))[1])
+        counted = self._counted.get(key_of(pod))
+        return dict(counted[1]) if counted is not None else dict.fromkeys(RESOURCES, 0)
+
+
+def _same_place(one: Object, other: Object) -> bool:
+    return bool((one.get("spec") or {}).get("nodeName") == (other.get("spec") or {}).get("nodeName"))
 
 
 _remembered: dict[bytes, Amounts] = {}

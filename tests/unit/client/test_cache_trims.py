@@ -1,0 +1,49 @@
+"""A cache keeps a part of an object where that saves something: not of one that others of the process have anyway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import POD
+from podfit.client.cache import Cache
+from podfit.kit.clock import FakeClock
+
+Object = dict[str, Any]
+
+
+def pod(name: str) -> Object:
+    return {"metadata": {"name": name, "namespace": "d", "resourceVersion": "2"}, "spec": {"nodeName": "n"}}
+
+
+class Server:
+    """Lists one pod, and tells of another."""
+
+    def __init__(self, shares: bool) -> None:
+        self.shares, self.news = shares, pod("new")
+        self.told = asyncio.Event()
+
+    async def list(self, *_: Any, **query: str) -> Object:
+        return {"metadata": {"resourceVersion": "1"}, "items": [pod("old")]}
+
+    async def follow(self, *_: Any) -> AsyncIterator[tuple[str, Object]]:
+        yield "ADDED", self.news
+        self.told.set()
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("shares", [True, False])
+async def test_what_a_watch_brings_is_trimmed_unless_others_share_it(shares: bool) -> None:
+    server = Server(shares)
+    cache = Cache(server, POD, clock=FakeClock(), trim=lambda obj: {"metadata": obj["metadata"]})  # type: ignore[arg-type]
+    task = asyncio.ensure_future(cache.run())
+    await server.told.wait()
+    listed, told = cache.get("d", "old"), cache.get("d", "new")
+    assert listed is not None and "spec" not in listed
+    assert told == (server.news if shares else {"metadata": server.news["metadata"]})
+    assert (told is server.news) == shares
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
