@@ -24,6 +24,15 @@ class Item:
     finalizers: list[str]
     deleting: bool
 
+    def still(self, obj: Object) -> bool:
+        """Whether the object of this UID says the same as it did."""
+        meta = obj["metadata"]
+        return (
+            self.owners == (meta.get("ownerReferences") or [])
+            and self.finalizers == (meta.get("finalizers") or [])
+            and self.deleting == bool(meta.get("deletionTimestamp"))
+        )
+
     @property
     def foreground(self) -> bool:
         return self.deleting and FOREGROUND in self.finalizers

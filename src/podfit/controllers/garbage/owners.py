@@ -73,11 +73,12 @@ class GarbageCollector:
 
     def _changed(self, kind: Kind, before: Object | None, after: Object | None) -> None:
         if after is not None:
-            item = item_of(kind, after)
-            old = self._graph.nodes.get(item.uid)
-            self._absent.pop(item.uid, None)
-            if old == item and not item.deleting and self._settled(item):
+            uid = after["metadata"]["uid"]
+            old = self._graph.nodes.get(uid)
+            self._absent.pop(uid, None)
+            if old is not None and not old.deleting and old.still(after) and self._settled(old):
                 return
+            item = item_of(kind, after)
             self._graph.put(item)
             if item.owners or item.foreground or item.orphaning:
                 self._engine.add(item.uid)

@@ -94,8 +94,8 @@ class TaintEvictionController:
 
 
 def no_execute(node: Object | None) -> list[Object]:
-    taints = ((node or {}).get("spec") or {}).get("taints") or []
-    return [taint for taint in taints if taint.get("effect") == "NoExecute"]
+    taints = ((node or {}).get("spec") or {}).get("taints")
+    return [taint for taint in taints if taint.get("effect") == "NoExecute"] if taints else []
 
 
 def eviction_time(taints: list[Object], tolerations: list[Object], seen: float) -> float | None:

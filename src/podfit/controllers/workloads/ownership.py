@@ -15,7 +15,7 @@ from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Unreachable
-from podfit.controllers.workloads.podstate import controller_of, is_deleting
+from podfit.controllers.workloads.podstate import controller_of, is_deleting, newly_owned
 from podfit.controllers.world import World
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Owned:
         """Calls `add` with the owner's (namespace, name) whenever one of its objects changed."""
 
         def changed(before: Object | None, after: Object | None) -> None:
-            for obj in (before, after):
+            for obj in (before, after) if after is None or newly_owned(before, after) else (after,):
                 owner = controller_of(obj) if obj is not None else None
                 if obj is not None and owner is not None and owner.get("kind") == self._owner_kind.kind:
                     add((obj["metadata"]["namespace"], owner["name"]))

@@ -51,6 +51,11 @@ def controller_of(obj: Object) -> Object | None:
     return None
 
 
+def newly_owned(before: Object | None, after: Object) -> bool:
+    """Whether a change of owners, or that it is new, shows in the object."""
+    return before is None or before["metadata"].get("ownerReferences") != after["metadata"].get("ownerReferences")
+
+
 def restarts(pod: Object) -> int:
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
     return max((int(one.get("restartCount", 0)) for one in statuses), default=0)

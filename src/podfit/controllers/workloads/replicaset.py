@@ -18,6 +18,7 @@ from podfit.controllers.workloads.podstate import (
     is_active,
     is_deleting,
     is_ready,
+    newly_owned,
     phase,
     set_condition,
 )
@@ -56,14 +57,16 @@ class ReplicaSetController:
             self._owned.forget(before["metadata"]["uid"])
 
     def _pod_changed(self, before: Object | None, after: Object | None) -> None:
-        for pod in (before, after):
+        changed = after is None or newly_owned(before, after)
+        for pod in (before, after) if changed else (after,):
             if pod is None:
                 continue
             owner = controller_of(pod)
             if owner is not None:
                 if owner.get("kind") == self.kind.kind:
                     self._engine.add((pod["metadata"]["namespace"], owner["name"]))
-            elif pod is after and not is_deleting(pod):
+            elif pod is after and not is_deleting(pod) and (changed or _relabelled(before, after)):
+                # Nobody's pod, and it was not like this before: somebody may adopt it now.
                 for candidate in self._sets.by("namespace", pod["metadata"]["namespace"]):
                     if self.selector(candidate).matches(pod["metadata"].get("labels") or {}):
                         self._set_changed(None, candidate)
@@ -183,6 +186,10 @@ class ReplicaSetController:
             "message": str(failure),
         }
         return set_condition(old, condition)
+
+
+def _relabelled(before: Object | None, after: Object) -> bool:
+    return before is None or before["metadata"].get("labels") != after["metadata"].get("labels")
 
 
 class ReplicationControllerController(ReplicaSetController):
