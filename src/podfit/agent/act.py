@@ -30,11 +30,12 @@ class Actuator:
         self._runtime, self._ledger = runtime, ledger
 
     async def apply(self, record: PodRecord, plan: Plan, snapshot: Snapshot) -> None:
-        await self._check_usage(record, plan, snapshot)
+        if plan.checks:
+            await self._check_usage(record, plan, snapshot)
         failures: list[tuple[Step, RuntimeFailure]] = []
         try:
             for step in plan.steps:
-                if not _allowed(step, [failed for failed, _ in failures]):
+                if failures and not _allowed(step, [failed for failed, _ in failures]):
                     continue
                 try:
                     await self._do(record, step, snapshot)
@@ -82,8 +83,6 @@ class Actuator:
 
 
 def _allowed(step: Step, failed: list[Step]) -> bool:
-    if not failed:
-        return True
     if any(one.resource != step.resource for one in failed) or isinstance(step, NotePod):
         return False
     if not isinstance(step, SetContainer) or any(isinstance(one, SetPod) for one in failed):
@@ -108,9 +107,11 @@ def _failed(failures: list[tuple[Step, RuntimeFailure]]) -> ActuationFailed:
 
 
 def _numbers(change: Change) -> dict[str, int]:
-    named = {
-        "cpu_shares": change.cpu_shares,
-        "cpu_quota_us": change.cpu_quota_us,
-        "memory_bytes": change.memory_bytes,
-    }
-    return {key: value for key, value in named.items() if value is not None}
+    numbers: dict[str, int] = {}
+    if change.cpu_shares is not None:
+        numbers["cpu_shares"] = change.cpu_shares
+    if change.cpu_quota_us is not None:
+        numbers["cpu_quota_us"] = change.cpu_quota_us
+    if change.memory_bytes is not None:
+        numbers["memory_bytes"] = change.memory_bytes
+    return numbers

@@ -78,10 +78,11 @@ class Allocator:
         if counted is not None and counted[0] is record.pod and counted[1] is allocated:
             return
         record.counted = (record.pod, allocated)
-        before = record.used
-        record.used = pod_requests(record.sized(allocated).pod, use_status=True)
-        if any(record.used.get(name, ZERO).nanos < held.nanos for name, held in before.items()):
-            self.freed("pod_resized", record.uid)
+        before, record.used = record.used, record.sized(allocated).held
+        for name, held in before.items():
+            if record.used.get(name, ZERO).nanos < held.nanos:
+                self.freed("pod_resized", record.uid)
+                break
 
     def freed(self, trigger: str, by: str = "") -> None:
         for uid in list(self._outside):

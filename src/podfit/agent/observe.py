@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from podfit.agent.decide.lifecycle import Seen
 from podfit.agent.decide.states import Actuated, Allocated, Object, every_container
@@ -12,8 +13,7 @@ from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import EXITED, RUNNING, ContainerState, Limits, NotFound, PodState, Runtime
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     pod: Object
     qos: str
     allocated: Allocated

@@ -123,6 +123,7 @@ class PodRecord:
     counted: tuple[Object, Allocated] | None = None
     """The state of pod and promise that `used` was taken from."""
     _read: tuple[Object, Desired] | None = None
+    """A spec, and what it asks for."""
     _sized: Sized | None = None
 
     def __post_init__(self) -> None:
@@ -138,16 +139,20 @@ class PodRecord:
 
     @property
     def desired(self) -> Desired:
-        """What the spec asks for, read once for each state of the pod."""
-        if self._read is None or self._read[0] is not self.pod:
-            self._read = (self.pod, desired_of(self.pod))
-        return self._read[1]
+        """What the spec asks for, read once for each state of it."""
+        read, spec = self._read, self.pod["spec"]
+        if read is None or read[0] is not spec:
+            read = self._read = (spec, desired_of(self.pod, read[1] if read is not None else None))
+        return read[1]
 
     def sized(self, sizes: Desired | Allocated) -> Sized:
         """The pod with these sizes in its spec; kept until others are asked for, the pod changes, or it is at rest."""
-        if self._sized is None or not self._sized.stands_for(self.pod, sizes):
-            self._sized = Sized(self.pod, sizes)
-        return self._sized
+        kept = self._sized
+        if kept is None or not kept.stands_for(self.pod, sizes):
+            desired = self.desired
+            asked = sizes.containers is desired.containers and sizes.pod is desired.pod
+            kept = self._sized = Sized(self.pod, sizes, asked)
+        return kept
 
     def rest(self) -> None:
         """A pass is over; the next works out what it needs. Most of a thousand pods do nothing most of the time."""
@@ -155,8 +160,10 @@ class PodRecord:
 
     def answered(self, pod: Object) -> None:
         """The pod with the status we wrote and the spec that was read already."""
-        if self._read is not None and self._read[0] is self.pod:
-            self._read = (pod, self._read[1])
+        if self._read is not None and self._read[0] is self.pod["spec"]:
+            self._read = (pod["spec"], self._read[1])
+        if self._sized is not None and self._sized.origin is self.pod:
+            self._sized = self._sized.of(pod)
         self.pod = pod
 
     def echoed(self, pod: Object) -> None:

@@ -8,8 +8,9 @@ containers are gone.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from podfit.agent.decide import kernel
 from podfit.agent.decide.allocate import restarts
@@ -35,8 +36,7 @@ from podfit.api.resources import is_sidecar
 GROW, SHRINK = "grow", "shrink"
 
 
-@dataclass(frozen=True, slots=True)
-class SetPod:
+class SetPod(Struct, frozen=True):
     """Write the pod's cgroup."""
 
     resource: str
@@ -44,8 +44,7 @@ class SetPod:
     change: Change
 
 
-@dataclass(frozen=True, slots=True)
-class SetContainer:
+class SetContainer(Struct, frozen=True):
     """Write a container's cgroup (nothing to write when `change` is empty), then note `after` as actuated."""
 
     resource: str
@@ -55,8 +54,7 @@ class SetContainer:
     after: Resources
 
 
-@dataclass(frozen=True, slots=True)
-class NotePod:
+class NotePod(Struct, frozen=True):
     """The pod-level resources are actuated as far as `after` says."""
 
     resource: str
@@ -66,16 +64,14 @@ class NotePod:
 Step = SetPod | SetContainer | NotePod
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryCheck:
+class MemoryCheck(Struct, frozen=True):
     """A limit that must not fall below what is in use at this moment; container "" is the pod."""
 
     container: str
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     restart: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     checks: tuple[MemoryCheck, ...] = ()
@@ -104,7 +100,7 @@ def _pending(
 
 
 def plan(
-    pod: Mapping[str, Any],
+    pod: Object,
     qos: str,
     allocated: Allocated,
     actuated: Actuated,
@@ -150,6 +146,8 @@ def plan(
 
 
 def _must_restart(container: Object, pod: Mapping[str, Any], wanted: Resources, actuated: Actuated) -> bool:
+    if not container.get("resizePolicy"):
+        return False
     plain_init = not is_sidecar(container) and container in (pod["spec"].get("initContainers") or ())
     if plain_init:
         return False

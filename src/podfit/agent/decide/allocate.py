@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from podfit.agent.decide.sized import Sized
 from podfit.agent.decide.states import (
     CPU,
@@ -29,8 +31,7 @@ CONFIG_SOURCE = "kubernetes.io/config.source"
 RESTART = "RestartContainer"
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """What the node has, and what pods other than the one in question hold."""
 
     allocatable: Mapping[str, Quantity]
@@ -58,26 +59,22 @@ class Shortage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class Unchanged:
+class Unchanged(Struct, frozen=True):
     """Nothing to decide: what is desired is allocated already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deferred:
+class Deferred(Struct, frozen=True):
     reason: str
     """The word in the Event (OutOfcpu); the condition says Deferred."""
     message: str
     missing: tuple[Shortage, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Infeasible:
+class Infeasible(Struct, frozen=True):
     detail: str
     """The label of the metric."""
     message: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from podfit.agent.decide.states import Object
 from podfit.kit.clock import parse_rfc3339, rfc3339
@@ -13,8 +15,7 @@ PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 DEFERRED, INFEASIBLE, ERROR = "Deferred", "Infeasible", "Error"
 
 
-@dataclass(frozen=True, slots=True)
-class ResizeCondition:
+class ResizeCondition(Struct, frozen=True):
     type: str
     generation: int
     since: float
@@ -37,8 +38,7 @@ class ResizeCondition:
         return shown
 
 
-@dataclass(frozen=True, slots=True)
-class ResizeConditions:
+class ResizeConditions(Struct, frozen=True):
     pending: ResizeCondition | None = None
     in_progress: ResizeCondition | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from podfit.agent.decide.sized import Sized
@@ -73,9 +74,12 @@ def _all_limited(spec: Mapping[str, Any], name: str) -> bool:
     return True
 
 
+# The same few numbers are shown in every status; a number always has the same text.
+@lru_cache(maxsize=4096)
 def cpu_text(milli: int) -> str:
     return str(Quantity.of_milli(milli))
 
 
+@lru_cache(maxsize=4096)
 def memory_text(size: int) -> str:
     return str(Quantity.of_units(size, "BinarySI"))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from podfit.agent.decide.states import Object
 from podfit.agent.runtimes.base import CREATED, EXITED, RUNNING, ContainerState
 from podfit.api.resources import is_sidecar
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What is known of one container of the spec."""
 
     name: str
@@ -39,8 +39,7 @@ class Seen:
         return self.last is not None and self.last.state == CREATED
 
 
-@dataclass(frozen=True, slots=True)
-class Next:
+class Next(Struct, frozen=True):
     start: tuple[str, ...] = ()
     """To be created and started now, in this order. Those that look into the pod do not wait for its beginning."""
     later: tuple[tuple[str, float], ...] = ()
@@ -63,6 +62,8 @@ def next_steps(pod: Mapping[str, Any], seen: Mapping[str, Seen], delay: Delay, w
     containers = spec.get("containers") or []
     regular = [seen[container["name"]] for container in containers]
     inits = spec.get("initContainers") or []
+    if not inits and not spec.get("ephemeralContainers") and _all_run(regular):
+        return _NOTHING_TO_DO
     begun = any(one.last is not None for one in regular)
     collected = _Collected(delay, wanted)
     if begun:
@@ -86,6 +87,17 @@ def next_steps(pod: Mapping[str, Any], seen: Mapping[str, Seen], delay: Delay, w
     looking = [seen[one["name"]] for one in spec.get("ephemeralContainers") or ()]
     fresh = [one.name for one in looking if one.last is None or one.created_only]
     return Next((*fresh, *collected.start), tuple(collected.later), (), False, initialized)
+
+
+_NOTHING_TO_DO = Next(initialized=True)
+
+
+def _all_run(containers: list[Seen]) -> bool:
+    for one in containers:
+        last = one.last
+        if last is None or last.state != RUNNING:
+            return False
+    return bool(containers)
 
 
 class _Collected:
@@ -158,6 +170,8 @@ def phase(pod: Mapping[str, Any], seen: Mapping[str, Seen], ending: bool, wanted
     policy = spec.get("restartPolicy") or "Always"
     containers = spec.get("containers") or []
     regular = [seen[container["name"]] for container in containers]
+    if _all_run(regular):
+        return "Running"
     inits = spec.get("initContainers") or []
     begun = any(one.last is not None for one in regular)
     if not begun and any(_failed_init(container, seen, policy, ending) for container in inits):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from podfit.agent.decide.states import Object, Resources, Sizes, clean, resized
 from podfit.api.quantity import canonical
@@ -16,25 +15,32 @@ class Sized:
     Stands for one state of the pod and one set of sizes, neither of which ever changes (ADR 5).
     """
 
-    __slots__ = ("_limits", "_pod", "_requests", "_resized", "_shown", "_sizes")
+    __slots__ = ("_asked", "_limits", "_requests", "_resized", "_shown", "_sizes", "origin")
 
-    def __init__(self, pod: Mapping[str, Any], sizes: Sizes) -> None:
-        self._pod, self._sizes = pod, sizes
-        self._resized: Object | None = None
+    def __init__(self, pod: Object, sizes: Sizes, asked: bool = False) -> None:
+        """`asked`: these sizes are the ones that the pod's spec asks for, so that the pod is what it would be."""
+        self.origin, self._sizes, self._asked = pod, sizes, asked
+        self._resized: Object | None = pod if asked else None
         self._requests: Amounts | None = None
         self._limits: Amounts | None = None
         self._shown: dict[str, Object] | None = None
 
-    def stands_for(self, pod: Mapping[str, Any], sizes: Sizes) -> bool:
+    def stands_for(self, pod: Object, sizes: Sizes) -> bool:
         """By identity: a promise shares what it holds with the wish it was made from."""
         mine = self._sizes
-        return pod is self._pod and sizes.containers is mine.containers and sizes.pod is mine.pod
+        return pod is self.origin and sizes.containers is mine.containers and sizes.pod is mine.pod
+
+    def of(self, pod: Object) -> Sized:
+        """The same sizes in another state of the pod, with the same spec."""
+        other = Sized(pod, self._sizes, self._asked)
+        other._requests, other._limits, other._shown = self._requests, self._limits, self._shown
+        return other
 
     @property
     def pod(self) -> Object:
         """The pod with these sizes in its spec."""
         if self._resized is None:
-            self._resized = resized(self._pod, self._sizes)
+            self._resized = resized(self.origin, self._sizes)
         return self._resized
 
     @property
@@ -42,6 +48,28 @@ class Sized:
         if self._requests is None:
             self._requests = pod_requests(self.pod)
         return self._requests
+
+    @property
+    def held(self) -> Amounts:
+        """What the pod takes of its node: the largest of these sizes and what its status tells."""
+        if self._tells_no_other():
+            return self.requests
+        return pod_requests(self.pod, use_status=True)
+
+    def _tells_no_other(self) -> bool:
+        """Whether the status tells of no other request than these, letter by letter."""
+        sizes, status = self._sizes, self.origin.get("status") or {}
+        if sizes.pod is not None:
+            return False
+        for kind in ("containerStatuses", "initContainerStatuses"):
+            for one in status.get(kind) or ():
+                told = one.get("resources")
+                if told is None:
+                    continue
+                mine = (sizes.containers.get(one.get("name")) or {}).get("requests") or {}
+                if (told.get("requests") or {}) != mine or (one.get("allocatedResources") or mine) != mine:
+                    return False
+        return True
 
     @property
     def limits(self) -> Amounts:

@@ -8,9 +8,10 @@ and back); numbers are taken from them where decisions are made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from podfit.api.quantity import milli_of, units_of
 
@@ -51,46 +52,39 @@ def amount(resources: Resources | None, name: str) -> Amount:
 
 def differs(one: Resources | None, other: Resources | None, name: str) -> bool:
     """Unset and zero are the same: the API cannot tell a runtime apart from either."""
-    read = _milli if name == CPU else _units
     for key in ("requests", "limits"):
-        mine, theirs = _text(one, key, name), _text(other, key, name)
+        listed, others = one.get(key) if one else None, other.get(key) if other else None
+        mine, theirs = listed.get(name) if listed else None, others.get(name) if others else None
         # Most texts are the same: only others are read as numbers.
-        if mine != theirs and read(mine or 0) != read(theirs or 0):
-            return True
+        if mine != theirs:
+            read = _milli if name == CPU else _units
+            if read(mine or 0) != read(theirs or 0):
+                return True
     return False
 
 
-def _text(resources: Resources | None, key: str, name: str) -> Any:
-    listed = resources.get(key) if resources else None
-    return listed.get(name) if listed else None
-
-
 def same(one: Resources | None, other: Resources | None) -> bool:
-    return one == other or not (differs(one, other, CPU) or differs(one, other, MEMORY))
+    return one is other or one == other or not (differs(one, other, CPU) or differs(one, other, MEMORY))
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """What the first three states have in common."""
+class Sizes(Struct, frozen=True):
+    """What the first three states have in common. Nobody changes what is in them: states share what is the same."""
 
-    containers: Mapping[str, Resources] = field(default_factory=dict)
+    containers: Mapping[str, Resources] = {}
     """All of the pod's containers, init containers included, by name."""
     pod: Resources | None = None
     """Pod-level resources (spec.resources), None where the pod has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Desired(Sizes):
+class Desired(Sizes, frozen=True):
     """What was asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Allocated(Sizes):
+class Allocated(Sizes, frozen=True):
     """What this node has promised."""
 
 
-@dataclass(frozen=True, slots=True)
-class Actuated(Sizes):
+class Actuated(Sizes, frozen=True):
     """What the runtime was last told. Limits are effective ones: a container without its own has the pod's."""
 
 
@@ -102,17 +96,35 @@ def equal(one: Sizes, other: Sizes) -> bool:
     return all(same(resources, other.containers[name]) for name, resources in one.containers.items())
 
 
-def desired_of(pod: Mapping[str, Any]) -> Desired:
+def desired_of(pod: Mapping[str, Any], known: Desired | None = None) -> Desired:
+    """`known`: what an earlier state of the pod asked for. Sizes that are written the same are shared with it."""
     spec = pod["spec"]
-    sizes = {container["name"]: clean(container.get("resources")) for container in all_containers(spec)}
-    return Desired(sizes, clean(spec["resources"]) if spec.get("resources") else None)
+    before = known.containers if known is not None else {}
+    sizes: dict[str, Resources] = {}
+    changed = False
+    for container in all_containers(spec):
+        name, mine = container["name"], clean(container.get("resources"))
+        old = before.get(name)
+        if old is not None and old == mine:
+            sizes[name] = old
+        else:
+            sizes[name] = mine
+            changed = True
+    level = clean(spec["resources"]) if spec.get("resources") else None
+    if known is not None and not changed and len(sizes) == len(before) and level == known.pod:
+        return known
+    return Desired(sizes, level)
 
 
 def clean(resources: Resources | None) -> Object:
-    """Requests and limits only, as they go into the ledger, Events and status."""
-    if not resources:
-        return {}
-    return {key: dict(resources[key]) for key in ("limits", "requests") if resources.get(key)}
+    """Requests and limits only, as they go into the ledger, Events and status. Shares the lists with `resources`."""
+    cleaned: Object = {}
+    if resources:
+        if limits := resources.get("limits"):
+            cleaned["limits"] = limits
+        if requests := resources.get("requests"):
+            cleaned["requests"] = requests
+    return cleaned
 
 
 def all_containers(spec: Mapping[str, Any]) -> Iterator[Object]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from podfit.agent.decide import settle
 from podfit.agent.decide.conditions import IN_PROGRESS, PENDING, ResizeConditions, merged
@@ -16,9 +17,8 @@ from podfit.api.resources import is_sidecar
 from podfit.kit.clock import rfc3339
 
 
-@dataclass(slots=True)
-class Facts:
-    """Everything a status is made of. Never changed; not frozen, which takes far longer to fill."""
+class Facts(Struct):
+    """Everything a status is made of. Never changed."""
 
     pod: Object
     qos: str
@@ -37,7 +37,7 @@ class Facts:
     start_time: str
     host_ip: str
     ips: tuple[str, ...] = ()
-    limits: Mapping[str, Limits] = field(default_factory=dict)
+    limits: Mapping[str, Limits] = {}
     """What the kernel shows of running containers, by name."""
     pod_limits: Limits | None = None
     reason: str = ""
@@ -46,10 +46,10 @@ class Facts:
     """Reason of DisruptionTarget, where the node took the pod away."""
     runtime: str = ""
     """The scheme of container ids."""
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = {}
     """Restarts known from the API for containers the runtime has forgotten."""
-    answers: int = field(init=False)
-    """The generation the status answers."""
+    answers: int = 0
+    """The generation the status answers: follows from the rest."""
 
     def __post_init__(self) -> None:
         self.answers = _answered(self)

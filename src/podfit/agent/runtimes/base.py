@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+
 MIN_SHARES, MAX_SHARES = 2, 262144
 MIN_QUOTA_US = 1000
 PERIOD_US = 100_000
@@ -54,8 +56,7 @@ class BelowUsage(RuntimeFailure):
         self.usage_bytes, self.limit_bytes = usage_bytes, limit_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What a cgroup is told. None means unlimited (quota, memory) or left as it is (where a call says so)."""
 
     cpu_shares: int | None = None
@@ -68,8 +69,7 @@ UNLIMITED = -1
 """In `Change`: lift the limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A partial update of a cgroup: None leaves a value alone, UNLIMITED lifts a limit."""
 
     cpu_shares: int | None = None
@@ -148,8 +148,7 @@ class ContainerConfig:
 CREATED, RUNNING, EXITED = "created", "running", "exited"
 
 
-@dataclass(frozen=True, slots=True)
-class LinuxUser:
+class LinuxUser(Struct, frozen=True):
     """Whom a container's first process is started as."""
 
     uid: int
@@ -158,8 +157,7 @@ class LinuxUser:
     """All of them, its own included."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerState:
+class ContainerState(Struct, frozen=True):
     id: str
     name: str
     attempt: int
@@ -177,13 +175,12 @@ class ContainerState:
     pid: int = 0
     limits: Limits = Limits()
     """As configured; the actual values are read with `container_limits`."""
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = {}
     user: LinuxUser | None = None
     """None where the runtime does not know."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodState:
+class PodState(Struct, frozen=True):
     config: PodConfig
     alive: bool
     ips: tuple[str, ...]
