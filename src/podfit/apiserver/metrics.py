@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from podfit.apiserver.routes import Route
+from podfit.kit.series import Counter, Gauge, Histogram
 
 _BUCKETS = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 _LABELS = ("verb", "group", "version", "resource", "subresource", "scope", "component", "dry_run")
@@ -40,21 +41,20 @@ class Metrics:
         self._events = Counter(
             "apiserver_watch_events", "Events sent to watchers.", ("group", "version", "kind"), registry=self.registry
         )
-        self._children: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+        self._children: dict[tuple[Any, ...], tuple[Counter, Histogram]] = {}
+        """By what of a request and its answer makes the labels, which cost more than to count."""
         self.reading = self._inflight.labels("readOnly")
         self.mutating = self._inflight.labels("mutating")
 
     def answered(self, route: Route | None, code: int, seconds: float, dry_run: bool) -> None:
-        key = (
-            (route.verb, route.group, route.version, route.resource, route.subresource, bool(route.name))
-            if route
-            else None
-        )
-        full = (key, code, dry_run)
-        found = self._children.get(full)
+        key: tuple[Any, ...] = (code, dry_run)
+        if route is not None:
+            scope = 2 if route.name else 1 if route.namespace else 0
+            key = (route.verb, route.group, route.version, route.resource, route.subresource, scope, code, dry_run)
+        found = self._children.get(key)
         if found is None:
             labels = (*_labels(route), "All" if dry_run else "")
-            found = self._children[full] = (
+            found = self._children[key] = (
                 self._requests.labels(*labels, str(code)),
                 self._seconds.labels(*labels),
             )
