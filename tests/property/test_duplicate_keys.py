@@ -7,7 +7,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.schema.gojson import may_hold_duplicates
+from podfit.api.encoded import encoded
+from podfit.api.schema.decode import duplicate_fields
+from podfit.api.schema.gojson import may_hold_duplicates, parse_exact
 
 words = st.text(alphabet='ab\\":{}, ', max_size=6)
 
@@ -26,6 +28,14 @@ def test_a_key_that_stands_twice_is_always_suspected(rest: object, key: str, one
     first, second = (json.dumps(value, separators=(",", ":")) for value in (one, other))
     raw = f'{{"rest":{inner},"twice":{{{name}:{first},{name}:{second}}}}}'.encode()
     assert may_hold_duplicates(raw, json.loads(raw))
+
+
+@given(objects(values))
+def test_nothing_stands_twice_in_what_we_encode_ourselves(value: object) -> None:
+    raw = encoded(value)
+    assert json.loads(raw) == value
+    assert duplicate_fields(parse_exact(bytes(raw))) == []
+    assert not may_hold_duplicates(raw, value)
 
 
 def test_a_message_that_quotes_json_is_not_suspected() -> None:

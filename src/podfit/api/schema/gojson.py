@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from podfit.api.encoded import Encoded
+
 END = "unexpected end of JSON input"
 TOO_DEEP = "exceeded max depth"
 MAX_DEPTH = 10000
@@ -114,6 +116,8 @@ _SPACED = (b" :", b"\n:", b"\t:", b"\r:")
 
 def may_hold_duplicates(raw: bytes, value: Any) -> bool:
     """Whether the text has more `"key":` places than the parsed value has keys. May say yes in vain, never no."""
+    if type(raw) is Encoded:
+        return False
     if any(space in raw for space in _SPACED):
         return len(_KEYS.findall(raw)) != _count_keys(value)
     places = raw.count(b'":')
