@@ -37,6 +37,7 @@ class Kind:
     custom: bool = False
     singular: str = ""
     api_version: str = field(init=False, repr=False, compare=False)
+    base_path: str = field(init=False, repr=False, compare=False)
     storage_prefix: str = field(init=False, repr=False, compare=False)
     """Below which its objects are kept in the store."""
 
@@ -44,16 +45,14 @@ class Kind:
         # Asked for several times in every request.
         group, plural = self.stored_as or (self.group, self.plural)
         object.__setattr__(self, "api_version", f"{self.group}/{self.version}" if self.group else self.version)
+        base_path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        object.__setattr__(self, "base_path", base_path)
         object.__setattr__(self, "storage_prefix", f"/registry/{group or 'core'}/{plural}/")
 
     def __hash__(self) -> int:
         # Kinds are looked up on every request; hashing all fields and subresources each time would cost more than
         # the lookup.
         return hash((self.group, self.version, self.plural))
-
-    @property
-    def base_path(self) -> str:
-        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     @property
     def list_kind(self) -> str:
@@ -64,18 +63,15 @@ class Kind:
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The URL path of a collection, an object or a subresource; no namespace means all of them."""
-        parts = [self.base_path]
-        if self.namespaced and namespace:
-            parts.append(f"namespaces/{namespace}")
-        parts.append(self.plural)
-        if name:
-            parts.append(name)
-        if subresource:
-            parts.append(subresource)
-        return "/".join(parts)
+        where = f"{self.base_path}/namespaces/{namespace}" if self.namespaced and namespace else self.base_path
+        path = f"{where}/{self.plural}/{name}" if name else f"{where}/{self.plural}"
+        return f"{path}/{subresource}" if subresource else path
 
     def subresource(self, name: str) -> Subresource | None:
-        return next((sub for sub in self.subresources if sub.name == name), None)
+        for sub in self.subresources:
+            if sub.name == name:
+                return sub
+        return None
 
 
 _GPU = ("get", "patch", "update")

@@ -5,14 +5,13 @@ Pure; knows the shapes of paths, not which kinds exist. `server` looks the kind 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """A path below /api/<version> or /apis/<group>/<version>; `resource` is empty for the discovery documents."""
 
     verb: str
@@ -33,16 +32,16 @@ def truthy(values: list[str] | None) -> bool:
 
 def parse(method: str, path: str, query: dict[str, list[str]]) -> Route | None:
     """The route of an API path; None for every other path (health, discovery roots, metrics, nonsense)."""
-    parts = path.split("/")[1:]
-    if parts[0] == "api" and len(parts) > 1:
-        group, version, parts = "", parts[1], parts[2:]
-    elif parts[0] == "apis" and len(parts) > 2:
-        group, version, parts = parts[1], parts[2], parts[3:]
+    _, root, *parts = path.split("/")
+    if root == "api" and parts:
+        group, version, *parts = "", *parts
+    elif root == "apis" and len(parts) > 1:
+        group, version, *parts = parts
     else:
         return None
     ended = "/" if parts and parts[-1] == "" else ""
     if ended:
-        parts = parts[:-1]
+        parts.pop()
     verb = _VERBS.get(method, "")
     if not parts:
         return Route(verb, group, version) if version else None

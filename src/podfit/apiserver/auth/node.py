@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 
 from podfit.api.status import Object
 from podfit.apiserver.auth.authorize import ALLOWED, NO_OPINION, Action, Decision
@@ -115,6 +116,13 @@ NODE_RULES: tuple[Rule, ...] = (
 """What every node may do, whatever runs on it."""
 
 
+@lru_cache(maxsize=1024)
+def _every_node(verb: str, group: str, resource: str, subresource: str, path: str) -> Decision:
+    """None of these rules speaks of names or namespaces."""
+    action = Action(verb, group, resource, subresource, path=path)
+    return ALLOWED if any(each.allows(action) for each in NODE_RULES) else NO_OPINION
+
+
 class NodeAuthorizer:
     def __init__(self, graph: NodeGraph) -> None:
         self._graph = graph
@@ -148,7 +156,7 @@ class NodeAuthorizer:
                 return _node(node, action)
             case "", "pods":
                 return self._pod(node, action)
-        return ALLOWED if any(each.allows(action) for each in NODE_RULES) else NO_OPINION
+        return _every_node(action.verb, action.group, action.resource, action.subresource, action.path)
 
     def _read(self, node: str, action: Action) -> Decision:
         if action.verb not in ("get", "list", "watch"):
