@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from podfit.apiserver.request import ADMIN, Request, Response, User
 from podfit.client import Client, EventRecorder, LocalTransport
-from podfit.client.transport import LocalReply, SharedLines
+from podfit.client.transport import SharedLines
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
 
@@ -92,13 +92,16 @@ def make_runtime(setting: str, node: str, folder: Path, clock: Clock) -> Runtime
 
 
 def local_client(server: ApiServer, user: User, name: str, lines: SharedLines | None = None) -> Client:
-    """A client of a server in this process, acting as `user`; those with the same `lines` share what they watch."""
+    """A client of a server in this process, acting as `user`.
 
-    async def call(
-        method: str, path: str, query: dict[str, list[str]], headers: dict[str, str], body: bytes
-    ) -> LocalReply:
-        answer = await server.handle(Request(method, path, query, headers, body, user))
-        return LocalReply(answer.status, answer.body, dict(answer.headers), answer.stream)
+    Those with the same `lines` share what they watch, and what their writes are answered with: they only read it.
+    """
+    shares = lines is not None
+
+    def call(
+        method: str, path: str, query: dict[str, list[str]], headers: Mapping[str, str], body: bytes
+    ) -> Awaitable[Response]:
+        return server.handle(Request(method, path, query, headers, body, user, shares=shares))
 
     return Client(LocalTransport(call, f"podfit-{name}", lines))
 

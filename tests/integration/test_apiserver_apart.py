@@ -15,6 +15,7 @@ import pytest
 from podfit.api.kinds import POD
 from podfit.apiserver import wire
 from podfit.apiserver.app import ApiServer
+from podfit.apiserver.request import ADMIN, Request
 from podfit.testing.asking import Asker, serving
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -81,6 +82,30 @@ async def test_what_is_remembered_is_what_is_stored(
     await Asker(server)("PATCH", f"{PODS}/p/{subresource}", patch, media)
     record = server.objects.required(POD, "default", "p")
     assert server.objects.decoded(record) == wire.object_of(record)
+
+
+@pytest.mark.parametrize(("subresource", "media", "patch"), PATCHES)
+async def test_who_shares_gets_what_all_others_read(
+    server: ApiServer, subresource: str, media: str, patch: Any
+) -> None:
+    headers = {"content-type": media, "accept": "application/json"}
+    asked = Request("PATCH", f"{PODS}/p/{subresource}", {}, headers, wire.encode(patch), ADMIN, shares=True)
+    answer = await server.handle(asked)
+    if answer.status != 200:
+        assert answer.shared is None
+        return
+    assert not answer.body
+    assert answer.shared is server.objects.get(POD, "default", "p")
+    assert answer.shared == (await Asker(server)("GET", f"{PODS}/p"))[1]
+
+
+@pytest.mark.parametrize("accept", ["application/yaml", "application/json;as=Table;g=meta.k8s.io;v=v1"])
+async def test_who_asks_for_another_form_gets_it(server: ApiServer, accept: str) -> None:
+    headers = {"content-type": MERGE, "accept": accept}
+    asked = Request("PATCH", f"{PODS}/p", {}, headers, b'{"metadata":{"labels":{"a":"b"}}}', ADMIN, shares=True)
+    answer = await server.handle(asked)
+    assert (answer.status, answer.shared) == (200, None)
+    assert b"a: b" in answer.body or b"Table" in answer.body
 
 
 @pytest.mark.parametrize(("path", "word"), [("/p", "PartialObjectMetadata"), ("", "PartialObjectMetadataList")])

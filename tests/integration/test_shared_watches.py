@@ -1,4 +1,4 @@
-"""Parts of one process share the objects their watches bring: none of them may change what the others see."""
+"""Parts of one process share the objects that watches and writes bring: none of them may change what the others see."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from podfit.api.kinds import POD, VPA, kind_named
 from podfit.apiserver.events import Happening
 from podfit.apiserver.forms import Form
 from podfit.client.rest import STRATEGIC
-from podfit.client.transport import SharedLines
+from podfit.client.transport import Ask, LocalTransport, Reply, SharedLines
 from podfit.testing.expect import becomes
 from podfit.testing.whole import Whole, workload
 
@@ -45,6 +45,25 @@ async def test_what_a_watch_brought_is_never_changed(tmp_path: Path, monkeypatch
         await _live_through_a_day(whole)
     assert {obj["kind"] for _, obj in brought.values()} >= {"Pod", "Deployment", "VerticalPodAutoscaler"}
     assert [line for line, obj in brought.values() if _fresh(line) != obj] == []
+
+
+async def test_what_a_write_was_answered_with_is_never_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[tuple[str, bytes, Any]] = []
+    request = LocalTransport.request
+
+    async def remembered(transport: LocalTransport, ask: Ask) -> Reply:
+        reply = await request(transport, ask)
+        if reply.shared is not None:
+            answers.append((f"{ask.method} {ask.path}", msgspec.json.encode(reply.shared), reply.shared))
+        return reply
+
+    monkeypatch.setattr(LocalTransport, "request", remembered)
+    async with Whole(tmp_path, vpa=True) as whole:
+        await _live_through_a_day(whole)
+        for _ in range(3):
+            await whole.up.agents[0].node._renew()
+    assert {obj["kind"] for _, _, obj in answers} >= {"Pod", "ReplicaSet", "Deployment", "Event", "Node", "Lease"}
+    assert [asked for asked, then, obj in answers if msgspec.json.decode(then) != obj] == []
 
 
 async def _live_through_a_day(whole: Whole) -> None:

@@ -220,9 +220,9 @@ class NodeKeeper:
         if self._lease is None:
             self._lease = await self._new_lease(now)
             return
-        self._lease.setdefault("spec", {}).update(self._lease_spec(now))
+        lease = {**self._lease, "spec": {**(self._lease.get("spec") or {}), **self._lease_spec(now)}}
         try:
-            self._lease = await self._client.update(LEASE, self._lease)
+            self._lease = await self._client.update(LEASE, lease)
         except ApiError as error:
             self._lease = None
             if error.code not in (404, 409):

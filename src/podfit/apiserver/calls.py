@@ -8,13 +8,13 @@ from podfit.api.kinds import Kind
 from podfit.api.status import Object
 from podfit.apiserver import conversion, wire
 from podfit.apiserver.forms import Converted, Form, MetadataOnly, Row, Spliced
-from podfit.apiserver.negotiate import PLAIN, TABLE, YAML, Accepted, negotiate
+from podfit.apiserver.negotiate import JSON, PLAIN, TABLE, YAML, Accepted, negotiate
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.options import WriteOptions, first
 from podfit.apiserver.request import Request, Response
 from podfit.apiserver.routes import Route
 from podfit.apiserver.tables.form import TableForm, Tables
-from podfit.apiserver.writes import Write, Writer
+from podfit.apiserver.writes import Write, Writer, Written
 
 _ALL_WARNINGS = 4096
 _ONE_WARNING = 256
@@ -69,6 +69,16 @@ class Call:
 
     def answer(self, accepted: Accepted, form: Form, row: Row, status: int = 200) -> Response:
         return self.reply(accepted, form.object(row), status)
+
+    def written(self, accepted: Accepted, form: Form, made: Written, status: int = 200) -> Response:
+        """Shows what a write made."""
+        record = made.record
+        if record is None:
+            return self.answer(accepted, form, made.obj, status)
+        if self.request.shares and isinstance(form, Spliced) and form.as_stored and accepted.media == JSON:
+            # The bytes would be put together from what is at hand, only to be decoded to it again.
+            return Response(status, headers=warning_headers(self.warnings), shared=self.objects.decoded(record))
+        return self.answer(accepted, form, record, status)
 
     def reply(self, accepted: Accepted, body: bytes, status: int = 200) -> Response:
         media = accepted.media

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from podfit.api.status import Object
+
 
 @dataclass(frozen=True, slots=True)
 class User:
@@ -32,6 +34,8 @@ class Request:
     user: User = ANONYMOUS
     upgrade: Any = None
     """The connection, for requests that leave HTTP behind (exec, attach, port-forward, WebSocket watches)."""
+    shares: bool = False
+    """Asked by a part of this process that takes the server's own objects for an answer, and only reads them."""
 
 
 @dataclass(slots=True)
@@ -42,3 +46,5 @@ class Response:
     headers: list[tuple[str, str]] = field(default_factory=list)
     stream: AsyncIterator[bytes] | None = None
     """When set, the body comes in pieces (watches, logs); each piece is sent at once."""
+    shared: Object | None = None
+    """In place of a body, for who `shares`."""

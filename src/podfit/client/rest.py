@@ -1,4 +1,7 @@
-"""Verbs on kinds: get, list, create, patch, update, delete, watch. Objects are JSON dicts; refusals are ApiErrors."""
+"""Verbs on kinds: get, list, create, patch, update, delete, watch. Objects are JSON dicts; refusals are ApiErrors.
+
+What writes and watches return may be shared with others of this process: read only.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from podfit.api.encoded import encoded
 from podfit.api.kinds import Kind
 from podfit.api.status import ApiError, Object
 from podfit.client.transport import Ask, Query, Reply, Stream, Transport
@@ -17,7 +21,6 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 
-_encode = msgspec.json.encode
 _decode = msgspec.json.decode
 
 
@@ -44,10 +47,12 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Any path of the server; the decoded answer (text where it is not JSON)."""
-        data = None if body is None else body if isinstance(body, bytes) else _encode(body)
-        sent = {"Content-Type": content_type} if data is not None else {}
-        reply = await self.transport.request(Ask(method, path, query, data, {**sent, **(headers or {})}))
-        return _answer(reply)
+        if body is None:
+            ask = Ask(method, path, query, None, "", headers)
+        else:
+            ask = Ask(method, path, query, body if isinstance(body, bytes) else encoded(body), content_type, headers)
+        reply = await self.transport.request(ask)
+        return reply.shared if reply.shared is not None else _answer(reply)
 
     async def get(
         self, kind: Kind, namespace: str, name: str, subresource: str = "", query: Query | None = None

@@ -7,34 +7,40 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
 
+from podfit.api.status import Object
+
 Query = Mapping[str, str | list[str]]
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """One request, as it is handed from whoever wraps a transport to the next."""
 
     method: str
     path: str
     query: Query | None = None
     body: bytes | None = None
+    content_type: str = ""
     headers: Mapping[str, str] | None = None
+    """What else the server is told."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     status: int
     body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = _NO_HEADERS
+    shared: Object | None = None
+    """What a server in this process has to show, in place of a body. Others have it, too: read only."""
 
 
 @dataclass(slots=True)
@@ -110,7 +116,8 @@ class HttpTransport:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def _sent(self, ask: Ask) -> dict[str, str]:
-        return {**self._headers, **self.auth_headers(), **(ask.headers or {})}
+        typed = {"Content-Type": ask.content_type} if ask.content_type else {}
+        return {**self._headers, **self.auth_headers(), **typed, **(ask.headers or {})}
 
     async def request(self, ask: Ask) -> Reply:
         sent, timeout = self._sent(ask), aiohttp.ClientTimeout(total=self._timeout_s)
@@ -142,14 +149,6 @@ class HttpTransport:
         if self._session is not None:
             await self._session.close()
             self._session = None
-
-
-@dataclass(slots=True)
-class LocalReply:
-    status: int
-    body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    stream: AsyncIterator[bytes] | None = None
 
 
 class SharedLines:
@@ -184,8 +183,23 @@ class SharedLines:
         self._known.clear()
 
 
-LocalCall = Callable[[str, str, dict[str, list[str]], dict[str, str], bytes], Awaitable[LocalReply]]
-"""(method, path, query, lower-case headers, body) → reply; the composer binds it to a server and a user."""
+class LocalAnswer(Protocol):
+    """What a server in this process answers with."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, str]]: ...
+    @property
+    def stream(self) -> AsyncIterator[bytes] | None: ...
+    @property
+    def shared(self) -> Object | None: ...
+
+
+LocalCall = Callable[[str, str, dict[str, list[str]], Mapping[str, str], bytes], Awaitable[LocalAnswer]]
+"""(method, path, query, lower-case headers, body) → answer; the composer binds it to a server and a user."""
 
 
 class LocalTransport:
@@ -196,26 +210,38 @@ class LocalTransport:
         self._call = call
         self.shares = lines is not None
         self._decode = lines.decode if lines is not None else msgspec.json.decode
-        self._headers = {"user-agent": user_agent, "accept": "application/json"}
+        headers = {"user-agent": user_agent, "accept": "application/json"}
+        self._headers = {"": headers}
+        """By content type: a request that says nothing else needs none of its own."""
 
-    def _answer(self, ask: Ask) -> Awaitable[LocalReply]:
-        listed = {key: [value] if isinstance(value, str) else list(value) for key, value in (ask.query or {}).items()}
-        sent = {**self._headers, **{key.lower(): value for key, value in (ask.headers or {}).items()}}
+    def _answer(self, ask: Ask) -> Awaitable[LocalAnswer]:
+        listed = {}
+        if ask.query:
+            listed = {key: [value] if isinstance(value, str) else list(value) for key, value in ask.query.items()}
+        sent = self._typed(ask.content_type)
+        if ask.headers:
+            sent = {**sent, **{key.lower(): value for key, value in ask.headers.items()}}
         return self._call(ask.method, ask.path, listed, sent, ask.body or b"")
 
+    def _typed(self, content_type: str) -> dict[str, str]:
+        known = self._headers.get(content_type)
+        if known is None:
+            known = self._headers[content_type] = {**self._headers[""], "content-type": content_type}
+        return known
+
     async def request(self, ask: Ask) -> Reply:
-        reply = await self._answer(ask)
-        data = reply.body
-        if reply.stream is not None:
-            data += b"".join([chunk async for chunk in reply.stream])
-        return Reply(reply.status, data, reply.headers)
+        answer = await self._answer(ask)
+        data, headers = answer.body, answer.headers
+        if answer.stream is not None:
+            data += b"".join([chunk async for chunk in answer.stream])
+        return Reply(answer.status, data, dict(headers) if headers else _NO_HEADERS, answer.shared)
 
     @asynccontextmanager
     async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
-        reply = await self._answer(ask)
-        source = reply.stream if reply.stream is not None else _once(reply.body)
+        answer = await self._answer(ask)
+        source = answer.stream if answer.stream is not None else _once(answer.body)
         try:
-            yield Stream(reply.status, source, self._decode, getattr(source, "lend_taker", None))
+            yield Stream(answer.status, source, self._decode, getattr(source, "lend_taker", None))
         finally:
             closing = getattr(source, "aclose", None)
             if closing is not None:

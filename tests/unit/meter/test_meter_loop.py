@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from podfit.api.status import ApiError
+from podfit.apiserver.request import Response
 from podfit.client.rest import Client
-from podfit.client.transport import LocalReply, LocalTransport
+from podfit.client.transport import LocalTransport
 from podfit.kit.clock import FakeClock
 from podfit.meter.api import MetricsApi
 from podfit.meter.meter import Meter, MeterConfig, Sample
@@ -53,15 +54,15 @@ class Cluster:
 
     async def _call(
         self, method: str, path: str, query: dict[str, list[str]], headers: dict[str, str], body: bytes
-    ) -> LocalReply:
+    ) -> Response:
         if path.endswith("/proxy/metrics/resource"):
             node = path.split("/")[4]
             self.asked.append(node)
             if node in self.away:
-                return LocalReply(502, msgspec.json.encode(ApiError(502, "", "away").to_status()))
-            return LocalReply(200, self.page(node).encode())
+                return Response(502, msgspec.json.encode(ApiError(502, "", "away").to_status()))
+            return Response(200, self.page(node).encode())
         if query.get("watch"):
-            return LocalReply(200, stream=self._watch())
+            return Response(200, stream=self._watch())
         parts = path.strip("/").split("/")
         if parts[2] == "nodes":
             items = list(self.nodes.values())
@@ -78,9 +79,9 @@ class Cluster:
         if parts[-1] not in ("nodes", "pods"):
             found = [item for item in items if item["metadata"]["name"] == parts[-1]]
             if not found:
-                return LocalReply(404, msgspec.json.encode(ApiError(404, "NotFound", "not found").to_status()))
-            return LocalReply(200, msgspec.json.encode(found[0]))
-        return LocalReply(200, msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": items}))
+                return Response(404, msgspec.json.encode(ApiError(404, "NotFound", "not found").to_status()))
+            return Response(200, msgspec.json.encode(found[0]))
+        return Response(200, msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": items}))
 
     async def _watch(self) -> AsyncIterator[bytes]:
         queue: asyncio.Queue[bytes] = asyncio.Queue()

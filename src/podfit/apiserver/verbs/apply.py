@@ -40,13 +40,13 @@ async def apply(call: Call, accepted: Accepted, form: Form, options: WriteOption
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise conflict(call.kind.plural, call.route.name, why, call.kind.group)
         written = await call.parts.writer.create(write, applier.merged(None))
-        return call.answer(accepted, form, written.record or written.obj, 201)
+        return call.written(accepted, form, written, 201)
 
     def change(stored: Object, record: Record) -> Object:
         return applier.merged(stored)
 
     written = await call.parts.writer.update(write, change)
-    return call.answer(accepted, form, written.record or written.obj)
+    return call.written(accepted, form, written)
 
 
 class _Applier:

@@ -17,4 +17,4 @@ async def create(call: Call) -> Response:
     write = call.write(options)
     write.track = managed.updates(call, options)
     written = await call.parts.writer.create(write, obj)
-    return call.answer(accepted, form, written.record or written.obj, 201)
+    return call.written(accepted, form, written, 201)

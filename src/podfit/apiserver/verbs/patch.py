@@ -53,7 +53,7 @@ async def patch(call: Call) -> Response:
         return obj
 
     written = await call.parts.writer.update(write, change)
-    return call.answer(accepted, form, written.record or written.obj)
+    return call.written(accepted, form, written)
 
 
 def patched(call: Call, stored: Object, kind: str, struct: Struct, options: WriteOptions) -> Object:

@@ -26,7 +26,7 @@ async def update(call: Call) -> Response:
             raise not_found(call.kind.plural, call.route.name, call.kind.group)
         obj["metadata"].pop("resourceVersion", None)
         written = await call.parts.writer.create(write, obj)
-        return call.answer(accepted, form, written.record or written.obj, 201)
+        return call.written(accepted, form, written, 201)
     revision = (obj.get("metadata") or {}).get("resourceVersion")
     stated = bool(revision)
     if revision and (complaint := unsigned(revision)[1]):
@@ -38,4 +38,4 @@ async def update(call: Call) -> Response:
         return sent.pop() if sent else read_object(call, call.kind, "Ignore")
 
     written = await call.parts.writer.update(write, replace, retry=not stated)
-    return call.answer(accepted, form, written.record or written.obj)
+    return call.written(accepted, form, written)
