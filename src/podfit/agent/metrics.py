@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 
 from podfit.agent.decide.states import CPU, MEMORY, Allocated, Desired, amount
+from podfit.kit.series import Counter, Gauge, Histogram
 
 _BUCKETS_MS = (10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)
 
@@ -59,22 +60,15 @@ class AgentMetrics:
             registry=self.registry,
         )
         self._pending: dict[str, int] = {"deferred": 0, "infeasible": 0}
-        self._durations: dict[bool, tuple[Histogram, Histogram]] = {}
-        self._requested: dict[tuple[str, str, str], Counter] = {}
-        """Series once looked up, which costs more than to count. They are never removed, so these stay true; one that
-        nothing was counted in is not made."""
 
     def accepted_after_waiting(self, trigger: str) -> None:
         self.deferred_accepted.labels(trigger).inc()
         self.deferred_accepted_seed.labels(trigger).inc()
 
     def actuated(self, seconds: float, success: bool) -> None:
-        series = self._durations.get(success)
-        if series is None:
-            label = "true" if success else "false"
-            series = self._durations[success] = (self.duration_ms.labels(label), self.duration_s.labels(label))
-        series[0].observe(seconds * 1000)
-        series[1].observe(seconds)
+        label = "true" if success else "false"
+        self.duration_ms.labels(label).observe(seconds * 1000)
+        self.duration_s.labels(label).observe(seconds)
 
     def pending_changed(self, before: str, after: str) -> None:
         """`before` and `after` are a pod's pending reason, "" for none. A series without pods disappears."""
@@ -96,13 +90,7 @@ class AgentMetrics:
                     ("limits", old.limit, new.limit),
                 ):
                     if operation := _operation(one or 0, other or 0):
-                        self._count_requested((resource, requirement, operation))
-
-    def _count_requested(self, labels: tuple[str, str, str]) -> None:
-        series = self._requested.get(labels)
-        if series is None:
-            series = self._requested[labels] = self.requested.labels(*labels)
-        series.inc()
+                        self.requested.labels(resource, requirement, operation).inc()
 
 
 def _operation(old: int, new: int) -> str:

@@ -101,6 +101,8 @@ def to_yaml(body: bytes) -> bytes:
 
 def warning_headers(warnings: list[str]) -> list[tuple[str, str]]:
     """One header each. Where they grow too long together, each is cut, and the last ones are left out."""
+    if not warnings:
+        return []
     texts = [text for text in dict.fromkeys(warnings) if text]
     if sum(map(len, texts)) > _ALL_WARNINGS:
         texts = _cut(texts)

@@ -31,8 +31,11 @@ def reset_fields(kind: Kind, subresource: str) -> ResetFields:
     return ResetFields()
 
 
+_manager_name = lru_cache(maxsize=1024)(manager_name)
+
+
 def manager_of(call: Call, options: WriteOptions) -> str:
-    return manager_name(options.manager, call.request.headers.get("user-agent", ""))
+    return _manager_name(options.manager, call.request.headers.get("user-agent", ""))
 
 
 def updates(call: Call, options: WriteOptions) -> Track | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -271,5 +272,6 @@ _TYPES: tuple[tuple[str, type, str], ...] = (
 )
 
 
+@lru_cache(maxsize=256)
 def media_type(headers_value: str) -> str:
     return headers_value.split(";", 1)[0].strip().lower()

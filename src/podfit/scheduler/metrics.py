@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
+
+from podfit.kit.series import Counter, Gauge, Histogram
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 _FINE = tuple(0.0001 * 2**power for power in range(18))
@@ -27,7 +29,6 @@ class SchedulerMetrics:
             buckets=_FINE,
             registry=registry,
         )
-        self._tried: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
         self.pending = Gauge(
             "scheduler_pending_pods", "Number of pending pods, by the queue type.", ["queue"], registry=registry
         )
@@ -73,22 +74,13 @@ class SchedulerMetrics:
             "Pods evicted to make room for deferred resizes.",
             registry=registry,
         )
-        self._bound: dict[int, Histogram] = {}
 
     def tried(self, result: str, profile: str, seconds: float) -> None:
-        """One decision. Series are looked up once: they never go away."""
-        series = self._tried.get((result, profile))
-        if series is None:
-            labels = (result, profile)
-            series = self._tried[labels] = self.attempts.labels(*labels), self.duration.labels(*labels)
-        series[0].inc()
-        series[1].observe(seconds)
+        """One decision."""
+        self.attempts.labels(result, profile).inc()
+        self.duration.labels(result, profile).observe(seconds)
 
     def bound(self, attempts: int, seconds: float) -> None:
         """One pod that has its node, after so many attempts and so long."""
         self.tries.observe(attempts)
-        shown = min(attempts, _MOST_ATTEMPTS)
-        sli = self._bound.get(shown)
-        if sli is None:
-            sli = self._bound[shown] = self.sli.labels(str(shown))
-        sli.observe(seconds)
+        self.sli.labels(str(min(attempts, _MOST_ATTEMPTS))).observe(seconds)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 
 from podfit.kit.clock import Clock
+from podfit.kit.series import Counter, Histogram
 from podfit.vpa.serve.measures import ResourceReads, StepTimer
 
 P = "vpa_admission_controller"
@@ -27,18 +28,9 @@ class Measures:
             buckets=_LATENCIES,
             registry=registry,
         )
-        self._latencies: dict[tuple[str, str], Histogram] = {}
-        self._pods: dict[bool, Counter] = {}
 
     def answered(self, outcome: str, resource: str, seconds: float) -> None:
-        """One request of a kind of object, and what became of it. Series are looked up once: they never go away."""
-        latency = self._latencies.get((outcome, resource))
-        if latency is None:
-            latency = self._latencies[outcome, resource] = self.latency.labels(outcome, resource)
-        latency.observe(seconds)
+        """One request of a kind of object, and what became of it."""
+        self.latency.labels(outcome, resource).observe(seconds)
         if resource == "Pod":
-            applied = outcome == "applied"
-            pods = self._pods.get(applied)
-            if pods is None:
-                pods = self._pods[applied] = self.pods.labels(str(applied).lower())
-            pods.inc()
+            self.pods.labels("true" if outcome == "applied" else "false").inc()

@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterator
 from types import TracebackType
 
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from podfit.kit.clock import Clock
+from podfit.kit.series import Histogram
 from podfit.vpa.model.pods import reads
 
 BUCKETS = (
@@ -59,7 +60,6 @@ class StepTimer:
             buckets=BUCKETS,
             registry=registry,
         )
-        self._series: dict[str, Histogram] = {}
 
     def step(self, name: str) -> Step:
         return Step(self, name)
@@ -68,10 +68,7 @@ class StepTimer:
         return self._clock.monotonic()
 
     def took(self, name: str, seconds: float) -> None:
-        series = self._series.get(name)
-        if series is None:
-            series = self._series[name] = self._seconds.labels(name)
-        series.observe(seconds)
+        self._seconds.labels(name).observe(seconds)
 
 
 class Step:
