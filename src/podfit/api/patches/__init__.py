@@ -12,8 +12,10 @@ from typing import Any
 from podfit.api.kinds import Kind
 from podfit.api.patches import json_patch, merge_patch, strategic
 from podfit.api.patches.goprint import go_print
+from podfit.api.patches.quick import quick_merge
 from podfit.api.schema.bodies import patched_type_refused
 from podfit.api.schema.decode import Decoded, DecodeError, convert
+from podfit.api.schema.fast import Surprise
 from podfit.api.schema.types import Struct
 from podfit.api.schema.walk import JSON, UNSTRUCTURED
 from podfit.api.status import ApiError, Object, go_quote
@@ -40,14 +42,23 @@ def patch_object(
     if content_type == STRATEGIC:
         patch = strategic.read_patch(raw)
         problems = [] if field_validation == "Ignore" else strategic.strict_problems(raw, patch)
-        value = strategic.merged(live, patch, struct)
-        return _typed(live, value, struct, field_validation, UNSTRUCTURED, problems, patch)
+        return _strategic(live, patch, struct, field_validation, problems)
     dialect: Any = json_patch if content_type == JSON_PATCH else merge_patch
     value = dialect.apply(live, raw)
     if kind is not None and isinstance(value, dict) and (refusal := patched_type_refused(value, kind)):
         raise _invalid_patch(value, None, refusal)
     problems = [] if field_validation == "Ignore" else dialect.strict_problems(raw)
     return _typed(live, value, struct, field_validation, JSON, problems, None)
+
+
+def _strategic(live: Object, patch: Object, struct: Struct, mode: str, problems: list[str]) -> Decoded:
+    if "custom" not in struct.cache and not (problems and mode == "Strict"):
+        try:
+            return Decoded(quick_merge(live, patch, struct), problems)
+        except (Surprise, ApiError):
+            pass
+    value = strategic.merged(live, patch, struct)
+    return _typed(live, value, struct, mode, UNSTRUCTURED, problems, patch)
 
 
 def _typed(

@@ -78,7 +78,7 @@ def _rows(struct: Struct) -> Rows:
         if isinstance(row.type, Scalar) and row.type.form == "string":
             plain[name] = drop
         else:
-            others[name] = (_reader_of(row.type), drop)
+            others[name] = (reader_of(row.type), drop)
     return plain, others, [(row.name, row) for row in struct if printed_when_unset(row)]
 
 
@@ -123,7 +123,7 @@ def _struct_reader(struct: Struct) -> Reader:
     return read
 
 
-def _reader_of(kind: Type) -> Reader:
+def reader_of(kind: Type) -> Reader:
     if isinstance(kind, Struct):
         return reader(kind)
     if isinstance(kind, ListOf):
@@ -171,7 +171,7 @@ def _same(value: Any, base: Any) -> Any:
 
 
 def _list_reader(kind: ListOf) -> Reader:
-    item_reader = _reader_of(kind.item)
+    item_reader = reader_of(kind.item)
 
     def read(value: Any, base: Any) -> list[Any]:
         if value.__class__ is not list or None in value:
@@ -185,7 +185,7 @@ def _list_reader(kind: ListOf) -> Reader:
 
 
 def _map_reader(kind: MapOf) -> Reader:
-    item_reader = _reader_of(kind.value)
+    item_reader = reader_of(kind.value)
     if item_reader is _string:
 
         def read_strings(value: Any, base: Any) -> dict[str, Any]:
