@@ -328,7 +328,7 @@ class Hub:
         """Changes come in groups of hundreds, and parts of this process act on them as they are handed over."""
         while True:
             for _ in range(IN_A_ROW):
-                self._dispatch(await watch.next())
+                self._dispatch(watch.next_nowait() or await watch.next())
             await asyncio.sleep(0)
 
     def _cut_off_all(self) -> None:

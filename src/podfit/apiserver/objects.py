@@ -6,27 +6,30 @@ What `get` and `list` return is shared and must never be changed; whoever change
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 
-from podfit.api.kinds import Kind, Registry
+from podfit.api.kinds import EVENT, Kind, Registry
 from podfit.api.status import MODIFIED, ApiError, Object, conflict, not_found
 from podfit.apiserver import conversion, wire
 from podfit.apiserver.events import Hub
+from podfit.apiserver.memory import Memory
 from podfit.apiserver.versions import Versions
 from podfit.apiserver.views import Views
 from podfit.kit.clock import Clock
 from podfit.store.backend import Mismatch, Record, Store
 
-_REMEMBERED = 1024
+_REMEMBERED, _REMEMBERED_EVENTS = 1024, 128
 _SHORT, _LISTS = 16, 1024
 EVENT_TTL_S = 3600.0
+_EVENTS = EVENT.storage_prefix
 
 
 class Objects:
     def __init__(self, store: Store, registry: Registry, hub: Hub, clock: Clock) -> None:
         self.store, self.registry, self.hub, self.clock = store, registry, hub, clock
-        self._decoded: OrderedDict[str, tuple[int, Object, int, Object | None]] = OrderedDict()
+        self._memory = Memory(_REMEMBERED)
+        self._events = Memory(_REMEMBERED_EVENTS)
+        """Events pass by in great numbers and are hardly read again: they must not drive out all else."""
         hub.decode = self.decoded
         self._written: dict[str, tuple[bytes, Object]] = {}
         """Objects on their way into the store, by key, with the bytes they are stored as."""
@@ -50,34 +53,18 @@ class Objects:
 
     def decoded(self, record: Record) -> Object:
         """Shared: read only."""
-        known = self._decoded.get(record.key)
+        memory = self._events if record.key.startswith(_EVENTS) else self._memory
+        known = memory.get(record)
         if known is not None:
-            if known[0] == record.modified:
-                self._decoded.move_to_end(record.key)
-                return known[1]
-            if known[2] == record.modified and known[3] is not None:
-                return known[3]
+            return known
         written = self._written.get(record.key)
         if written is not None and written[0] is record.value:
             obj = written[1]
             obj["metadata"]["resourceVersion"] = str(record.modified)
         else:
             obj = wire.object_of(record)
-        self.remember(record, obj)
+        memory.put(record, obj)
         return obj
-
-    def remember(self, record: Record, obj: Object) -> None:
-        """`obj` is what `record` holds; from now on it is shared. The state before it is kept for those who compare."""
-        known = self._decoded.get(record.key)
-        if known is None:
-            self._decoded[record.key] = (record.modified, obj, 0, None)
-        elif known[0] < record.modified:
-            self._decoded[record.key] = (record.modified, obj, known[0], known[1])
-        else:
-            return
-        self._decoded.move_to_end(record.key)
-        if len(self._decoded) > _REMEMBERED:
-            self._decoded.popitem(last=False)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         record = self.record(kind, namespace, name)
@@ -113,7 +100,7 @@ class Objects:
         """Stores; the object's resourceVersion becomes the new one. Raises Mismatch."""
         stored = await self.versions.stored(kind, obj) if kind.custom else conversion.to_stored(kind, obj)
         value = wire.stored_value(stored)
-        ttl_s = EVENT_TTL_S if kind.plural == "events" else 0
+        ttl_s = EVENT_TTL_S if kind.storage_prefix == _EVENTS else 0
         as_is = not kind.custom and not conversion.needed(kind)
         if as_is:
             # Watchers hear of it before this call goes on: they need not decode what is here already.
@@ -127,7 +114,7 @@ class Objects:
         if kind.custom:
             return (await self.shown(kind, (record,)))[0]
         if as_is:
-            self.remember(record, obj)
+            (self._events if ttl_s else self._memory).put(record, obj)
         return record
 
     def alike(self, kind: Kind) -> Sequence[Kind]:

@@ -59,8 +59,8 @@ class Cache:
         self._trim_news = None if client.shares else trim
         self._objects: dict[Key, Object] = {}
         self._handlers: list[Handler] = []
-        self._index_by = indexes or {}
-        self._indexes: dict[str, dict[str, dict[Key, Object]]] = {name: {} for name in self._index_by}
+        self._indexes: dict[str, dict[str, dict[Key, Object]]] = {name: {} for name in indexes or {}}
+        self._indexed = [(self._indexes[name], values) for name, values in (indexes or {}).items()]
         self._revision = ""
         self._listed = ""
         """The revision of the last list."""
@@ -171,8 +171,8 @@ class Cache:
             del self._objects[key]
         else:
             return
-        for name, values in self._index_by.items():
-            _reindex(self._indexes[name], values, key, before, after)
+        for index, values in self._indexed:
+            _reindex(index, values, key, before, after)
         if after is None and last is not None:
             before = last
         for handler in self._handlers:

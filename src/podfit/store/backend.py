@@ -3,13 +3,17 @@
 A store is a map from keys to bytes whose every change has a revision, one higher than the change before. Reads are
 answered from a view in this process, synchronously; writes are awaited until they are durable *and* visible in the
 view. What `put` or `delete` returned survives kill -9 and power loss (memory excepted, by its nature).
+
+Records and changes are made by the thousand and kept by the ten thousand; they cannot be part of a cycle, so the
+garbage collector need not know them.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 
 class StoreError(Exception):
@@ -52,8 +56,7 @@ class Unavailable(StoreError):
     """The store cannot be reached or written just now (etcd away, disk full); nothing was acknowledged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, gc=False):
     key: str
     value: bytes
     created: int
@@ -62,8 +65,7 @@ class Record:
     """Revision of its last change: what Kubernetes calls resourceVersion."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One entry of the log. `record` is what stands at the key after it, None after a deletion."""
 
     revision: int

@@ -19,6 +19,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import msgspec
+
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.pace import Pace
 from podfit.store.backend import Change, Mismatch, Record, Unavailable
@@ -34,8 +36,7 @@ PATIENCE_S = 0.001
 PAUSE_S = 0.00002
 
 
-@dataclass(slots=True, eq=False)
-class Write:
+class Write(msgspec.Struct, eq=False):
     key: str
     value: bytes | None
     expect: int | None

@@ -16,8 +16,9 @@ import json
 import os
 import sqlite3
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from podfit.kit.atomicfile import sync_folder
 from podfit.store.backend import Unusable
@@ -40,8 +41,7 @@ COMMIT;
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True, gc=False):
     revision: int
     key: str
     created: int

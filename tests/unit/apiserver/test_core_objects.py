@@ -1,0 +1,74 @@
+"""What the server remembers of decoded objects, and for how long objects are kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from podfit.api.kinds import EVENT, POD, Kind, Registry
+from podfit.api.status import Object
+from podfit.apiserver.events import Hub
+from podfit.apiserver.memory import Memory
+from podfit.apiserver.objects import EVENT_TTL_S, Objects
+from podfit.kit.clock import FakeClock
+from podfit.store.backend import Record
+from podfit.store.memory import MemoryStore
+
+
+def record(name: str, revision: int) -> Record:
+    return Record(POD.key("ns", name), b"", 1, revision)
+
+
+def test_the_newest_state_and_the_one_before_it_are_remembered() -> None:
+    memory = Memory(10)
+    states: list[Object] = [{"at": at} for at in range(3)]
+    for at, state in enumerate(states):
+        memory.put(record("a", at + 1), state)
+    assert memory.get(record("a", 1)) is None
+    assert memory.get(record("a", 2)) is states[1]
+    assert memory.get(record("a", 3)) is states[2]
+
+
+def test_an_older_state_does_not_replace_a_newer_one() -> None:
+    memory = Memory(10)
+    newer: Object = {}
+    memory.put(record("a", 2), newer)
+    memory.put(record("a", 1), {"old": True})
+    assert memory.get(record("a", 2)) is newer
+    assert memory.get(record("a", 1)) is None
+
+
+def test_what_nobody_asked_for_longest_is_forgotten() -> None:
+    memory = Memory(2)
+    memory.put(record("a", 1), {"name": "a"})
+    memory.put(record("b", 2), {"name": "b"})
+    memory.get(record("a", 1))
+    memory.put(record("c", 3), {"name": "c"})
+    assert [memory.get(record(name, at)) for at, name in enumerate("abc", 1)] == [{"name": "a"}, None, {"name": "c"}]
+
+
+def named(kind: Kind, name: str) -> Object:
+    return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": {"name": name, "namespace": "ns"}}
+
+
+async def test_many_events_do_not_drive_out_what_is_remembered_of_others() -> None:
+    store = MemoryStore()
+    objects = Objects(store, Registry(), Hub(store), FakeClock())
+    pod = named(POD, "a")
+    await objects.put(POD, POD.key("ns", "a"), pod, 0)
+    for number in range(2000):
+        await objects.put(EVENT, EVENT.key("ns", f"e{number}"), named(EVENT, f"e{number}"), 0)
+    assert objects.get(POD, "ns", "a") is pod
+    assert (objects.get(EVENT, "ns", "e0") or {})["metadata"]["name"] == "e0"
+
+
+async def test_only_events_of_the_cluster_vanish_by_themselves() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock=clock)
+    objects = Objects(store, Registry(), Hub(store), clock)
+    custom = replace(EVENT, group="shows.example.com", custom=True)
+    for kind in (EVENT, custom):
+        await objects.put(kind, kind.key("ns", "a"), named(kind, "a"), 0)
+    await clock.advance(EVENT_TTL_S + 61)
+    assert store.get(EVENT.key("ns", "a")) is None
+    assert store.get(custom.key("ns", "a")) is not None
+    await store.close()
