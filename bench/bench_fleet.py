@@ -32,11 +32,11 @@ class Fleet:
         from podfit.api.kinds import POD
         from podfit.apiserver.request import ADMIN
         from podfit.client.cache import Cache
-        from podfit.compose import Up, UpOptions, local_client
+        from podfit.compose import Up, UpOptions
 
         capacity = {"cpu": "64", "memory": "256Gi"}
         self.up = Up(UpOptions(folder, runtime="fake", nodes=nodes, node_name="n", node_capacity=capacity))
-        self.client = local_client(self.up.server, ADMIN, "bench")
+        self.client = self.up.client(ADMIN, "bench")
         self.pods = Cache(self.client, POD, "bench")
         self._waiting: dict[str, tuple[Check, asyncio.Future[None]]] = {}
 

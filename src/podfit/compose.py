@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from podfit.apiserver.local import local_client
 from podfit.apiserver.request import ADMIN, Request, Response, User
-from podfit.client import Client, EventRecorder, LocalTransport
+from podfit.client import Client, EventRecorder
 from podfit.client.transport import SharedLines
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
@@ -91,21 +92,6 @@ def make_runtime(setting: str, node: str, folder: Path, clock: Clock) -> Runtime
     raise BadSetting(f"--runtime {setting!r}: it is process or fake")
 
 
-def local_client(server: ApiServer, user: User, name: str, lines: SharedLines | None = None) -> Client:
-    """A client of a server in this process, acting as `user`.
-
-    Those with the same `lines` share what they watch, and what their writes are answered with: they only read it.
-    """
-    shares = lines is not None
-
-    def call(
-        method: str, path: str, query: dict[str, list[str]], headers: Mapping[str, str], body: bytes
-    ) -> Awaitable[Response]:
-        return server.handle(Request(method, path, query, headers, body, user, shares=shares))
-
-    return Client(LocalTransport(call, f"podfit-{name}", lines))
-
-
 def make_world(client: Client, clock: Clock, cluster_ca: bytes = b"") -> World:
     from podfit.controllers.world import Informers, World
 
@@ -174,7 +160,8 @@ class Up:
         options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.server = ApiServer(self._server_config())
 
-    def _client(self, user: User, name: str) -> Client:
+    def client(self, user: User, name: str) -> Client:
+        """For a part of this process: what it watches and writes comes as objects that all of them share."""
         return local_client(self.server, user, name, self._lines)
 
     def _server_config(self) -> Config:
@@ -233,14 +220,14 @@ class Up:
     async def _controllers(self) -> None:
         from podfit.controllers.all import run_controllers
 
-        world = make_world(self._client(CONTROLLERS, "controllers"), self.clock, self.server.pki.ca)
+        world = make_world(self.client(CONTROLLERS, "controllers"), self.clock, self.server.pki.ca)
         world.sign_request = self.server.pki.answer_csr
         await run_controllers(world)
 
     async def _scheduler(self) -> None:
         from podfit.scheduler import Scheduler, SchedulerConfig
 
-        client = self._client(SCHEDULER, "scheduler")
+        client = self.client(SCHEDULER, "scheduler")
         # One process, one page of metrics: the API server's.
         registry = self.server.core.metrics.registry
         await Scheduler(client, self.options.scheduling or SchedulerConfig(), self.clock, registry).run()
@@ -262,7 +249,7 @@ class Up:
             durable=self.options.runtime != "fake",
             api_server=self.server.url,
         )
-        client = self._client(node_user(name), f"agent-{name}")
+        client = self.client(node_user(name), f"agent-{name}")
         agent = Agent(client, make_runtime(self.options.runtime, name, folder, self.clock), config, self.clock)
         await self._serve_node(agent, client)
         await agent.start()
@@ -290,7 +277,7 @@ class Up:
         from podfit.meter.meter import Meter
         from podfit.meter.registration import register
 
-        client = self._client(account_user("podfit-meter"), "meter")
+        client = self.client(account_user("podfit-meter"), "meter")
         meter = self.meter = Meter(client, clock=self.clock)
         meter.sources.update({node.agent.config.node_name: node.resource_use for node in self.node_servers})
         group = metrics.MetricsApi(meter, client)
@@ -308,7 +295,7 @@ class Up:
 
         options = self.options
         autoscaler = self.autoscaler = Autoscaler(
-            lambda name: self._client(account_user(name), name),
+            lambda name: self.client(account_user(name), name),
             options.data_dir,
             options.host,
             options.vpa_flags,

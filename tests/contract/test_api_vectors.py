@@ -19,8 +19,9 @@ import pytest
 
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
+from podfit.apiserver.local import local_client
 from podfit.apiserver.request import ADMIN, Request
-from podfit.compose import CONTROLLERS, local_client, make_world
+from podfit.compose import CONTROLLERS, make_world
 from podfit.controllers.all import run_controllers
 from podfit.kit.clock import RealClock
 from podfit.store.memory import MemoryStore

@@ -10,9 +10,10 @@ import pytest_asyncio
 
 from podfit.api.kinds import POD, kind_named
 from podfit.api.status import ApiError, Object
+from podfit.apiserver.local import local_client
 from podfit.apiserver.request import User
 from podfit.client.rest import MERGE, STRATEGIC
-from podfit.compose import local_client, node_user
+from podfit.compose import node_user
 from podfit.testing.expect import all_become, becomes
 
 from .seedpods import Lab, container, exactly, is_ready, needs_cgroups, patch_of, pod, policy, sizes, statuses

@@ -18,10 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podfit.api.kinds import POD, kind_named
+from podfit.apiserver.local import local_client
 from podfit.apiserver.request import ADMIN
 from podfit.client import Client, EventRecorder
 from podfit.client.transport import Ask, Reply, Stream, Transport, Unreachable
-from podfit.compose import Up, UpOptions, local_client
+from podfit.compose import Up, UpOptions
 from podfit.controllers.workloads import ReplicaSetController
 from podfit.controllers.world import Informers, World
 from podfit.kit.clock import RealClock

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import ssl
 import tempfile
+from collections.abc import Coroutine
 from pathlib import Path
 
 from podfit.api.kinds import Registry
@@ -117,9 +118,9 @@ class ApiServer:
         scheme = "https" if self.config.tls else "http"
         return f"{scheme}://{self.config.advertise_host or self.config.host}:{self.front.port}"
 
-    async def handle(self, request: Request) -> Response:
+    def handle(self, request: Request) -> Coroutine[None, None, Response]:
         """Answers a request of a client in this process; `request.user` is taken as it is."""
-        return await self.core.handle(request)
+        return self.core.handle(request)
 
     def register_local_group(self, group_version: str, handler: ForeignGroup) -> None:
         """Lets a component of this process answer for a group, e.g. `metrics.k8s.io/v1beta1`; it must also answer

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from podfit import compose
 from podfit.agent.agent import Agent
 from podfit.agent.config import AgentConfig
 from podfit.agent.runtimes.fake import FakeRuntime
 from podfit.agent.runtimes.fake_node import FakeNodeState
 from podfit.api.kinds import EVENT, NAMESPACE, POD, kind_named
 from podfit.api.status import ApiError, Object
+from podfit.apiserver import local
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
 from podfit.apiserver.request import ADMIN
@@ -23,7 +23,7 @@ from podfit.store.memory import MemoryStore
 
 
 def local_client(server: ApiServer) -> Client:
-    return compose.local_client(server, ADMIN, "test")
+    return local.local_client(server, ADMIN, "test")
 
 
 class Cluster:

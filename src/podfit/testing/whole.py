@@ -7,8 +7,9 @@ from typing import Any
 
 from podfit.api.kinds import NAMESPACE, kind_named
 from podfit.api.status import Object
+from podfit.apiserver.local import local_client
 from podfit.apiserver.request import ADMIN
-from podfit.compose import Up, UpOptions, local_client
+from podfit.compose import Up, UpOptions
 from podfit.testing.expect import becomes
 
 ACCOUNT = kind_named("ServiceAccount")

@@ -7,7 +7,7 @@ for every change of a pod, and `claim_changed` for claims, whose volumes nodes r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from podfit.api.status import Object
@@ -126,6 +126,19 @@ def _every_node(verb: str, group: str, resource: str, subresource: str, path: st
 class NodeAuthorizer:
     def __init__(self, graph: NodeGraph) -> None:
         self._graph = graph
+        self._by_resource: dict[tuple[str, str], Callable[[str, Action], Decision]] = {
+            ("", "secrets"): self._read,
+            ("", "configmaps"): self._read,
+            ("", "persistentvolumeclaims"): self._claim,
+            ("", "persistentvolumes"): self._get,
+            ("resource.k8s.io", "resourceclaims"): self._get,
+            ("storage.k8s.io", "volumeattachments"): self._get,
+            ("storage.k8s.io", "csinodes"): _storage_node,
+            ("", "serviceaccounts"): self._token,
+            ("coordination.k8s.io", "leases"): _lease,
+            ("", "nodes"): _node,
+            ("", "pods"): self._pod,
+        }
 
     def decide(self, user: User, action: Action) -> Decision:
         node = node_name_of(user)
@@ -133,30 +146,17 @@ class NodeAuthorizer:
             return NO_OPINION
         if not node:
             return Decision(False, f'unknown node for user "{user.name}"')
-        match action.group, action.resource:
-            case "", "secrets" | "configmaps":
-                return self._read(node, action)
-            case "", "persistentvolumeclaims" if action.subresource == "status":
-                if action.verb not in ("update", "patch"):
-                    return Decision(False, "can only get/update/patch this type")
-                return self._if_related(node, action)
-            case (
-                ("", "persistentvolumeclaims" | "persistentvolumes")
-                | ("resource.k8s.io", "resourceclaims")
-                | ("storage.k8s.io", "volumeattachments")
-            ):
-                return self._get(node, action)
-            case "storage.k8s.io", "csinodes":
-                return _storage_node(node, action)
-            case "", "serviceaccounts":
-                return self._token(node, action)
-            case "coordination.k8s.io", "leases":
-                return _lease(node, action)
-            case "", "nodes":
-                return _node(node, action)
-            case "", "pods":
-                return self._pod(node, action)
+        decide = self._by_resource.get((action.group, action.resource))
+        if decide is not None:
+            return decide(node, action)
         return _every_node(action.verb, action.group, action.resource, action.subresource, action.path)
+
+    def _claim(self, node: str, action: Action) -> Decision:
+        if action.subresource != "status":
+            return self._get(node, action)
+        if action.verb not in ("update", "patch"):
+            return Decision(False, "can only get/update/patch this type")
+        return self._if_related(node, action)
 
     def _read(self, node: str, action: Action) -> Decision:
         if action.verb not in ("get", "list", "watch"):

@@ -20,7 +20,7 @@ from podfit.cli.node_side import states
 from podfit.client import Cache
 from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Unreachable
-from podfit.compose import Up, UpOptions, local_client
+from podfit.compose import Up, UpOptions
 from podfit.kit.tasks import Tasks
 from podfit.meter.meter import MeterConfig
 
@@ -41,7 +41,7 @@ class Stage:
         # The autoscaler is started here, with the demo's settings.
         self.up = Up(replace(options, stop_pods=True, vpa=False))
         self.real = options.runtime == "process"
-        self.client = local_client(self.up.server, ADMIN, "demo")
+        self.client = self.up.client(ADMIN, "demo")
         self.pods = Cache(self.client, POD, NAMESPACE)
         self.events = Cache(self.client, EVENT, NAMESPACE)
         self.seen = Seen()
@@ -59,7 +59,7 @@ class Stage:
         await self._clear()
         if self.up.meter is not None:
             self.up.meter.config = MeterConfig(interval_s=SCRAPE_S, second_look_s=SCRAPE_S / 2)
-        start_autoscaler(local_client(self.up.server, ADMIN, "autoscaler"), self._tasks)
+        start_autoscaler(self.up.client(ADMIN, "autoscaler"), self._tasks)
         await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         for body in deployments(free_port(0), self.real):
             await self.client.create(kind_named("Deployment"), body)
