@@ -302,14 +302,15 @@ def _fill_from(meta: Object, stored: Object) -> None:
 
 def unchanged(new: Object, old: Object) -> bool:
     """Whether an update would write what is there. A managed-fields entry that only got a new time is no change."""
-    if new == old:
+    if new.keys() != old.keys():
+        return False
+    if any(value != old[key] for key, value in new.items() if key != "metadata"):
+        return False
+    if new["metadata"] == old["metadata"]:
         return True
     ours, theirs = dict(new["metadata"]), dict(old["metadata"])
     mine, stored = ours.pop("managedFields", None), theirs.pop("managedFields", None)
     if mine == stored or _timeless(mine) != _timeless(stored) or ours != theirs:
-        return False
-    rest = {key: value for key, value in new.items() if key != "metadata"}
-    if rest != {key: value for key, value in old.items() if key != "metadata"}:
         return False
     new["metadata"]["managedFields"] = stored
     return True

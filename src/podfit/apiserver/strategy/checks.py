@@ -189,12 +189,10 @@ def equal(one: Any, other: Any, key: str = "") -> bool:
     """Go's semantic equality: absent equals empty, quantities compare by amount."""
     if one == other:
         return True
-    if not one and not other and _collection(one) and _collection(other):
-        return True
+    if not one and not other:
+        return _collection(one) and _collection(other)
     if isinstance(one, dict) and isinstance(other, dict):
-        if key in _AMOUNTS:
-            return _same_amounts(one, other)
-        return all(equal(one.get(name), other.get(name), name) for name in one.keys() | other.keys())
+        return _same_amounts(one, other) if key in _AMOUNTS else _same_fields(one, other)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(equal, one, other))
     return False
@@ -202,6 +200,15 @@ def equal(one: Any, other: Any, key: str = "") -> bool:
 
 def _collection(value: Any) -> bool:
     return value is None or isinstance(value, (dict, list))
+
+
+def _same_fields(one: Object, other: Object) -> bool:
+    for name, mine in one.items():
+        theirs = other.get(name)
+        # Versions of an object share what nobody changed.
+        if mine is not theirs and not equal(mine, theirs, name):
+            return False
+    return all(name in one or equal(None, theirs) for name, theirs in other.items())
 
 
 def _same_amounts(one: Object, other: Object) -> bool:

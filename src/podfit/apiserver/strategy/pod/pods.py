@@ -42,6 +42,9 @@ class PodStrategy(Strategy):
                 status["conditions"] = [dict(each) for each in status["conditions"]]
         if new.get("spec") is old.get("spec"):
             return False
+        if new.get("spec") and pod_resize.is_resize(new["spec"], old["spec"]):
+            pod_resize.set_apart(new, old["spec"])
+            return False
         # Defaults reach into it: a limit that comes new may add a request beside those that were there.
         new["spec"] = copied(new.get("spec") or {})
         return True

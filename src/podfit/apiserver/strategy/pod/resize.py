@@ -10,14 +10,63 @@ from podfit.api.status import invalid
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.checks import Errors, equal
 from podfit.apiserver.strategy.podspec.annotations import MIRROR
-from podfit.apiserver.strategy.podspec.spec import validate_pod
+from podfit.apiserver.strategy.podspec.defaults import default_resized
+from podfit.apiserver.strategy.podspec.spec import validate_pod, validate_resized
 
 Object = dict[str, Any]
 
 _RESIZABLE = ("cpu", "memory")
 _LISTS = ("containers", "initContainers")
+_CHANGEABLE = frozenset(("resources", "resizePolicy"))
 _WHOLE = "[]"
 """How Kubernetes prints the empty path of errors that concern the pod as a whole."""
+
+
+def is_resize(new: Object, old: Object) -> bool:
+    """Whether two specs differ in resources and resize policies at most. What they share need not be compared."""
+    if not new.keys() ^ old.keys() <= _CHANGEABLE:
+        return False
+    for key, mine in new.items():
+        stored = old.get(key)
+        if mine is stored or key == "resources":
+            continue
+        if key not in _LISTS:
+            if mine != stored:
+                return False
+        elif len(mine) != len(stored) or not all(map(_is_resized, mine, stored)):
+            return False
+    return True
+
+
+def _is_resized(new: Object, old: Object) -> bool:
+    if new is old:
+        return True
+    if not new.keys() ^ old.keys() <= _CHANGEABLE:
+        return False
+    return all(mine == old.get(key) or key in _CHANGEABLE for key, mine in new.items())
+
+
+def set_apart(new: Object, stored: Object) -> None:
+    """Of a pod whose spec `is_resize` of the stored one: copies what defaults may reach into, and fills them in."""
+    spec = new["spec"] = dict(new["spec"])
+    resized: list[Object] = []
+    for key in _LISTS:
+        if spec.get(key):
+            spec[key] = [
+                mine if mine is kept else _apart(mine, resized)
+                for mine, kept in zip(spec[key], stored[key], strict=True)
+            ]
+    if spec.get("resources"):
+        spec["resources"] = meta.copied(spec["resources"])
+    default_resized(new, resized)
+
+
+def _apart(container: Object, resized: list[Object]) -> Object:
+    container = dict(container)
+    if container.get("resources"):
+        container["resources"] = meta.copied(container["resources"])
+    resized.append(container)
+    return container
 
 
 def prepare(new: Object, old: Object) -> None:
@@ -38,6 +87,8 @@ def prepare(new: Object, old: Object) -> None:
 
 
 def _resized(asked: Object, stored: Object) -> Object:
+    if asked is stored:
+        return stored
     container = dict(stored)
     meta.keep(container, asked, "resources", "resizePolicy")
     return container
@@ -52,7 +103,11 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
     if (stored.get("os") or {}).get("name") == "windows":
         errors[:] = [forbidden(_WHOLE, "windows pods cannot be resized")]
         return
-    validate_pod(new, errors, old)
+    only_resized = is_resize(new["spec"], stored)
+    if only_resized:
+        validate_resized(new["spec"], stored, errors)
+    else:
+        validate_pod(new, errors, old)
     old_status = old.get("status") or {}
     if (old_status.get("qosClass") or qos_class(old)) != qos_class(new):
         shown = (new.get("status") or {}).get("qosClass", "")
@@ -62,7 +117,7 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
     _pod_level(new["spec"], stored, errors)
     if old_status.get("nodeAllocatableResourceClaimStatuses"):
         errors.append(forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
-    if _same_containers(new["spec"], stored, errors):
+    if only_resized or _same_containers(new["spec"], stored, errors):
         _containers(new["spec"], stored, errors)
 
 
@@ -148,6 +203,8 @@ def _not_removed(new: Object, old: Object, path: str, errors: Errors) -> None:
 
 def _only_resized(new: Object, old: Object) -> bool:
     before = old.get("resources") or {}
+    if new is old:
+        return not before.get("claims")
     masked = dict(new)
     masked["resources"] = _masked(new.get("resources") or {}, before)
     return equal(masked, {**old, "resources": before})

@@ -86,7 +86,7 @@ def init_containers(
             for field in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
                 if container.get(field) is not None:
                     errors.append(forbidden(f"{here}.{field}", _NO_SIDECAR))
-            _no_restart_on_resize(container, here, errors)
+            no_restart_on_resize(container, here, errors)
 
 
 def ephemeral_containers(listed: list[Object], spec: Object, context: PodContext, path: str, errors: Errors) -> None:
@@ -143,14 +143,19 @@ def _common(container: Object, context: PodContext, path: str, errors: Errors) -
         volume_devices(container, context.volumes, f"{path}.volumeDevices", errors)
     if container.get("imagePullPolicy") not in PULL_POLICIES:
         chosen(container.get("imagePullPolicy"), f"{path}.imagePullPolicy", PULL_POLICIES, errors)
-    if container.get("resources"):
-        resourcelists.requirements(container["resources"], f"{path}.resources", context.claims, errors)
-    if container.get("resizePolicy"):
-        _resize_policy(container["resizePolicy"], context.restart_policy, f"{path}.resizePolicy", errors)
+    resizable(container, context.claims, context.restart_policy, path, errors)
     if container.get("securityContext"):
         container_security(container["securityContext"], context.host_users, f"{path}.securityContext", errors)
     if container.get("lifecycle"):
         stop_signal(container["lifecycle"], context.os_name, f"{path}.lifecycle", errors)
+
+
+def resizable(container: Object, claims: frozenset[str], restart_policy: str, path: str, errors: Errors) -> None:
+    """What a resize may change of any container."""
+    if container.get("resources"):
+        resourcelists.requirements(container["resources"], f"{path}.resources", claims, errors)
+    if container.get("resizePolicy"):
+        _resize_policy(container["resizePolicy"], restart_policy, f"{path}.resizePolicy", errors)
 
 
 def _ports(ports: list[Object], path: str, errors: Errors) -> None:
@@ -201,7 +206,7 @@ def _resize_policy(policies: list[Object], restart_policy: str, path: str, error
             errors.append(invalid(path, restart, detail))
 
 
-def _no_restart_on_resize(container: Object, path: str, errors: Errors) -> None:
+def no_restart_on_resize(container: Object, path: str, errors: Errors) -> None:
     for at, policy in enumerate(container.get("resizePolicy") or ()):
         if policy.get("restartPolicy") == "RestartContainer":
             where = f"{path}.resizePolicy[{at}].restartPolicy"

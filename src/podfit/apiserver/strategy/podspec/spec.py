@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.quantity import ZERO, Quantity
-from podfit.api.resources import is_pod_level_resource, pod_requests
+from podfit.api.resources import is_pod_level_resource, is_sidecar, pod_requests
 from podfit.api.status import duplicate, field_forbidden, invalid, required, too_long
 from podfit.apiserver.strategy import names, resourcelists
 from podfit.apiserver.strategy.checks import Errors, chosen, ip, labels, names_valid
@@ -17,7 +17,9 @@ from podfit.apiserver.strategy.podspec.containers import (
     containers,
     ephemeral_containers,
     init_containers,
+    no_restart_on_resize,
     only_in_pods,
+    resizable,
 )
 from podfit.apiserver.strategy.podspec.security import host_process, operating_system, pod_security
 from podfit.apiserver.strategy.podspec.volumes import volumes
@@ -41,6 +43,22 @@ def validate_pod(pod: Object, errors: Errors, old: Object | None = None) -> None
     for key in ("containers", "initContainers"):
         for at, container in enumerate(spec.get(key) or ()):
             only_in_pods(container, f"spec.{key}[{at}]", errors)
+
+
+def validate_resized(spec: Object, stored: Object, errors: Errors) -> None:
+    """A pod's spec that differs from a stored one in resources and resize policies at most. The rest was valid when it
+    was written, and is not looked at again."""
+    claims, policy = _claim_names(spec), spec.get("restartPolicy", "")
+    for at, (container, kept) in enumerate(zip(spec["containers"], stored["containers"], strict=True)):
+        if container is not kept:
+            resizable(container, claims, policy, f"spec.containers[{at}]", errors)
+    for at, container in enumerate(spec.get("initContainers") or ()):
+        if container is not stored["initContainers"][at]:
+            resizable(container, claims, policy, f"spec.initContainers[{at}]", errors)
+            if not is_sidecar(container):
+                no_restart_on_resize(container, f"spec.initContainers[{at}]", errors)
+    if spec.get("resources"):
+        _pod_level(spec, claims, "spec.resources", errors)
 
 
 def annotations_of(pod: Object, old: Object | None, errors: Errors) -> None:
@@ -84,7 +102,7 @@ def validate_spec(spec: Object, path: str, errors: Errors, *, pod_name: str = ""
         where = f"{path}.ephemeralContainers"
         ephemeral_containers(spec["ephemeralContainers"], spec, context, where, errors)
     if spec.get("resources"):
-        _pod_level(spec, context, f"{path}.resources", errors)
+        _pod_level(spec, context.claims, f"{path}.resources", errors)
     if spec.get("hostNetwork"):
         _host_network(regular, f"{path}.containers", is_pod, errors)
     _policies(spec, path, errors)
@@ -108,18 +126,21 @@ def _context(spec: Object, path: str, pod_name: str, is_pod: bool, errors: Error
         errors.append(required(f"{path}.terminationGracePeriodSeconds"))
     listed = spec.get("volumes")
     valid = volumes(listed, pod_name, f"{path}.volumes", errors, is_pod=is_pod) if listed else {}
-    claims = _NO_CLAIMS
     if spec.get("resourceClaims"):
-        claims = frozenset(each["name"] for each in spec["resourceClaims"] if each.get("name"))
         _resource_claims(spec["resourceClaims"], f"{path}.resourceClaims", errors)
     return PodContext(
         valid,
-        claims,
+        _claim_names(spec),
         grace,
         spec.get("restartPolicy", ""),
         spec.get("hostUsers") is not False,
         (spec.get("os") or {}).get("name", ""),
     )
+
+
+def _claim_names(spec: Object) -> frozenset[str]:
+    claims = spec.get("resourceClaims")
+    return frozenset(each["name"] for each in claims if each.get("name")) if claims else _NO_CLAIMS
 
 
 def _resource_claims(claims: list[Object], path: str, errors: Errors) -> None:
@@ -146,12 +167,12 @@ def _resource_claims(claims: list[Object], path: str, errors: Errors) -> None:
                 names_valid(claim[field], f"{here}.{field}", names.dns_subdomain(claim[field]), errors)
 
 
-def _pod_level(spec: Object, context: PodContext, path: str, errors: Errors) -> None:
+def _pod_level(spec: Object, claims: frozenset[str], path: str, errors: Errors) -> None:
     """Pod-level resources hold what all containers ask for together, and no container may exceed them."""
     resources = spec["resources"]
     if resources.get("claims"):
         errors.append(field_forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
-    resourcelists.requirements(resources, path, context.claims, errors, pod_level=True)
+    resourcelists.requirements(resources, path, claims, errors, pod_level=True)
     requests = resources.get("requests") or {}
     together = pod_requests({"spec": spec}, pod_level=False, overhead=False)
     for name, amount in together.items():
