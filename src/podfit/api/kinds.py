@@ -40,6 +40,7 @@ class Kind:
     base_path: str = field(init=False, repr=False, compare=False)
     storage_prefix: str = field(init=False, repr=False, compare=False)
     """Below which its objects are kept in the store."""
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Asked for several times in every request.
@@ -48,11 +49,12 @@ class Kind:
         base_path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         object.__setattr__(self, "base_path", base_path)
         object.__setattr__(self, "storage_prefix", f"/registry/{group or 'core'}/{plural}/")
+        object.__setattr__(self, "_hash", hash((self.group, self.version, self.plural)))
 
     def __hash__(self) -> int:
         # Kinds are looked up on every request; hashing all fields and subresources each time would cost more than
         # the lookup.
-        return hash((self.group, self.version, self.plural))
+        return self._hash
 
     @property
     def list_kind(self) -> str:

@@ -32,6 +32,7 @@ def reset_fields(kind: Kind, subresource: str) -> ResetFields:
 
 
 _manager_name = lru_cache(maxsize=1024)(manager_name)
+"""Of the few clients there are, each says the same in every request."""
 
 
 def manager_of(call: Call, options: WriteOptions) -> str:

@@ -6,9 +6,10 @@ is written when nothing changed.
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from podfit.api.kinds import Kind
 from podfit.api.status import (
@@ -72,8 +73,7 @@ class Write:
     """The change leaves the stored object as it is, and copies what it or the strategy changes in place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     obj: Object
     record: Record | None
     """None when nothing is stored: a dry run, or an object that is gone with this write."""
@@ -148,7 +148,7 @@ class Writer:
         for gone in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             meta.pop(gone, None)
         meta["creationTimestamp"] = rfc3339(self.objects.clock.now())
-        meta["uid"] = str(uuid.uuid4())
+        meta["uid"] = random_uid()
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = strategy.generate_name(meta["generateName"])
 
@@ -251,6 +251,13 @@ class Writer:
         if write.lens is None or attrs.object is None:
             return attrs.object or new
         return write.lens.put_back(new, attrs.object)
+
+
+def random_uid() -> str:
+    """A random UUID (version 4) as text, without the object `uuid.uuid4` makes on the way."""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def precondition_failed(kind: Kind, stored: Object, wanted: str, field: str = "UID") -> ApiError:

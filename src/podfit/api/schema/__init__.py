@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from podfit.api.kinds import Kind
 from podfit.api.schema.notation import Library, Table
 from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
@@ -44,8 +46,11 @@ def type_of(kind: Kind) -> Struct | None:
 
 def struct_of(group: str, version: str, name: str) -> Struct | None:
     custom = _custom.get((group, version, name))
-    if custom is not None:
-        return custom
+    return custom if custom is not None else _built_in(group, version, name)
+
+
+@lru_cache(maxsize=1024)
+def _built_in(group: str, version: str, name: str) -> Struct | None:
     table = table_of(group, version)
     found = table.own(name) if table is not None else None
     return found if isinstance(found, Struct) else None

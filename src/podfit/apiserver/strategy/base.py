@@ -138,6 +138,8 @@ class Strategy:
     def validate_update_meta(self, new: Object, old: Object, subresource: str = "") -> Errors:
         """Kubernetes checks metadata for all kinds first and then once more for each: every complaint comes twice."""
         mine, stored = new.get("metadata") or {}, old.get("metadata") or {}
+        if meta.untouched(mine, stored):
+            return []
         changes = meta.validate_update(mine, stored)
         errors = meta.validate_object(mine, self.kind.namespaced, names.path_segment, False) + changes
         if errors or mine.get("finalizers"):

@@ -192,7 +192,7 @@ def equal(one: Any, other: Any, key: str = "") -> bool:
     if not one and not other:
         return _collection(one) and _collection(other)
     if isinstance(one, dict) and isinstance(other, dict):
-        return _same_amounts(one, other) if key in _AMOUNTS else _same_fields(one, other)
+        return _same_amounts(one, other) if key in _AMOUNTS else same_fields(one, other)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(equal, one, other))
     return False
@@ -202,13 +202,16 @@ def _collection(value: Any) -> bool:
     return value is None or isinstance(value, (dict, list))
 
 
-def _same_fields(one: Object, other: Object) -> bool:
+def same_fields(one: Object, other: Object, but: str = "") -> bool:
+    """Whether two objects are equal in all fields, or in all but one."""
     for name, mine in one.items():
         theirs = other.get(name)
         # Versions of an object share what nobody changed.
-        if mine is not theirs and not equal(mine, theirs, name):
+        if mine is not theirs and name != but and not equal(mine, theirs, name):
             return False
-    return all(name in one or equal(None, theirs) for name, theirs in other.items())
+    if one.keys() == other.keys():
+        return True
+    return all(name in one or name == but or equal(None, theirs) for name, theirs in other.items())
 
 
 def _same_amounts(one: Object, other: Object) -> bool:

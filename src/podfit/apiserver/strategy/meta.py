@@ -17,6 +17,7 @@ NameCheck = Callable[[str, bool], list[str]]
 ANNOTATIONS_LIMIT = 256 * 1024
 _STANDARD_FINALIZERS = frozenset(("kubernetes", "foregroundDeletion", "orphan"))
 _FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_CHECKED = (*_FIXED, "generateName", "labels", "annotations", "ownerReferences", "finalizers")
 _RESET_FOR_STATUS = (
     "deletionTimestamp",
     "generation",
@@ -148,6 +149,18 @@ def validate_update(new: Object, old: Object) -> Errors:
             errors.append(invalid(f"metadata.{field}", shown, IMMUTABLE))
     _contents(new, errors)
     return errors
+
+
+def untouched(new: Object, old: Object) -> bool:
+    """Whether an update changes nothing in the metadata that is checked: it was valid when it was written. Expects
+    `carry_over` to have run, as `validate_update` does."""
+    if not new.get("resourceVersion") or (new.get("generation") or 0) < (old.get("generation") or 0):
+        return False
+    for field in _CHECKED:
+        mine, stored = new.get(field), old.get(field)
+        if mine is not stored and mine != stored:
+            return False
+    return True
 
 
 def carry_over(new: Object, old: Object) -> None:

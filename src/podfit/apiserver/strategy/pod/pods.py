@@ -36,7 +36,8 @@ class PodStrategy(Strategy):
 
     def set_apart(self, new: Object, old: Object) -> bool:
         new["metadata"] = dict(new["metadata"])
-        if status := new.get("status"):
+        status = new.get("status")
+        if status and status is not old.get("status"):
             status = new["status"] = dict(status)
             if status.get("conditions"):
                 status["conditions"] = [dict(each) for each in status["conditions"]]

@@ -8,7 +8,7 @@ from podfit.api.resources import has_pod_level, is_sidecar, qos_class
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid
 from podfit.apiserver.strategy import meta
-from podfit.apiserver.strategy.checks import Errors, equal
+from podfit.apiserver.strategy.checks import Errors, equal, same_fields
 from podfit.apiserver.strategy.podspec.annotations import MIRROR
 from podfit.apiserver.strategy.podspec.defaults import default_resized
 from podfit.apiserver.strategy.podspec.spec import validate_pod, validate_resized
@@ -23,27 +23,24 @@ _WHOLE = "[]"
 
 
 def is_resize(new: Object, old: Object) -> bool:
-    """Whether two specs differ in resources and resize policies at most. What they share need not be compared."""
-    if not new.keys() ^ old.keys() <= _CHANGEABLE:
+    """Whether two specs, of pods or of containers, differ in resources and resize policies at most. What they share
+    need not be compared."""
+    if new.keys() != old.keys() and not new.keys() ^ old.keys() <= _CHANGEABLE:
         return False
     for key, mine in new.items():
         stored = old.get(key)
-        if mine is stored or key == "resources":
+        if mine is stored or key in _CHANGEABLE:
             continue
         if key not in _LISTS:
             if mine != stored:
                 return False
-        elif len(mine) != len(stored) or not all(map(_is_resized, mine, stored)):
+        elif len(mine) != len(old[key]) or not all(map(_is_resized, mine, old[key])):
             return False
     return True
 
 
 def _is_resized(new: Object, old: Object) -> bool:
-    if new is old:
-        return True
-    if not new.keys() ^ old.keys() <= _CHANGEABLE:
-        return False
-    return all(mine == old.get(key) or key in _CHANGEABLE for key, mine in new.items())
+    return new is old or is_resize(new, old)
 
 
 def set_apart(new: Object, stored: Object) -> None:
@@ -203,11 +200,8 @@ def _not_removed(new: Object, old: Object, path: str, errors: Errors) -> None:
 
 def _only_resized(new: Object, old: Object) -> bool:
     before = old.get("resources") or {}
-    if new is old:
-        return not before.get("claims")
-    masked = dict(new)
-    masked["resources"] = _masked(new.get("resources") or {}, before)
-    return equal(masked, {**old, "resources": before})
+    masked = _masked(new.get("resources") or {}, before)
+    return equal(masked, before) and (new is old or same_fields(new, old, but="resources"))
 
 
 def _init_container(new: Object, old: Object, path: str, errors: Errors) -> None:

@@ -1,0 +1,45 @@
+"""Small decisions on the way of a write."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from podfit.apiserver.writes import random_uid, unchanged
+
+Object = dict[str, Any]
+
+
+def config_map(**changed: Any) -> Object:
+    return {"metadata": {"name": "c", "managedFields": [{"manager": "m", "time": "1"}]}, "data": {"a": "1"}, **changed}
+
+
+def test_uids_are_random_uuids() -> None:
+    made = {random_uid() for _ in range(200)}
+    assert len(made) == 200
+    for text in made:
+        read = uuid.UUID(text)
+        assert (str(read), read.version, read.variant) == (text, 4, uuid.RFC_4122)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"data": {"a": "2"}},
+        {"data": None},
+        {"immutable": True},
+        {"metadata": {"name": "d", "managedFields": [{"manager": "m", "time": "1"}]}},
+        {"metadata": {"name": "c", "managedFields": [{"manager": "n", "time": "1"}]}},
+    ],
+)
+def test_whatever_differs_is_written(changed: Object) -> None:
+    assert not unchanged(config_map(**changed), config_map())
+    assert not unchanged(config_map(), config_map(**changed))
+
+
+def test_a_new_time_of_the_same_owner_is_no_change_and_is_put_back() -> None:
+    new = config_map(metadata={"name": "c", "managedFields": [{"manager": "m", "time": "2"}]})
+    assert unchanged(new, config_map())
+    assert new == config_map()
