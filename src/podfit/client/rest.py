@@ -45,14 +45,15 @@ class Client:
         body: Any = None,
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
+        decode: Callable[[bytes], Any] = _decode,
     ) -> Any:
-        """Any path of the server; the decoded answer (text where it is not JSON)."""
+        """Any path of the server; the decoded answer (text where it is not JSON). `decode` may skip some."""
         if body is None:
             ask = Ask(method, path, query, None, "", headers)
         else:
             ask = Ask(method, path, query, body if isinstance(body, bytes) else encoded(body), content_type, headers)
         reply = await self.transport.request(ask)
-        return reply.shared if reply.shared is not None else _answer(reply)
+        return reply.shared if reply.shared is not None else _answer(reply, decode)
 
     async def get(
         self, kind: Kind, namespace: str, name: str, subresource: str = "", query: Query | None = None
@@ -124,7 +125,7 @@ class Client:
             if stream.status != 200:
                 raise await _refusal(stream)
             if at_once is not None and stream.lend is not None:
-                stream.lend(at_once)
+                stream.lend(_taking(at_once))
             async with aclosing(_lines(stream)) as lines:
                 async for line in lines:
                     event = stream.decode(line)
@@ -138,8 +139,9 @@ class Client:
         return query
 
 
-def _answer(reply: Reply) -> Any:
-    content = _decode(reply.body) if reply.body[:1] in (b"{", b"[") else reply.body.decode("utf-8", "replace")
+def _answer(reply: Reply, decode: Callable[[bytes], Any]) -> Any:
+    read = decode if reply.status < 400 else _decode
+    content = read(reply.body) if reply.body[:1] in (b"{", b"[") else reply.body.decode("utf-8", "replace")
     if reply.status < 400:
         return content
     raise _error(reply.status, content)
@@ -155,6 +157,18 @@ async def _refusal(stream: Stream) -> ApiError:
     body = b"".join([chunk async for chunk in stream.chunks])
     content = _decode(body) if body[:1] == b"{" else body.decode("utf-8", "replace")
     return _error(stream.status, content)
+
+
+def _taking(at_once: Callable[[str, Object], None]) -> Callable[[str, Object], bool]:
+    def take(word: str, obj: Object) -> bool:
+        try:
+            at_once(word, obj)
+        except Exception:
+            # Whoever hands it over is not to blame: it comes again, and fails where it belongs.
+            return False
+        return True
+
+    return take
 
 
 async def _lines(stream: Stream) -> AsyncGenerator[bytes, None]:

@@ -32,6 +32,26 @@ _MANY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,applic
 Query = Mapping[str, Sequence[str]]
 
 
+class Meta(msgspec.Struct, gc=False):
+    """What is shown of an object's metadata. The rest, most of an answer, is skipped; a scrape of all pods would make
+    hundreds of thousands of dictionaries of it."""
+
+    name: str
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+
+
+class _One(msgspec.Struct, gc=False):
+    metadata: Meta
+
+
+class _Many(msgspec.Struct):
+    items: list[_One] | None = None
+
+
+_read_one, _read_many = msgspec.json.Decoder(_One).decode, msgspec.json.Decoder(_Many).decode
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     status: int
@@ -76,7 +96,7 @@ class MetricsApi:
         rows = [
             (meta, use)
             for meta in await self._metadata(NODE, "", name, query, "nodemetrics")
-            if (use := self._meter.node(meta["name"])) is not None
+            if (use := self._meter.node(meta.name)) is not None
         ]
         items = [_node_metrics(meta, use) for meta, use in rows]
         return _shown("NodeMetrics", items, name, table, "nodemetrics", name)
@@ -85,23 +105,27 @@ class MetricsApi:
     async def _pods(self, namespace: str, name: str, query: Query, table: bool) -> Object:
         items = []
         for meta in await self._metadata(POD, namespace, name, query, "podmetrics"):
-            uses = self._meter.pod(meta["namespace"], meta["name"])
+            uses = self._meter.pod(meta.namespace, meta.name)
             if uses:
                 items.append(_pod_metrics(meta, uses))
         return _shown("PodMetrics", items, name, table, "podmetrics", f"{namespace}/{name}")
 
-    async def _metadata(self, kind: Kind, namespace: str, name: str, query: Query, word: str) -> list[Object]:
+    async def _metadata(self, kind: Kind, namespace: str, name: str, query: Query, word: str) -> list[Meta]:
         if name:
             try:
-                found = await self._client.raw("GET", kind.path(namespace, name), headers={"Accept": _ONE})
+                one = await self._client.raw(
+                    "GET", kind.path(namespace, name), headers={"Accept": _ONE}, decode=_read_one
+                )
             except ApiError as error:
                 raise (
                     _missing(word, f"{namespace}/{name}" if namespace else name) if error.code == 404 else error
                 ) from None
-            return [found["metadata"]]
+            return [one.metadata]
         asked = {key: _first(query, key) for key in _SELECTORS if _first(query, key)}
-        listed = await self._client.raw("GET", kind.path(namespace), asked, headers={"Accept": _MANY})
-        return [item["metadata"] for item in listed.get("items") or ()]
+        listed = await self._client.raw(
+            "GET", kind.path(namespace), asked, headers={"Accept": _MANY}, decode=_read_many
+        )
+        return [item.metadata for item in listed.items or ()]
 
 
 def _version() -> str:
@@ -135,26 +159,25 @@ def _window(seconds: float) -> str:
     return f"{minutes}m{text}" if minutes else text
 
 
-def _meta(meta: Object, now: float) -> Object:
-    shown = {"name": meta["name"], "creationTimestamp": rfc3339(now)}
-    if meta.get("namespace"):
-        shown["namespace"] = meta["namespace"]
-    return {**shown, "labels": meta["labels"]} if meta.get("labels") else shown
+def _measured(meta: Meta, use: Use) -> Object:
+    """Whose numbers they are, and of when."""
+    at = rfc3339(use.at)
+    shown: Object = {"name": meta.name, "creationTimestamp": at}
+    if meta.namespace:
+        shown["namespace"] = meta.namespace
+    if meta.labels:
+        shown["labels"] = meta.labels
+    return {"metadata": shown, "timestamp": at, "window": _window(use.window_s)}
 
 
-def _node_metrics(meta: Object, use: Use) -> Object:
-    times = {"timestamp": rfc3339(use.at), "window": _window(use.window_s)}
-    return {"metadata": _meta(meta, use.at), **times, "usage": _usage(use)}
+def _node_metrics(meta: Meta, use: Use) -> Object:
+    return {**_measured(meta, use), "usage": _usage(use)}
 
 
-def _pod_metrics(meta: Object, uses: Mapping[str, Use]) -> Object:
-    oldest = min(uses.values(), key=lambda use: use.at)
-    return {
-        "metadata": _meta(meta, oldest.at),
-        "timestamp": rfc3339(oldest.at),
-        "window": _window(oldest.window_s),
-        "containers": [{"name": name, "usage": _usage(use)} for name, use in sorted(uses.items())],
-    }
+def _pod_metrics(meta: Meta, uses: Mapping[str, Use]) -> Object:
+    shown = _measured(meta, min(uses.values(), key=lambda use: use.at))
+    shown["containers"] = [{"name": name, "usage": _usage(use)} for name, use in sorted(uses.items())]
+    return shown
 
 
 def _shown(kind: str, items: list[Object], name: str, table: bool, word: str, full_name: str) -> Object:
