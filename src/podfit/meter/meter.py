@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -137,11 +137,12 @@ class Meter:
         rates = self._rates.get(name)
         if rates is None:
             rates = self._rates[name] = NodeRates(2 * self.config.interval_s)
-        before = rates.pods()
-        for key in rates.take(reading):
+        before, news = rates.pods(), rates.take(reading)
+        for key in news if self._subscribers else ():
             use = rates.containers[key]
             samples.append(Sample(*key, use.cores, use.memory_bytes, use.at))
-        self._place(name, before, rates.pods())
+        if before != rates.pods():
+            self._place(name, before, rates.pods())
 
     async def _read(self, name: str) -> NodeReading:
         source = self.sources.get(name)
@@ -150,7 +151,7 @@ class Meter:
         page = str(await self.client.raw("GET", f"{NODE.path('', name)}/proxy/metrics/resource"))
         return read_page(page, self.clock.now())
 
-    def _place(self, node: str, before: set[tuple[str, str]], after: set[tuple[str, str]]) -> None:
+    def _place(self, node: str, before: Set[tuple[str, str]], after: Set[tuple[str, str]]) -> None:
         for pod in before - after:
             if self._where.get(pod) == node:
                 del self._where[pod]

@@ -6,6 +6,7 @@ younger than one scrape is measured from its start. Readings from the past are l
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -94,8 +95,9 @@ class NodeRates:
         """By container."""
         return self._pods.get((namespace, name), {})
 
-    def pods(self) -> set[tuple[str, str]]:
-        return set(self._pods)
+    def pods(self) -> Set[tuple[str, str]]:
+        """As they were when this is called: the next scrape does not change it."""
+        return self._pods.keys()
 
     @property
     def settled(self) -> bool:

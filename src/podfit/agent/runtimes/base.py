@@ -189,8 +189,7 @@ class PodState(Struct, frozen=True):
     """All attempts that were not removed, oldest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Read from the kernel at `at` (seconds since the epoch)."""
 
     at: float

@@ -43,6 +43,7 @@ from .fake_node import (
     cores,
     finish,
     usage_of,
+    usage_together,
 )
 from .fake_program import read_program
 from .fake_streams import FakeConnection, FakeStream
@@ -274,13 +275,13 @@ class FakeRuntime:
         self._time.settle(list(pod.containers.values()))
         for item in pod.containers.values():
             self._time.account(item)
-        return usage_of(list(pod.containers.values()), self._clock.now())
+        return usage_together(list(pod.containers.values()), self._clock.now())
 
     async def container_usage(self, container_id: str) -> Usage:
         container = self._container(container_id)
         self._time.advance(container)
         self._time.account(container)
-        return usage_of([container], self._clock.now())
+        return usage_of(container, self._clock.now())
 
     async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
         await self._time.memory_below(uid, container_id, bytes)

@@ -176,7 +176,23 @@ def changed(limits: Limits, change: Change) -> Limits:
     )
 
 
-def usage_of(containers: list[FakeContainer], now: float) -> Usage:
+def usage_of(container: FakeContainer, now: float) -> Usage:
+    memory = container.memory_at(now)
+    return Usage(
+        at=now,
+        cpu_nanos=int(container.cpu_seconds * 1e9),
+        memory_bytes=memory,
+        working_set_bytes=memory,
+        rss_bytes=memory,
+        throttled_periods=int(container.throttled_periods),
+        periods=int(container.periods),
+        throttled_nanos=int(container.throttled_seconds * 1e9),
+        oom_kills=container.oom_kills,
+        processes=int(container.state == RUNNING),
+    )
+
+
+def usage_together(containers: list[FakeContainer], now: float) -> Usage:
     memory = sum(item.memory_at(now) for item in containers)
     return Usage(
         at=now,

@@ -48,27 +48,6 @@ def _names(pod: PodSample) -> dict[str, str]:
     return {"namespace": pod.record.namespace, "pod": pod.record.name}
 
 
-Resources = tuple[tuple[float, float, float], dict[tuple[str, str, str], tuple[float, float, float, float]]]
-"""Time, CPU seconds and working set of the node; the same and the start of containers by namespace, pod and name."""
-
-
-def resources(node: NodeSample) -> Resources:
-    """What the page says about the node and its containers, for a meter of the same process."""
-    told: dict[tuple[str, str, str], tuple[float, float, float, float]] = {}
-    for pod in node.pods:
-        namespace, name = pod.record.namespace, pod.record.name
-        for one in pod.containers:
-            use = one.usage
-            told[namespace, name, one.state.name] = (
-                use.at,
-                use.cpu_nanos / 1e9,
-                use.working_set_bytes,
-                one.state.started_at,
-            )
-    whole = node.usage
-    return (whole.at, whole.cpu_nanos / 1e9, whole.working_set_bytes), told
-
-
 def resource_page(node: NodeSample) -> str:
     page = Page()
     containers = [

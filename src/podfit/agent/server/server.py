@@ -26,7 +26,7 @@ from podfit.agent.server.states import four_states
 from podfit.agent.server.streams import Streams
 from podfit.agent.server.summary import summary
 from podfit.agent.server.targets import Refusal, find_pod, logged_container
-from podfit.agent.server.usage import UsageReader
+from podfit.agent.server.usage import Resources, UsageReader
 from podfit.api.quantity import Quantity
 from podfit.kit.folderwatch import FolderWatch
 
@@ -119,9 +119,9 @@ class NodeServer:
             return web.Response(status=500, text=str(error))
 
     # --- what others in the process may ask
-    async def resource_use(self) -> exposition.Resources:
+    async def resource_use(self) -> Resources:
         """What /metrics/resource tells a meter, as numbers."""
-        return exposition.resources(await self._usage.read(lean=True))
+        return await self._usage.resources()
 
     async def stats(self) -> dict[str, Any]:
         config = self.agent.config

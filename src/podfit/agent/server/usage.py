@@ -45,6 +45,22 @@ class NodeSample:
     """Pods that could not be read."""
 
 
+Resources = tuple[tuple[float, float, float], dict[tuple[str, str, str], tuple[float, float, float, float]]]
+"""Time, CPU seconds and working set of the node; the same and the start of containers by namespace, pod and name."""
+
+
+def resources_of(node: NodeSample) -> Resources:
+    told: Resources = ((node.at, node.usage.cpu_nanos / 1e9, node.usage.working_set_bytes), {})
+    for pod in node.pods:
+        for one in pod.containers:
+            told[1][pod.record.namespace, pod.record.name, one.state.name] = _numbers(one.state, one.usage)
+    return told
+
+
+def _numbers(state: ContainerState, usage: Usage) -> tuple[float, float, float, float]:
+    return usage.at, usage.cpu_nanos / 1e9, usage.working_set_bytes, state.started_at
+
+
 @dataclass(slots=True)
 class _Rates:
     """CPU rates from the last two readings of each counter. A counter that fell has begun anew and has no rate yet."""
@@ -71,28 +87,34 @@ class UsageReader:
         """`machine`: the node is this machine. Otherwise it uses what its pods use."""
         self._agent, self._machine = agent, machine
         self._rates = _Rates()
-        self._kept: dict[bool, tuple[float, NodeSample]] = {}
+        self._kept: tuple[float, NodeSample] | None = None
+        self._kept_numbers: tuple[float, Resources] | None = None
         self._lock = asyncio.Lock()
 
-    async def read(self, lean: bool = False) -> NodeSample:
-        """`lean` asks the kernel about containers only: pods are the sum of theirs, nothing has limits or rates. A
-        node reads itself like that every few seconds for the meter, so it has to be cheap."""
+    async def read(self) -> NodeSample:
         async with self._lock:
             now = self._agent.clock.monotonic()
-            for kind in (False, True) if lean else (False,):
-                kept = self._kept.get(kind)
-                if kept is not None and 0 <= now - kept[0] < FRESH_S:
-                    return kept[1]
-            sample = await self._read(lean)
-            self._kept[lean] = (now, sample)
-            return sample
+            if self._kept is None or not _fresh(self._kept[0], now):
+                self._kept = (now, await self._read())
+            return self._kept[1]
 
-    async def _read(self, lean: bool) -> NodeSample:
+    async def resources(self) -> Resources:
+        """What a meter wants to know, as numbers. It asks every few seconds, so it has to be cheap: the kernel is asked
+        about containers only, and nothing has limits or rates."""
+        async with self._lock:
+            now = self._agent.clock.monotonic()
+            if self._kept is not None and _fresh(self._kept[0], now):
+                return resources_of(self._kept[1])
+            if self._kept_numbers is None or not _fresh(self._kept_numbers[0], now):
+                self._kept_numbers = (now, await self._read_numbers())
+            return self._kept_numbers[1]
+
+    async def _read(self) -> NodeSample:
         pods: list[PodSample] = []
         errors = 0
         for record in list(self._agent.records.values()):
             try:
-                if (sample := await self._pod(record, lean)) is not None:
+                if (sample := await self._pod(record)) is not None:
                     pods.append(sample)
             except (RuntimeFailure, OSError):
                 # It may have ended between two reads; then there is nothing to count.
@@ -102,23 +124,39 @@ class UsageReader:
             await asyncio.sleep(0)
         at = self._agent.clock.now()
         usage = machine_usage(at) if self._machine else _sum([pod.usage for pod in pods], at)
-        rate: int | None = None
-        if not lean:
-            rate = self._rates.of("", usage)
-            self._rates.turn()
+        rate = self._rates.of("", usage)
+        self._rates.turn()
         return NodeSample(at, usage, rate, tuple(pods), errors)
 
-    async def _pod(self, record: PodRecord, lean: bool) -> PodSample | None:
+    async def _read_numbers(self) -> Resources:
+        runtime = self._agent.runtime
+        told: dict[tuple[str, str, str], tuple[float, float, float, float]] = {}
+        cpu_nanos = memory = 0
+        for record in list(self._agent.records.values()):
+            try:
+                state = await runtime.pod(record.uid)
+                running = [one for one in state.containers if one.state == RUNNING] if state and state.alive else []
+                usages = [await runtime.container_usage(one.id) for one in running]
+            except (RuntimeFailure, OSError):
+                # It ended between two reads, or cannot be read now. Some of its containers would be half an answer.
+                running, usages = [], []
+            for one, use in zip(running, usages, strict=True):
+                told[record.namespace, record.name, one.name] = _numbers(one, use)
+                cpu_nanos += use.cpu_nanos
+                memory += use.working_set_bytes
+            await asyncio.sleep(0)
+        at = self._agent.clock.now()
+        if self._machine:
+            whole = machine_usage(at)
+            cpu_nanos, memory = whole.cpu_nanos, whole.working_set_bytes
+        return (at, cpu_nanos / 1e9, memory), told
+
+    async def _pod(self, record: PodRecord) -> PodSample | None:
         runtime = self._agent.runtime
         state = await runtime.pod(record.uid)
         if state is None or not state.alive:
             return None
         running = [one for one in state.containers if one.state == RUNNING]
-        if lean:
-            usages = [await runtime.container_usage(one.id) for one in running]
-            samples = [ContainerSample(one, use, Limits(), None) for one, use in zip(running, usages, strict=True)]
-            total = _sum(usages, self._agent.clock.now())
-            return PodSample(record, state.created_at, total, Limits(), None, tuple(samples))
         containers = []
         for one in running:
             usage = await runtime.container_usage(one.id)
@@ -127,6 +165,10 @@ class UsageReader:
         usage, limits = await runtime.pod_usage(record.uid), await runtime.pod_limits(record.uid)
         rate = self._rates.of(record.uid, usage)
         return PodSample(record, state.created_at, usage, limits, rate, tuple(containers))
+
+
+def _fresh(since: float, now: float) -> bool:
+    return 0 <= now - since < FRESH_S
 
 
 def machine_usage(at: float, read: Callable[[str], str] = lambda name: Path("/proc", name).read_text()) -> Usage:

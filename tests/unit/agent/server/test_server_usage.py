@@ -7,9 +7,9 @@ from typing import Any
 
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import RUNNING, ContainerState, Limits, NotFound, PodConfig, PodState, Usage
-from podfit.agent.server.exposition import cadvisor_page, probes_page, resource_page, resources
+from podfit.agent.server.exposition import cadvisor_page, probes_page, resource_page
 from podfit.agent.server.summary import summary
-from podfit.agent.server.usage import UsageReader, machine_usage
+from podfit.agent.server.usage import UsageReader, machine_usage, resources_of
 from podfit.agent.story import Story
 from podfit.kit.clock import FakeClock
 from podfit.meter.readings import read_page, reading_of
@@ -85,27 +85,29 @@ async def test_many_who_ask_within_a_second_cost_one_look() -> None:
     assert node.reads == 2
 
 
-async def test_a_lean_look_sums_containers_and_asks_for_nothing_else() -> None:
+async def test_numbers_for_a_meter_are_those_of_containers_and_nothing_else_is_asked() -> None:
     class Frugal(Node):
         async def pod_usage(self, uid: str) -> Usage:
-            raise AssertionError("a lean look asks about containers only")
+            raise AssertionError("a meter wants to know about containers only")
 
         async def container_limits(self, container_id: str) -> Limits:
-            raise AssertionError("a lean look needs no limits")
+            raise AssertionError("a meter wants no limits")
 
     node = Frugal()
     node.cpu_nanos = 3
-    (pod,) = (await reader(node).read(lean=True)).pods
-    assert (pod.usage.cpu_nanos, pod.usage.working_set_bytes) == (3, 2 * MI)
+    whole, told = await reader(node).resources()
+    now = node.clock.now()
+    assert whole == (now, 3e-9, 2 * MI)
+    assert told == {("default", node.name, "c"): (now, 3e-9, 2 * MI, now)}
 
 
-async def test_a_lean_look_takes_a_fresh_full_one_but_not_the_other_way_round() -> None:
+async def test_numbers_for_a_meter_are_taken_from_a_fresh_look_but_not_the_other_way_round() -> None:
     node = Node()
     usage = reader(node)
-    await usage.read(lean=True)
+    await usage.resources()
     await usage.read()
     assert node.reads == 2
-    await usage.read(lean=True)
+    await usage.resources()
     assert node.reads == 2
 
 
@@ -143,7 +145,7 @@ async def test_a_meter_of_the_same_process_is_told_what_the_page_says() -> None:
     node = Node()
     node.cpu_nanos = 1_500_000_000
     sample = await reader(node).read()
-    assert reading_of(*resources(sample)) == read_page(resource_page(sample), node.clock.now())
+    assert reading_of(*resources_of(sample)) == read_page(resource_page(sample), node.clock.now())
 
 
 async def test_the_cadvisor_page_tells_limits_throttling_and_ooms_by_container() -> None:
