@@ -27,6 +27,7 @@ from podfit.kit.clock import Clock, rfc3339, rfc3339_micro
 log = logging.getLogger(__name__)
 
 LEASES = "kube-node-lease"
+_STEP_S = 0.1
 FEATURES = (
     "InPlacePodLevelResourcesVerticalScaling",
     "InPlacePodVerticalScalingInitContainers",
@@ -105,7 +106,8 @@ class NodeKeeper:
                     next_status = self._clock.monotonic() + self._config.status_s
                 await self._renew()
                 backoff.forget()
-                await self._clock.sleep(self._config.lease_s)
+                # Nodes of one process renew in step: what is written in one turn of the loop shares a transaction.
+                await self._clock.sleep(self._config.lease_s - self._clock.monotonic() % _STEP_S)
             except (ApiError, Unreachable) as error:
                 log.warning("node %s: %s", self._config.node_name, error)
                 if isinstance(error, ApiError) and error.code == 404:

@@ -93,18 +93,12 @@ class Views:
 
     def reader(self, name: str) -> Callable[[Object], str]:
         """Reads the field of this name, as `of(record).fields` shows it, from a stored object that is decoded."""
-        path = self._paths.get(name)
-        if path is None:
-            return lambda obj: ""
-        *above, last = path
+        path = self._paths.get(name, ())
 
         def read(obj: Object) -> str:
-            holder: Any = obj
-            for part in above:
-                holder = holder.get(part)
-                if type(holder) is not dict:
-                    return _text(name, None)
-            value = holder.get(last)
+            value: Any = obj if path else None
+            for part in path:
+                value = value.get(part) if type(value) is dict else None
             return value if type(value) is str else _text(name, value)
 
         if name != "source":
