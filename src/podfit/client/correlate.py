@@ -8,29 +8,27 @@ more every five minutes.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 SIMILAR, WITHIN_S = 10, 600.0
 BURST, EVERY_S = 25, 300.0
 _REMEMBERED = 4096
-Key = tuple[str, ...]
+Key = tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     message: str
     combined: bool
     """One Event stands for many: its message is replaced, its count goes up."""
 
 
-@dataclass(slots=True)
-class _Similar:
+class _Similar(Struct):
     last_s: float
-    messages: dict[str, None] = field(default_factory=dict)
+    messages: dict[str, None] = {}
 
 
-@dataclass(slots=True)
-class _Patience:
+class _Patience(Struct):
     left: float
     at_s: float
 
@@ -42,7 +40,7 @@ class Correlator:
 
     def hear(self, who: Key, type: str, reason: str, message: str, now: float) -> Said | None:
         """What to tell; `who` is the part of the system and the object. None: it has said enough."""
-        said = self._combine((*who, type, reason), message, now)
+        said = self._combine((who, type, reason), message, now)
         return said if self._bears(who, now) else None
 
     def _combine(self, key: Key, message: str, now: float) -> Said:
@@ -50,7 +48,8 @@ class Correlator:
         if known is None or now - known.last_s > WITHIN_S:
             known = self._similar[key] = _Similar(now)
         self._similar.move_to_end(key)
-        _forget(self._similar)
+        if len(self._similar) > _REMEMBERED:
+            self._similar.popitem(last=False)
         known.messages[message] = None
         known.last_s = now
         if len(known.messages) < SIMILAR:
@@ -63,15 +62,11 @@ class Correlator:
         if known is None:
             known = self._patience[who] = _Patience(BURST, now)
         self._patience.move_to_end(who)
-        _forget(self._patience)
+        if len(self._patience) > _REMEMBERED:
+            self._patience.popitem(last=False)
         known.left = min(float(BURST), known.left + (now - known.at_s) / EVERY_S)
         known.at_s = now
         if known.left < 1:
             return False
         known.left -= 1
         return True
-
-
-def _forget(table: OrderedDict[Key, _Similar] | OrderedDict[Key, _Patience]) -> None:
-    if len(table) > _REMEMBERED:
-        table.popitem(last=False)

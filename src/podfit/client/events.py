@@ -13,6 +13,8 @@ import random
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from podfit.api.kinds import EVENT
 from podfit.api.status import ApiError, Object
 from podfit.client.correlate import Correlator
@@ -30,12 +32,11 @@ _QUEUED = 8192
 _NAMES = random.Random()
 """Of its own: names have to differ even where somebody seeds the shared one. They need not be hard to guess."""
 
-Key = tuple[str, ...]
+Key = tuple[object, ...]
 """What makes two Events the same one: who says it, the object and its field, type, reason and message."""
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(Struct):
     component: str
     about: Object
     """The reference to the object the Event is on."""
@@ -47,8 +48,7 @@ class _Waiting:
     count: int = 1
 
 
-@dataclass(slots=True)
-class _Sent:
+class _Sent(Struct):
     namespace: str
     name: str
     count: int
@@ -104,13 +104,14 @@ class EventRecorder:
         component = component or self._component
         place = (about.get("kind", ""), meta.get("namespace", ""), meta["name"], meta.get("uid", ""))
         lane = self._lanes[hash(place) % LANES]
-        key: Key = (component, *place, part, type, reason, message)
+        who = (component, place)
+        key: Key = (who, part, type, reason, message)
         if self._correlator is not None:
-            said = self._correlator.hear((component, *place), type, reason, message, now)
+            said = self._correlator.hear(who, type, reason, message, now)
             if said is None:
                 return
             if said.combined:
-                key, message = (component, *place, type, reason), said.message[:1024]
+                key, message = (who, type, reason), said.message[:1024]
         waiting = lane.waiting.get(key)
         if waiting is not None:
             waiting.count += 1
@@ -154,11 +155,12 @@ class EventRecorder:
             lane.filled.clear()
 
     async def _deliver(self, lane: _Lane, key: Key, event: _Waiting) -> None:
-        backoff = Backoff(0.1, 10.0)
+        backoff: Backoff | None = None
         while True:
             try:
                 await self._send(lane, key, event)
             except Unreachable:
+                backoff = backoff or Backoff(0.1, 10.0)
                 await self._clock.sleep(backoff.next())
                 continue
             except ApiError as error:
@@ -224,14 +226,20 @@ class Voice:
 
 
 def _reference(about: Object, part: str) -> Object:
-    meta = about["metadata"]
-    reference = {
-        "kind": about.get("kind", ""),
-        "namespace": meta.get("namespace", ""),
-        "name": meta["name"],
-        "uid": meta.get("uid", ""),
-        "apiVersion": about.get("apiVersion", ""),
-        "resourceVersion": meta.get("resourceVersion", ""),
-        "fieldPath": part,
-    }
-    return {key: value for key, value in reference.items() if value}
+    """Only fields that are set, in the order that Kubernetes writes them."""
+    meta, reference = about["metadata"], {}
+    if kind := about.get("kind"):
+        reference["kind"] = kind
+    if namespace := meta.get("namespace"):
+        reference["namespace"] = namespace
+    if name := meta["name"]:
+        reference["name"] = name
+    if uid := meta.get("uid"):
+        reference["uid"] = uid
+    if version := about.get("apiVersion"):
+        reference["apiVersion"] = version
+    if revision := meta.get("resourceVersion"):
+        reference["resourceVersion"] = revision
+    if part:
+        reference["fieldPath"] = part
+    return reference
