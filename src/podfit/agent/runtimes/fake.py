@@ -236,15 +236,16 @@ class FakeRuntime:
         for item in pod.containers.values():
             self._time.advance(item)
         limits = changed(pod.limits, change)
-        held = [item for item in pod.containers.values() if item.state != EXITED and _bounded(item.limits)]
-        if any(cores(item.limits) > cores(limits) for item in held):
-            raise RuntimeFailure(f"cgroup pod{uid}: Invalid argument (cpu.cfs_quota_us)")
-        self._check_fits(pod.memory_at(self._clock.now()), limits, change)
+        allowed = cores(limits)
+        for item in pod.containers.values():
+            if item.state != EXITED and _bounded(item.limits) and cores(item.limits) > allowed:
+                raise RuntimeFailure(f"cgroup pod{uid}: Invalid argument (cpu.cfs_quota_us)")
+        self._check_fits(pod, limits, change)
         for item in pod.containers.values():
             self._time.account(item)
         pod.limits = limits
         self._after("update_pod", uid, change)
-        self._time.settle(list(pod.containers.values()))
+        self._settle(pod, change)
 
     async def update_container(self, container_id: str, change: Change) -> None:
         self._step("update_container", container_id, change)
@@ -253,16 +254,22 @@ class FakeRuntime:
         limits = changed(container.limits, change)
         if _bounded(limits) and cores(limits) > cores(self._pod(container.pod_uid).limits):
             raise RuntimeFailure(f"cgroup {container_id}: Invalid argument (cpu.cfs_quota_us)")
-        self._check_fits(container.memory_at(self._clock.now()), limits, change)
+        self._check_fits(container, limits, change)
         self._time.account(container)
         container.limits = limits
         self._after("update_container", container_id, change)
-        self._time.settle(list(self._pod(container.pod_uid).containers.values()))
+        self._settle(self._pod(container.pod_uid), change)
 
-    @staticmethod
-    def _check_fits(usage: int, limits: Limits, change: Change) -> None:
-        if change.memory_bytes is not None and limits.memory_bytes is not None and usage > limits.memory_bytes:
-            raise BelowUsage(usage, limits.memory_bytes)
+    def _check_fits(self, holder: FakePod | FakeContainer, limits: Limits, change: Change) -> None:
+        if change.memory_bytes is not None and limits.memory_bytes is not None:
+            usage = holder.memory_at(self._clock.now())
+            if usage > limits.memory_bytes:
+                raise BelowUsage(usage, limits.memory_bytes)
+
+    def _settle(self, pod: FakePod, change: Change) -> None:
+        """What is bound to happen, and when, depends on memory only: a program's time does not stretch with its CPU."""
+        if change.memory_bytes is not None:
+            self._time.settle(list(pod.containers.values()))
 
     async def pod_limits(self, uid: str) -> Limits:
         return self._pod(uid).limits

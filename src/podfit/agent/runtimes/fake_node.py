@@ -15,6 +15,7 @@ from .base import (
     CREATED,
     EXITED,
     RUNNING,
+    UNLIMITED,
     Change,
     ContainerConfig,
     ContainerState,
@@ -165,13 +166,11 @@ def cores(limits: Limits) -> float:
 
 
 def changed(limits: Limits, change: Change) -> Limits:
-    def pick(old: int | None, new: int | None) -> int | None:
-        return old if new is None else None if new == -1 else new
-
+    shares, quota, memory = change.cpu_shares, change.cpu_quota_us, change.memory_bytes
     return Limits(
-        limits.cpu_shares if change.cpu_shares is None else change.cpu_shares,
-        pick(limits.cpu_quota_us, change.cpu_quota_us),
-        pick(limits.memory_bytes, change.memory_bytes),
+        limits.cpu_shares if shares is None else shares,
+        limits.cpu_quota_us if quota is None else None if quota == UNLIMITED else quota,
+        limits.memory_bytes if memory is None else None if memory == UNLIMITED else memory,
         limits.cpu_period_us,
     )
 

@@ -59,9 +59,11 @@ class FakeTime:
         if container.state != RUNNING:
             return math.inf
         now = self.clock.now()
-        for piece in write_log(container, now - container.started_at):
-            for listener in self.streams.get(container.id, ()):
-                listener.feed(*piece)
+        output = container.program.output
+        if container.said < len(output):
+            for piece in write_log(container, now - container.started_at):
+                for listener in self.streams.get(container.id, ()):
+                    listener.feed(*piece)
         dry, end = self._dry_at(container, now), container.started_at + container.program.runs_s
         if dry <= min(now, end):
             container.oom_kills += 1
@@ -72,7 +74,6 @@ class FakeTime:
             code = container.program.code
             self.end(container, end, code, "Completed" if code == 0 else "Error")
             return math.inf
-        output = container.program.output
         speaks = container.started_at + output[container.said][0] if container.said < len(output) else math.inf
         return min(end, speaks, dry)
 
@@ -118,7 +119,10 @@ class FakeTime:
         pod = self.state.pods.get(container.pod_uid)
         bound = container.limits.memory_bytes
         if pod is not None and pod.limits.memory_bytes is not None:
-            others = sum([item.memory_at(now) for item in pod.containers.values() if item is not container])
+            others = 0
+            for item in pod.containers.values():
+                if item is not container:
+                    others += item.memory_at(now)
             left = max(0, pod.limits.memory_bytes - others)
             bound = left if bound is None else min(bound, left)
         if bound is None:
