@@ -300,10 +300,10 @@ class Allocator:
             self._metrics.in_progress.inc()
         record.resize = record.resize.granted(record.generation, self._clock.now())
         record.held.clear()
-        for name in after.containers:
-            if not same(after.containers[name], before.containers.get(name)) and name in record.backoff:
-                record.backoff[name].reset()
-        record.story.tell("allocated", trigger, generation=record.generation, sizes=dict(after.containers))
+        for name, backoff in record.backoff.items():
+            if name in after.containers and not same(after.containers[name], before.containers.get(name)):
+                backoff.reset()
+        record.story.tell("allocated", trigger, generation=record.generation, sizes=after.containers)
         self._notices.started(record.pod, record.sized(after).shown, record.generation)
         self._kick(record.uid)
 

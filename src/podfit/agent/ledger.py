@@ -21,7 +21,7 @@ import logging
 import os
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -50,10 +50,6 @@ def _line(entry: dict[str, Any]) -> bytes:
 
 
 _HEADER = _line({"version": VERSION})
-
-
-def _sizes(sizes: Allocated | Actuated) -> dict[str, Any]:
-    return {"containers": dict(sizes.containers), "pod": sizes.pod}
 
 
 class Ledger:
@@ -185,23 +181,23 @@ class Ledger:
 
     def _next_data(self) -> bytes:
         """The lines to append or, when there is no file or most of it is history, a whole new one."""
-        if self._file >= 0 and self._end <= max(_COMPACT_BYTES, 4 * self._live_bytes()):
-            return b"".join(_line(entry) for entry in self._entries(list(self._changed)))
+        if self._file >= 0 and (self._end <= _COMPACT_BYTES or self._end <= 4 * self._live_bytes()):
+            return b"".join([_line(entry) for entry in self._entries(self._changed)])
         keys = [("allocated", uid) for uid in self._allocated]
         keys += [("actuated", uid) for uid in self._actuated.keys() | self._restarting.keys()]
-        return _HEADER + b"".join(_line(entry) for entry in self._entries(keys))
+        return _HEADER + b"".join([_line(entry) for entry in self._entries(keys)])
 
-    def _entries(self, keys: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    def _entries(self, keys: Iterable[tuple[str, str]]) -> Iterator[dict[str, Any]]:
         for kind, uid in keys:
             if kind == "gone":
                 yield {"uid": uid, "gone": True}
             elif kind == "allocated" and uid in self._allocated:
-                yield {"uid": uid, "allocated": _sizes(self._allocated[uid])}
+                yield {"uid": uid, "allocated": self._allocated[uid]}
             elif kind == "actuated" and (uid in self._actuated or uid in self._restarting):
                 yield self._actuated_entry(uid)
 
     def _actuated_entry(self, uid: str) -> dict[str, Any]:
-        entry: dict[str, Any] = {"uid": uid, "actuated": _sizes(self.actuated(uid))}
+        entry: dict[str, Any] = {"uid": uid, "actuated": self.actuated(uid)}
         if uid in self._restarting:
             entry["restarting"] = self._restarting[uid]
         return entry
@@ -221,10 +217,10 @@ class Ledger:
 
     def _append(self, data: bytes) -> None:
         try:
-            view, at = memoryview(data), self._end
-            while view:
-                count = os.pwrite(self._file, view, at)
-                view, at = view[count:], at + count
+            rest, at = data, self._end
+            while rest:
+                count = os.pwrite(self._file, rest, at)
+                rest, at = rest[count:], at + count
             if self._durable:
                 os.fdatasync(self._file)
         except OSError:

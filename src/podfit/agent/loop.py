@@ -15,7 +15,6 @@ from podfit.agent.allocator import Allocator
 from podfit.agent.closing import Closing, initialized
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide import actuate, lifecycle, settle
-from podfit.agent.decide import status as statuses
 from podfit.agent.decide.lifecycle import Next
 from podfit.agent.furnish.containers import ContainerMaker
 from podfit.agent.furnish.volumes import BadVolume, Volumes
@@ -108,7 +107,8 @@ class PodLoop:
             await self._starter.sandbox(record, snapshot)
             return Again(0.01, "the sandbox was made anew")
         again = await self._resize(record, snapshot, following)
-        again += await self._start(record, snapshot, following)
+        if following.start or following.later:
+            again += await self._start(record, snapshot, following)
         snapshot = await observe(record, self._ledger, self._runtime)
         self._settle(record, snapshot)
         self._watch(record, snapshot)
@@ -147,10 +147,11 @@ class PodLoop:
             record.doubtful,
             record.sized(snapshot.allocated),
         )
-        await self._restart(record, snapshot, plan.restart)
+        if plan.restart or record.restarting:
+            await self._restart(record, snapshot, plan.restart)
         if not plan:
             record.doubtful = False
-        if not plan.steps or any(record.job(f"stop:{name}") for name in record.restarting):
+        if not plan.steps or _being_stopped(record):
             return []
         began = self._clock.monotonic()
         try:
@@ -188,12 +189,12 @@ class PodLoop:
         for name, _ in following.later:
             self._crashes.back_off(record, name)
         again = [seconds for _, seconds in following.later]
-        names = tuple(name for name in following.start if not record.job(f"stop:{name}"))
-        if names and not any(record.job(f"stop:{name}") for name in record.restarting):
+        names = [name for name in following.start if not record.job(f"stop:{name}")]
+        if names and not _being_stopped(record):
             for name in names:
                 if record.waiting.get(name, ("",))[0] == "CrashLoopBackOff":
                     record.waiting.pop(name)
-            wait = await self._starter.start(record, snapshot, names)
+            wait = await self._starter.start(record, snapshot, tuple(names))
             again += [wait] if wait else []
         return again
 
@@ -218,7 +219,7 @@ class PodLoop:
     # --- probes
     def _watch(self, record: PodRecord, snapshot: Snapshot) -> None:
         if record.probes is None:
-            if not any(_probed(container) for container in statuses.containers_of(record.pod)):
+            if not record.probed:
                 return
             record.probes = self._probes(record)
         record.probes.follow(snapshot.running)
@@ -241,5 +242,6 @@ class PodLoop:
         return [due] if due is not None else []
 
 
-def _probed(container: dict[str, object]) -> bool:
-    return any(container.get(kind) for kind in ("livenessProbe", "readinessProbe", "startupProbe"))
+def _being_stopped(record: PodRecord) -> bool:
+    """Whether a container that a resize restarts has not ended yet."""
+    return bool(record.restarting) and any(record.job(f"stop:{name}") for name in record.restarting)

@@ -83,6 +83,8 @@ class AgentMetrics:
 
     def resize_requested(self, before: Desired | Allocated, after: Desired) -> None:
         for name, resources in after.containers.items():
+            if resources is before.containers.get(name):
+                continue
             for resource in (CPU, MEMORY):
                 old, new = amount(before.containers.get(name), resource), amount(resources, resource)
                 for requirement, one, other in (

@@ -33,18 +33,19 @@ async def observe(record: PodRecord, ledger: Ledger, runtime: Runtime) -> Snapsh
     state = await runtime.pod(record.uid)
     record.state = state
     seen = _seen(record, state)
-    running = {name: one.last for name, one in seen.items() if one.last is not None and one.running}
+    running = {name: one.last for name, one in seen.items() if one.last is not None and one.last.state == RUNNING}
     return Snapshot(record.pod, record.qos, allocated, ledger.actuated(record.uid), state, seen, running)
 
 
 def _seen(record: PodRecord, state: PodState | None) -> dict[str, Seen]:
     attempts: dict[str, list[ContainerState]] = {}
-    for container in state.containers if state is not None else ():
-        attempts.setdefault(container.name, []).append(container)
-    return {
-        container["name"]: _one(record, container, attempts.get(container["name"], []))
-        for container in every_container(record.pod["spec"])
-    }
+    for attempt in state.containers if state is not None else ():
+        attempts.setdefault(attempt.name, []).append(attempt)
+    seen: dict[str, Seen] = {}
+    for container in every_container(record.pod["spec"]):
+        name = container["name"]
+        seen[name] = _one(record, container, attempts.get(name, []))
+    return seen
 
 
 def _one(record: PodRecord, container: Object, attempts: list[ContainerState]) -> Seen:
@@ -55,7 +56,7 @@ def _one(record: PodRecord, container: Object, attempts: list[ContainerState]) -
     earlier = [one for one in attempts[:-1] if one.state == EXITED]
     running = last is not None and last.state == RUNNING
     started = ready = False
-    if running and last is not None and not record.job(f"hook:{name}"):
+    if running and last is not None and not (record.jobs and record.job(f"hook:{name}")):
         started, ready = _health(record, container, last.id)
     waiting = None if running else record.waiting.get(name)
     if waiting is None and last is not None and last.state == EXITED and name in record.restarting:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from podfit.agent.decide.conditions import ResizeConditions
 from podfit.agent.decide.sized import Sized
-from podfit.agent.decide.states import Allocated, Desired, Object, desired_of
+from podfit.agent.decide.states import Allocated, Desired, Object, all_containers, desired_of
 from podfit.agent.runtimes.base import PodState
 from podfit.agent.story import Story
 from podfit.api.resources import Amounts, qos_class
@@ -18,6 +18,7 @@ from podfit.api.resources import Amounts, qos_class
 if TYPE_CHECKING:
     from podfit.agent.life.probes import Probes
 
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _BACKOFF_FIRST_S, _BACKOFF_MOST_S, _BACKOFF_RESET_S = 10.0, 300.0, 600.0
 
 
@@ -120,6 +121,8 @@ class PodRecord:
     started_at: float | None = None
     """The same in monotonic time, which does not jump."""
     qos: str = ""
+    probed: bool = False
+    """Whether a container has a probe, which no change of the pod adds or takes away."""
     counted: tuple[Object, Allocated] | None = None
     """The state of pod and promise that `used` was taken from."""
     _read: tuple[Object, Desired] | None = None
@@ -128,6 +131,7 @@ class PodRecord:
 
     def __post_init__(self) -> None:
         self.qos = (self.pod.get("status") or {}).get("qosClass") or qos_class(self.pod)
+        self.probed = any(one.get(kind) for one in all_containers(self.pod["spec"]) for kind in _PROBES)
 
     @property
     def name(self) -> str:

@@ -35,7 +35,7 @@ class Reporter:
         over = record.finished or (ending is not None and not snapshot.running)
         shown = record.shown
         facts = Facts(
-            pod={**record.pod, "metadata": shown["metadata"], "status": shown.get("status") or {}},
+            pod=shown if shown is record.pod else {**record.pod, **_seen_by_the_api(shown)},
             qos=record.qos,
             desired=record.desired,
             allocated=snapshot.allocated,
@@ -114,6 +114,10 @@ class Reporter:
             record.mirror = answer
         elif newer(record.pod, answer):
             return
+        elif (early := record.early) is not None and early["metadata"].get("resourceVersion") == record.written:
+            # The echo was compared with what we have when it came, and its copy is kept anyway.
+            record.early = None
+            record.answered(early)
         elif only_status_differs(record.pod, answer):
             record.answered(answer)
         else:
@@ -134,11 +138,20 @@ def only_status_differs(one: Object, other: Object) -> bool:
 
 
 def _lasting(meta: Object) -> Object:
-    return {key: value for key, value in meta.items() if key not in ("resourceVersion", "managedFields")}
+    kept = dict(meta)
+    kept.pop("resourceVersion", None)
+    kept.pop("managedFields", None)
+    return kept
+
+
+def _seen_by_the_api(shown: Object) -> Object:
+    return {"metadata": shown["metadata"], "status": shown.get("status") or {}}
 
 
 def _counts(shown: Object, snapshot: Snapshot) -> dict[str, int]:
     """Restart counts only grow, also when the runtime has lost the containers they counted."""
+    if all(one.last is not None for one in snapshot.seen.values()):
+        return {}
     status = shown.get("status") or {}
     listed = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     return {

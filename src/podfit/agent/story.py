@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from podfit.kit.clock import Clock, rfc3339_micro
 
 KEPT = 100
 
 
-class Chapter(NamedTuple):
+class Chapter(Struct, frozen=True):
     at: float
     what: str
     """A word for the transition: admitted, allocated, actuated, deferred, restarted …"""

@@ -80,15 +80,11 @@ class Plan(Struct, frozen=True):
         return bool(self.restart or self.steps)
 
 
-def pending(pod: Mapping[str, Any], allocated: Allocated, actuated: Actuated, running: Collection[str]) -> list[Object]:
-    """The running containers whose promise is not kept yet, in the order of the spec."""
-    return [container for container, _ in _pending(pod, allocated, actuated, running)]
-
-
-def _pending(
+def pending(
     pod: Mapping[str, Any], allocated: Allocated, actuated: Actuated, running: Collection[str]
 ) -> list[tuple[Object, Object]]:
-    """The same, each with the effective resources it was promised."""
+    """The running containers whose promise is not kept yet, in the order of the spec, each with the effective resources
+    it was promised."""
     found = []
     for container in all_containers(pod["spec"]):
         name = container["name"]
@@ -115,7 +111,7 @@ def plan(
     `doubtful` compares the pod's cgroup even when no container changes: an earlier plan may have ended half-way.
     `sized` is the pod with what is allocated, where somebody has it already.
     """
-    changed = _pending(pod, allocated, actuated, running)
+    changed = pending(pod, allocated, actuated, running)
     restart = tuple(one["name"] for one, wanted in changed if _must_restart(one, pod, wanted, actuated))
     if restart:
         return Plan(restart)
@@ -137,7 +133,8 @@ def plan(
             assert target.memory_bytes is not None
             checks.append(MemoryCheck("", target.memory_bytes))
         inner = [_container_step(name, resource, wanted, allocated.pod, known) for name, wanted in mine]
-        checks += _container_checks(inner, actuated)
+        if resource == MEMORY:
+            checks += _container_checks(inner, actuated)
         steps += [*before, *_ordered(inner), *after]
         if level:
             noted = _merged(noted, allocated.pod or {}, resource)
@@ -217,6 +214,8 @@ def _direction(old: int, new: int) -> str:
 
 def _ordered(steps: list[SetContainer]) -> list[SetContainer]:
     """Those that shrink in reverse order, then those that grow in order."""
+    if len(steps) < 2:
+        return steps
     shrinking = [step for step in reversed(steps) if step.direction == SHRINK]
     return shrinking + [step for step in steps if step.direction == GROW]
 
@@ -224,10 +223,9 @@ def _ordered(steps: list[SetContainer]) -> list[SetContainer]:
 def _container_checks(steps: list[SetContainer], actuated: Actuated) -> list[MemoryCheck]:
     found = []
     for step in steps:
-        if step.resource == MEMORY:
-            old, new = amount(actuated.containers.get(step.name), MEMORY).limit, amount(step.after, MEMORY).limit
-            if new and (not old or new < old):
-                found.append(MemoryCheck(step.name, new))
+        old, new = amount(actuated.containers.get(step.name), MEMORY).limit, amount(step.after, MEMORY).limit
+        if new and (not old or new < old):
+            found.append(MemoryCheck(step.name, new))
     return found
 
 

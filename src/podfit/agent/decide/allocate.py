@@ -94,6 +94,10 @@ class Policy:
     """Or "Deferred": how a request larger than the whole node is answered."""
 
 
+_COMPUTE: list[str] = [CPU, MEMORY]
+_COMPUTED = frozenset(_COMPUTE)
+
+
 def _units(name: str, quantity: Quantity) -> int:
     return quantity.milli if name == CPU else quantity.value
 
@@ -103,7 +107,7 @@ def shortages(needs: Amounts, room: Room, adding: bool = False) -> list[Shortage
     found = []
     if adding and room.pods + 1 > room.max_pods:
         found.append(Shortage("pods", 1, room.pods, room.max_pods))
-    names = [CPU, MEMORY, *sorted(needs.keys() - {CPU, MEMORY})]
+    names = _COMPUTE if needs.keys() <= _COMPUTED else [*_COMPUTE, *sorted(needs.keys() - _COMPUTED)]
     for name in names:
         if not needs.get(name):
             continue

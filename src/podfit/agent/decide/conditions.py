@@ -88,15 +88,19 @@ def from_status(status: Mapping[str, Any]) -> ResizeConditions:
     return ResizeConditions(found.get(PENDING), found.get(IN_PROGRESS))
 
 
-def merged(ours: Iterable[Object], before: Iterable[Object], owned: Iterable[str]) -> list[Object]:
-    """Our conditions in our order, then those of others; times kept where the status did not change."""
-    known = {condition["type"]: condition for condition in before}
-    result = []
-    types = set(owned)
+def merged(ours: list[Object], before: Iterable[Object], owned: Iterable[str], now: str) -> list[Object]:
+    """Our conditions in our order, then those of others.
+
+    Ours are new, and those without a time get it here: the old one where the status did not change, else now.
+    """
+    others = {condition["type"]: condition for condition in before}
     for condition in ours:
-        types.add(condition["type"])
-        old = known.get(condition["type"])
-        if old is not None and old.get("status") == condition["status"] and "lastTransitionTime" not in condition:
-            condition = {**condition, "lastTransitionTime": old.get("lastTransitionTime")}
-        result.append(condition)
-    return result + [condition for kind, condition in known.items() if kind not in types]
+        old = others.pop(condition["type"], None)
+        if not condition.get("lastTransitionTime"):
+            same = old is not None and old.get("status") == condition["status"]
+            condition["lastTransitionTime"] = (old.get("lastTransitionTime") if old and same else None) or now
+    for kind in owned:
+        others.pop(kind, None)
+    for condition in others.values():
+        ours.append(condition if condition.get("lastTransitionTime") else {**condition, "lastTransitionTime": now})
+    return ours

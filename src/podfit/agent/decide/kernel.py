@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from podfit.agent.decide.sized import Sized
-from podfit.agent.decide.states import CPU, MEMORY, Resources, amount
+from podfit.agent.decide.states import CPU, MEMORY, Resources, all_containers, amount
 from podfit.agent.runtimes.base import MAX_SHARES, MIN_QUOTA_US, MIN_SHARES, PERIOD_US, Limits
 from podfit.api.quantity import Quantity
 from podfit.api.resources import BURSTABLE, GUARANTEED
@@ -67,11 +67,7 @@ def pod_cgroup(sized: Sized, qos: str) -> Limits:
 def _all_limited(spec: Mapping[str, Any], name: str) -> bool:
     if name in ((spec.get("resources") or {}).get("limits") or {}):
         return True
-    for key in ("containers", "initContainers"):
-        for container in spec.get(key) or ():
-            if not amount(container.get("resources"), name).limit:
-                return False
-    return True
+    return all(amount(container.get("resources"), name).limit for container in all_containers(spec))
 
 
 # The same few numbers are shown in every status; a number always has the same text.

@@ -22,15 +22,15 @@ def container_resources(allocated: Resources, actuated: Resources | None, actual
     shown: Object = {key: dict(listed) for key, listed in allocated.items()}
     if actual is None:
         return shown
+    told = amount(actuated, MEMORY)
     if limits := shown.get("limits"):
         _cpu_limit(limits, actual)
         if MEMORY in limits and actual.memory_bytes is not None:
-            limits[MEMORY] = _memory(amount(allocated, MEMORY).limit, amount(actuated, MEMORY).limit, actual)
+            limits[MEMORY] = _memory(amount(allocated, MEMORY).limit, told.limit, actual)
     if requests := shown.get("requests"):
         _cpu_request(requests, actual)
-        told = amount(actuated, MEMORY).request
-        if MEMORY in requests and told:
-            requests[MEMORY] = kernel.memory_text(told)
+        if MEMORY in requests and told.request:
+            requests[MEMORY] = kernel.memory_text(told.request)
     return shown
 
 
@@ -38,8 +38,7 @@ def _cpu_limit(limits: Object, actual: Limits) -> None:
     if CPU not in limits or actual.cpu_quota_us is None:
         return
     shown = kernel.milli_of_quota(actual.cpu_quota_us, actual.cpu_period_us)
-    asked = Quantity.parse(limits[CPU]).milli
-    if asked > kernel.LOWEST_CPU_LIMIT or shown > kernel.LOWEST_CPU_LIMIT:
+    if shown > kernel.LOWEST_CPU_LIMIT or Quantity.parse(limits[CPU]).milli > kernel.LOWEST_CPU_LIMIT:
         limits[CPU] = kernel.cpu_text(shown)
 
 
@@ -47,8 +46,7 @@ def _cpu_request(requests: Object, actual: Limits) -> None:
     if CPU not in requests or actual.cpu_shares is None:
         return
     shown = kernel.milli_of_shares(actual.cpu_shares)
-    asked = Quantity.parse(requests[CPU]).milli
-    if asked > kernel.LOWEST_CPU_REQUEST or shown > kernel.LOWEST_CPU_REQUEST:
+    if shown > kernel.LOWEST_CPU_REQUEST or Quantity.parse(requests[CPU]).milli > kernel.LOWEST_CPU_REQUEST:
         requests[CPU] = kernel.cpu_text(shown)
 
 
@@ -61,21 +59,14 @@ def _memory(allocated: int | None, told: int | None, actual: Limits) -> str:
     return kernel.memory_text(held)
 
 
-def _shown(amounts: Mapping[str, Quantity]) -> Object:
-    return {name: str(amounts[name]) for name in sorted(amounts)}
-
-
 def pod_allocated(sized: Sized) -> Object:
     """`status.allocatedResources`; `sized` is the pod with allocated resources in its spec."""
-    return _shown(sized.requests)
+    return dict(sized.totals["requests"])
 
 
 def pod_resources(sized: Sized, told: Sized, actual: Limits | None) -> Object:
     """`status.resources`. `told` is the pod with actuated resources; `actual` its cgroup, None unless it runs."""
-    shown: Object = {}
-    for key, amounts in (("limits", sized.limits), ("requests", sized.requests)):
-        if amounts:
-            shown[key] = _shown(amounts)
+    shown: Object = {key: dict(amounts) for key, amounts in sized.totals.items() if amounts}
     if actual is None:
         return shown
     if limits := shown.get("limits"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from podfit.agent.decide.states import Object, Resources, Sizes, clean, resized
 from podfit.api.quantity import canonical
@@ -15,7 +16,7 @@ class Sized:
     Stands for one state of the pod and one set of sizes, neither of which ever changes (ADR 5).
     """
 
-    __slots__ = ("_asked", "_limits", "_requests", "_resized", "_shown", "_sizes", "origin")
+    __slots__ = ("_asked", "_limits", "_requests", "_resized", "_shown", "_sizes", "_totals", "origin")
 
     def __init__(self, pod: Object, sizes: Sizes, asked: bool = False) -> None:
         """`asked`: these sizes are the ones that the pod's spec asks for, so that the pod is what it would be."""
@@ -24,6 +25,7 @@ class Sized:
         self._requests: Amounts | None = None
         self._limits: Amounts | None = None
         self._shown: dict[str, Object] | None = None
+        self._totals: dict[str, dict[str, str]] | None = None
 
     def stands_for(self, pod: Object, sizes: Sizes) -> bool:
         """By identity: a promise shares what it holds with the wish it was made from."""
@@ -33,7 +35,8 @@ class Sized:
     def of(self, pod: Object) -> Sized:
         """The same sizes in another state of the pod, with the same spec."""
         other = Sized(pod, self._sizes, self._asked)
-        other._requests, other._limits, other._shown = self._requests, self._limits, self._shown
+        other._requests, other._limits = self._requests, self._limits
+        other._shown, other._totals = self._shown, self._totals
         return other
 
     @property
@@ -84,7 +87,24 @@ class Sized:
             self._shown = {name: tidy(resources) for name, resources in self._sizes.containers.items()}
         return self._shown
 
+    @property
+    def totals(self) -> Mapping[str, Mapping[str, str]]:
+        """`limits` and `requests` of the whole pod as Kubernetes prints them. Read only."""
+        if self._totals is None:
+            self._totals = {"limits": _printed(self.limits), "requests": _printed(self.requests)}
+        return self._totals
+
+
+# The same few texts are printed in every pass. Never stale: a text always means the same number.
+_canonical = lru_cache(maxsize=4096, typed=True)(canonical)
+
+
+def _printed(amounts: Amounts) -> dict[str, str]:
+    return {name: str(amounts[name]) for name in sorted(amounts)}
+
 
 def tidy(resources: Resources | None) -> Object:
     """Quantities in their canonical form, keys sorted."""
-    return {key: {name: canonical(listed[name]) for name in sorted(listed)} for key, listed in clean(resources).items()}
+    return {
+        key: {name: _canonical(listed[name]) for name in sorted(listed)} for key, listed in clean(resources).items()
+    }

@@ -7,9 +7,9 @@ and back); numbers are taken from them where decisions are made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -29,7 +29,7 @@ _milli = lru_cache(maxsize=4096, typed=True)(milli_of)
 _units = lru_cache(maxsize=4096, typed=True)(units_of)
 
 
-class Amount(NamedTuple):
+class Amount(Struct, frozen=True):
     """Request and limit of one resource (milli CPUs, or bytes); None where unset."""
 
     request: int | None = None
@@ -93,7 +93,8 @@ def equal(one: Sizes, other: Sizes) -> bool:
         return True
     if one.containers.keys() != other.containers.keys() or not same(one.pod, other.pod):
         return False
-    return all(same(resources, other.containers[name]) for name, resources in one.containers.items())
+    others = [other.containers[name] for name in one.containers]
+    return all(map(same, one.containers.values(), others))
 
 
 def desired_of(pod: Mapping[str, Any], known: Desired | None = None) -> Desired:
@@ -127,15 +128,16 @@ def clean(resources: Resources | None) -> Object:
     return cleaned
 
 
-def all_containers(spec: Mapping[str, Any]) -> Iterator[Object]:
-    yield from spec.get("initContainers") or ()
-    yield from spec.get("containers") or ()
+def all_containers(spec: Mapping[str, Any]) -> Sequence[Object]:
+    containers: Sequence[Object] = spec.get("containers") or ()
+    inits = spec.get("initContainers")
+    return [*inits, *containers] if inits else containers
 
 
-def every_container(spec: Mapping[str, Any]) -> Iterator[Object]:
+def every_container(spec: Mapping[str, Any]) -> Sequence[Object]:
     """Also those that were added to look into a running pod: they have no size and are never started again."""
-    yield from all_containers(spec)
-    yield from spec.get("ephemeralContainers") or ()
+    added = spec.get("ephemeralContainers")
+    return [*all_containers(spec), *added] if added else all_containers(spec)
 
 
 def resized(pod: Mapping[str, Any], sizes: Sizes) -> Object:

@@ -11,7 +11,7 @@ from podfit.agent.decide import settle
 from podfit.agent.decide.conditions import IN_PROGRESS, PENDING, ResizeConditions, merged
 from podfit.agent.decide.lifecycle import Seen
 from podfit.agent.decide.sized import Sized
-from podfit.agent.decide.states import Actuated, Allocated, Desired, Object, all_containers, equal
+from podfit.agent.decide.states import Actuated, Allocated, Desired, Object, equal
 from podfit.agent.runtimes.base import ContainerState, Limits, LinuxUser
 from podfit.api.resources import is_sidecar
 from podfit.kit.clock import rfc3339
@@ -80,9 +80,10 @@ def build(facts: Facts) -> Object:
     if facts.ips:
         status["podIP"] = facts.ips[0]
         status["podIPs"] = [{"ip": ip} for ip in facts.ips]
-    for key in ("reason", "message"):
-        if text := getattr(facts, key):
-            status[key] = text
+    if facts.reason:
+        status["reason"] = facts.reason
+    if facts.message:
+        status["message"] = facts.message
     if spec.get("initContainers"):
         status["initContainerStatuses"] = [_container(facts, one, True) for one in spec["initContainers"]]
     status["containerStatuses"] = [_container(facts, one, False) for one in spec.get("containers") or ()]
@@ -90,10 +91,6 @@ def build(facts: Facts) -> Object:
         status["ephemeralContainerStatuses"] = [_ephemeral(facts, one) for one in spec["ephemeralContainers"]]
     _pod_level(facts, status)
     return status
-
-
-def containers_of(pod: Mapping[str, Any]) -> list[Object]:
-    return list(all_containers(pod["spec"]))
 
 
 def remembered(status: Mapping[str, Any], name: str, container_id: str) -> Object:
@@ -254,12 +251,7 @@ def _conditions(facts: Facts, before: Mapping[str, Any]) -> list[Object]:
         _condition(facts, "ContainersReady", ready, *why),
         _condition(facts, "PodScheduled", True),
     ]
-    listed = merged(ours, before.get("conditions") or (), _OWNED)
-    now = rfc3339(facts.now)
-    return [
-        condition if condition.get("lastTransitionTime") else {**condition, "lastTransitionTime": now}
-        for condition in listed
-    ]
+    return merged(ours, before.get("conditions") or (), _OWNED, rfc3339(facts.now))
 
 
 def _condition(facts: Facts, type: str, status: bool, reason: str = "", message: str = "") -> Object:
@@ -312,9 +304,9 @@ def _containers_ready(facts: Facts) -> tuple[bool, tuple[str, ...]]:
 
 
 def _pod_ready(facts: Facts, ready: bool, why: tuple[str, ...]) -> Object:
-    if ready:
+    if ready and (required := facts.pod["spec"].get("readinessGates")):
         before = {one["type"]: one["status"] for one in (facts.pod.get("status") or {}).get("conditions") or ()}
-        gates = [gate["conditionType"] for gate in facts.pod["spec"].get("readinessGates") or ()]
+        gates = [gate["conditionType"] for gate in required]
         closed = [gate for gate in gates if before.get(gate) != "True"]
         if closed:
             message = "; ".join(
@@ -354,19 +346,24 @@ def patch(before: Mapping[str, Any], after: Mapping[str, Any], uid: str) -> Obje
 
 def _condition_changes(before: list[Object], after: list[Object]) -> Object:
     known = {one["type"]: one for one in before}
-    changed = [_told(one, known.get(one["type"])) for one in after if known.get(one["type"]) != one]
-    kept = {one["type"] for one in after}
-    gone = [{"$patch": "delete", "type": kind} for kind in known if kind not in kept]
-    order = [{"type": one["type"]} for one in after]
-    if not changed and not gone and [one["type"] for one in before] == [one["type"] for one in after]:
+    types = [one["type"] for one in after]
+    changed = [_told(one, known.pop(one["type"], None)) for one in after]
+    changes = [one for one in changed if one is not None] + [{"$patch": "delete", "type": kind} for kind in known]
+    if not changes and [one["type"] for one in before] == types:
         return {}
-    return {"$setElementOrder/conditions": order, "conditions": [*changed, *gone]}
+    return {"$setElementOrder/conditions": [{"type": kind} for kind in types], "conditions": changes}
 
 
-def _told(one: Object, old: Object | None) -> Object:
-    """A merge keeps what it is not told of: a reason that no longer holds has to be taken away."""
-    gone: Object = {key: None for key in ("reason", "message") if old is not None and key in old and key not in one}
-    return {**one, **gone}
+def _told(one: Object, old: Object | None) -> Object | None:
+    """None when nothing changed. A merge keeps what it is not told of: a reason that no longer holds has to be taken
+    away."""
+    if old is None:
+        return one
+    if old == one:
+        return None
+    if "reason" not in old and "message" not in old:
+        return one
+    return {**one, **{key: None for key in ("reason", "message") if key in old and key not in one}}
 
 
 def _map_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
