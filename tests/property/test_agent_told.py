@@ -1,0 +1,113 @@
+"""What a pod does next, and what is told of it: quick ways say what the long ones say, patches make what they should."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podfit.agent.decide import lifecycle, status
+from podfit.agent.decide.conditions import merged
+from podfit.agent.decide.lifecycle import Seen
+from podfit.agent.runtimes.base import CREATED, EXITED, RUNNING, ContainerState
+from podfit.api.patches import strategic
+from podfit.api.schema import struct_of
+
+Object = dict[str, Any]
+
+# --- what comes next
+
+STATES = st.sampled_from([RUNNING, RUNNING, EXITED, CREATED])
+
+
+@st.composite
+def seen_as(draw: st.DrawFn, name: str) -> Seen:
+    if draw(st.integers(0, 5)) == 0:
+        return Seen(name)
+    state = draw(STATES)
+    last = ContainerState(f"id-{name}", name, 0, state, "i", "i", 1.0, exit_code=draw(st.sampled_from([0, 1])))
+    running = state == RUNNING
+    return Seen(name, last, None, running, running and draw(st.booleans()))
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> tuple[Object, dict[str, Seen]]:
+    names = [f"c{number}" for number in range(draw(st.integers(0, 3)))]
+    spec: Object = {"containers": [{"name": name} for name in names]}
+    spec["restartPolicy"] = draw(st.sampled_from(["Always", "OnFailure", "Never"]))
+    if draw(st.booleans()):
+        spec["initContainers"] = [{"name": "i", **draw(st.sampled_from([{}, {"restartPolicy": "Always"}]))}]
+        names.append("i")
+    if draw(st.booleans()):
+        spec["ephemeralContainers"] = [{"name": "e"}]
+        names.append("e")
+    return {"spec": spec}, {name: draw(seen_as(name)) for name in names}
+
+
+@settings(max_examples=300)
+@given(pods(), st.sets(st.sampled_from(["c0", "c1", "i"])), st.booleans())
+def test_a_pod_that_simply_runs_is_no_exception(
+    case: tuple[Object, dict[str, Seen]], wanted: set[str], ending: bool
+) -> None:
+    pod, seen = case
+    again = frozenset(wanted)
+    quick = (
+        lifecycle.next_steps(pod, seen, lambda one: 0.0, again),
+        lifecycle.phase(pod, seen, ending, again),
+    )
+    with mock.patch.object(lifecycle, "_all_run", lambda containers: False):
+        assert quick == (
+            lifecycle.next_steps(pod, seen, lambda one: 0.0, again),
+            lifecycle.phase(pod, seen, ending, again),
+        )
+
+
+# --- what is told
+
+TIMES = st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])
+NOW = "2026-02-01T00:00:00Z"
+
+
+def conditions(timed: bool) -> st.SearchStrategy[list[Object]]:
+    one = st.fixed_dictionaries(
+        {
+            "type": st.sampled_from("abcd"),
+            "status": st.sampled_from(["True", "False"]),
+            "observedGeneration": st.integers(1, 3),
+        },
+        optional={
+            "reason": st.sampled_from(["R", "S"]),
+            "message": st.just("m"),
+            **({"lastTransitionTime": TIMES} if timed else {}),
+        },
+    )
+    return st.lists(one, max_size=4, unique_by=lambda found: str(found["type"]))
+
+
+@settings(max_examples=300)
+@given(conditions(timed=True), conditions(timed=False))
+def test_a_patch_makes_of_the_conditions_before_those_after(before: list[Object], ours: list[Object]) -> None:
+    after = merged([dict(one) for one in ours], before, ("d",), NOW)
+    struct = struct_of("", "v1", "Pod")
+    assert struct is not None
+    change = status.patch({"conditions": before}, {"conditions": after}, "u")
+    made = {"status": {"conditions": before}}
+    if change is not None:
+        made = strategic.merged(made, {"status": change["status"]}, struct)
+    assert made["status"]["conditions"] == after
+
+
+@settings(max_examples=300)
+@given(conditions(timed=True), conditions(timed=False))
+def test_times_change_with_the_status_only(before: list[Object], ours: list[Object]) -> None:
+    known = {one["type"]: one for one in before}
+    after = merged([dict(one) for one in ours], before, ("d",), NOW)
+    mine = {one["type"] for one in ours}
+    others = [one["type"] for one in before if one["type"] not in mine and one["type"] != "d"]
+    assert [one["type"] for one in after] == [one["type"] for one in ours] + others
+    for one in after:
+        old = known.get(one["type"], {})
+        kept = old.get("lastTransitionTime") if old.get("status") == one["status"] else None
+        assert one["lastTransitionTime"] == (kept or NOW)
