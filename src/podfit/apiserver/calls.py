@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from podfit.api.kinds import Kind
 from podfit.api.status import Object
@@ -35,13 +35,12 @@ class Parts:
         return form
 
 
-@dataclass(slots=True)
-class Call:
+class Call(msgspec.Struct):
     request: Request
     route: Route
     kind: Kind
     parts: Parts
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
 
     @property
     def objects(self) -> Objects:

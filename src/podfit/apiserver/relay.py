@@ -14,7 +14,7 @@ from aiohttp import WSMsgType, web
 from podfit.apiserver.request import Response
 
 
-class Upgraded(Response):
+class Upgraded(Response, kw_only=True):
     """The connection was taken over and has been served."""
 
     made: web.StreamResponse
@@ -41,9 +41,7 @@ async def relay(http: web.BaseRequest, there: aiohttp.ClientWebSocketResponse) -
         code = there.close_code or 1000
         await here.close(code=code if code not in (1005, 1006) else 1000)
         await there.close()
-    answer = Upgraded(101)
-    answer.made = here
-    return answer
+    return Upgraded(101, made=here)
 
 
 Socket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse

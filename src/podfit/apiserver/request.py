@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from podfit.api.status import Object
 
 
@@ -23,8 +25,7 @@ ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"))
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct):
     method: str
     path: str
     query: dict[str, list[str]]
@@ -38,12 +39,11 @@ class Request:
     """Asked by a part of this process that takes the server's own objects for an answer, and only reads them."""
 
 
-@dataclass(slots=True)
-class Response:
+class Response(msgspec.Struct):
     status: int
     body: bytes = b""
     content_type: str = "application/json"
-    headers: list[tuple[str, str]] = field(default_factory=list)
+    headers: list[tuple[str, str]] = msgspec.field(default_factory=list)
     stream: AsyncIterator[bytes] | None = None
     """When set, the body comes in pieces (watches, logs); each piece is sent at once."""
     shared: Object | None = None

@@ -5,13 +5,13 @@ Pure; knows the shapes of paths, not which kinds exist. `server` looks the kind 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
 
 
-class Route(NamedTuple):
+class Route(msgspec.Struct, frozen=True, gc=False):
     """A path below /api/<version> or /apis/<group>/<version>; `resource` is empty for the discovery documents."""
 
     verb: str
@@ -32,45 +32,41 @@ def truthy(values: list[str] | None) -> bool:
 
 def parse(method: str, path: str, query: dict[str, list[str]]) -> Route | None:
     """The route of an API path; None for every other path (health, discovery roots, metrics, nonsense)."""
-    _, root, *parts = path.split("/")
-    if root == "api" and parts:
-        group, version, *parts = "", *parts
-    elif root == "apis" and len(parts) > 1:
-        group, version, *parts = parts
+    parts = path.split("/")
+    end = len(parts)
+    if parts[1] == "api" and end > 2:
+        group, version, at = "", parts[2], 3
+    elif parts[1] == "apis" and end > 3:
+        group, version, at = parts[2], parts[3], 4
     else:
         return None
-    ended = "/" if parts and parts[-1] == "" else ""
+    ended = end > at and not parts[-1]
     if ended:
-        parts.pop()
+        end -= 1
     verb = _VERBS.get(method, "")
-    if not parts:
+    if at == end:
         return Route(verb, group, version) if version else None
     watching = verb == "get" and truthy(query.get("watch"))
-    if parts[0] == "watch" and len(parts) > 1:
-        parts, watching = parts[1:], verb == "get"
+    if parts[at] == "watch" and end > at + 1:
+        at, watching = at + 1, verb == "get"
     namespace = ""
-    if parts[0] == "namespaces" and len(parts) > 1:
-        namespace = parts[1]
-        if len(parts) > 2 and parts[2] not in _NAMESPACE_SUBRESOURCES:
-            parts = parts[2:]
-    resource, name, subresource, rest = _split(parts)
+    if parts[at] == "namespaces" and end > at + 1:
+        namespace = parts[at + 1]
+        if end > at + 2 and parts[at + 2] not in _NAMESPACE_SUBRESOURCES:
+            at += 2
+    resource = parts[at]
+    name = parts[at + 1] if end > at + 1 else ""
+    subresource = parts[at + 2] if end > at + 2 else ""
+    rest = ""
     if subresource == "proxy":
-        rest += ended
+        rest = "".join([f"/{part}" for part in parts[at + 3 : end]]) + ("/" if ended else "")
+    elif end > at + 3:
+        subresource = "/".join(parts[at + 2 : end])
     if not name or (watching and not subresource):
         verb = _collection_verb(verb, watching)
     if resource == "namespaces":
         namespace = name
     return Route(verb, group, version, resource, namespace, name, subresource, rest)
-
-
-def _split(parts: list[str]) -> tuple[str, str, str, str]:
-    name = parts[1] if len(parts) > 1 else ""
-    subresource = parts[2] if len(parts) > 2 else ""
-    if subresource == "proxy":
-        return parts[0], name, subresource, "".join(f"/{part}" for part in parts[3:])
-    if len(parts) > 3:
-        subresource = "/".join(parts[2:])
-    return parts[0], name, subresource, ""
 
 
 def _collection_verb(verb: str, watching: bool) -> str:

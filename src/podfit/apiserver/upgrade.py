@@ -48,10 +48,9 @@ async def pass_on(request: Request, url: str, context: ssl.SSLContext | None) ->
     try:
         if answer.status != 101:
             return await _refusal(answer, reader)
-        done = Upgraded(101)
-        done.made, client, to_client = await take_over(http, answer.headers)
+        made, client, to_client = await take_over(http, answer.headers)
         await _both_ways((client, writer), (reader, to_client))
-        return done
+        return Upgraded(101, made=made)
     finally:
         writer.close()
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
 import aiohttp
@@ -23,7 +23,7 @@ Query = Mapping[str, str | list[str]]
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-class Ask(NamedTuple):
+class Ask(msgspec.Struct, frozen=True):
     """One request, as it is handed from whoever wraps a transport to the next."""
 
     method: str
@@ -35,7 +35,7 @@ class Ask(NamedTuple):
     """What else the server is told."""
 
 
-class Reply(NamedTuple):
+class Reply(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     headers: Mapping[str, str] = _NO_HEADERS

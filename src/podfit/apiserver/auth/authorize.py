@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from podfit.api.status import ApiError, forbidden, go_quote
 from podfit.apiserver.request import User
 
@@ -16,7 +18,7 @@ MASTERS = "system:masters"
 _REMEMBERED = 16384
 
 
-class Action(NamedTuple):
+class Action(msgspec.Struct, frozen=True, gc=False):
     """What is asked: a verb on a resource, or a verb on a path (`path` set, `resource` empty).
 
     Verbs are lower-case: get, list, watch, create, update, patch, delete, deletecollection, impersonate, bind, …; for
@@ -86,8 +88,8 @@ class Authorization:
         """Whether the user may do this to whatever name: one answer for the thousands of pods a controller makes."""
         if not (action.name or action.field_selector) or user.name.startswith("system:node:"):
             return False
-        verb, group, resource, subresource, namespace, _, path, version, _ = action
-        return self.decide(user, Action(verb, group, resource, subresource, namespace, "", path, version)).allowed
+        any_name = msgspec.structs.replace(action, name="", field_selector="")
+        return self.decide(user, any_name).allowed
 
     def forget(self) -> None:
         self._decided.clear()
@@ -112,7 +114,7 @@ def with_selected_name(action: Action) -> Action:
     for part in action.field_selector.split(","):
         field, _, value = part.strip().replace("==", "=", 1).partition("=")
         if field == "metadata.name" and value:
-            return action._replace(name=value)
+            return msgspec.structs.replace(action, name=value)
     return action
 
 

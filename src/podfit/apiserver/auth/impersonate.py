@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+import msgspec
+
 from podfit.api.status import ApiError, bad_request, go_quote
 from podfit.apiserver.auth.authenticate import with_authenticated
 from podfit.apiserver.auth.authorize import MASTERS, Action, Authorization, refusal
@@ -87,7 +89,7 @@ def _modes(user: User, wanted: Wanted) -> list[str]:
 
 def _try(authorization: Authorization, user: User, wanted: Wanted, action: Action, mode: str) -> User:
     if mode:
-        authorization.check(user, action._replace(verb=f"impersonate-on:{mode}:{action.verb}"))
+        authorization.check(user, msgspec.structs.replace(action, verb=f"impersonate-on:{mode}:{action.verb}"))
     for asked in _asked(user, wanted, mode):
         authorization.check(user, asked)
     return _become(wanted, fixed_groups=bool(mode))

@@ -123,6 +123,12 @@ def _every_node(verb: str, group: str, resource: str, subresource: str, path: st
     return ALLOWED if any(each.allows(action) for each in NODE_RULES) else NO_OPINION
 
 
+_ANY_POD = frozenset(
+    (("", "create"), ("", "delete"), ("status", "update"), ("status", "patch"), ("eviction", "create"))
+)
+"""What a node may do to pods. To which of them: the NodeRestriction admission plugin sees to that."""
+
+
 class NodeAuthorizer:
     def __init__(self, graph: NodeGraph) -> None:
         self._graph = graph
@@ -189,6 +195,8 @@ class NodeAuthorizer:
         return self._if_related(node, action)
 
     def _pod(self, node: str, action: Action) -> Decision:
+        if (action.subresource, action.verb) in _ANY_POD:
+            return ALLOWED
         match action.subresource, action.verb:
             case "", "get":
                 return self._get(node, action)
@@ -198,9 +206,6 @@ class NodeAuthorizer:
                 if action.name:
                     return self._if_related(node, action)
                 return Decision(False, "can only list/watch pods with spec.nodeName field selector")
-            case ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create"):
-                # Which pods: the NodeRestriction admission plugin sees to that.
-                return ALLOWED
         return NO_OPINION
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from podfit.api.status import ApiError
@@ -129,4 +130,4 @@ def test_constrained_impersonation_needs_the_action_and_the_user(access):
     access.bind("c", "jane")
     assert impersonate(access.chain, JANE, Wanted("bob"), LIST).name == "bob"
     with pytest.raises(ApiError):
-        impersonate(access.chain, JANE, Wanted("bob"), LIST._replace(verb="delete"))
+        impersonate(access.chain, JANE, Wanted("bob"), msgspec.structs.replace(LIST, verb="delete"))

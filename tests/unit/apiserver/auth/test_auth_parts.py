@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from podfit.apiserver.auth import bootstrap_roles
@@ -67,7 +68,7 @@ def test_one_answer_serves_all_names(bound: Any) -> None:
     decide = bound.rbac.decide
     bound.rbac.decide = lambda user, action: asked.append(action) or decide(user, action)
     for number in range(100):
-        bound.chain.check(SCHEDULER, BIND._replace(name=f"p{number}"))
+        bound.chain.check(SCHEDULER, msgspec.structs.replace(BIND, name=f"p{number}"))
     assert len(asked) == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from podfit.api.kinds import kind_named
@@ -43,7 +44,7 @@ def test_edit_and_admin_may_resize_pods_but_view_may_not(access):
     for role, expected in (("view", False), ("edit", True), ("admin", True)):
         binding = access.bind(role, "jane", "ns")
         assert allowed(access, JANE, RESIZE) is expected, role
-        assert not allowed(access, JANE, RESIZE._replace(namespace="other"))
+        assert not allowed(access, JANE, msgspec.structs.replace(RESIZE, namespace="other"))
         access.rbac.changed("RoleBinding", binding, None)
     assert not allowed(access, JANE, RESIZE)
 
