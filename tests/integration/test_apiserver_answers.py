@@ -78,6 +78,32 @@ async def test_a_request_is_refused_in_kubernetes_words(
     assert (answer.status, json.loads(answer.body)["message"]) == (code, message)
 
 
+SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "r"}, "spec": {"replicas": 3}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "media"),
+    [
+        ("POST", "/pods/p/binding", binding(), "application/json"),
+        ("POST", "/bindings", binding(), "application/json"),
+        ("POST", "/pods/p/eviction", eviction(), "application/json"),
+        ("PUT", "/replicationcontrollers/r/scale", SCALE, "application/json"),
+        ("PATCH", "/replicationcontrollers/r/scale", {"spec": {"replicas": 3}}, SMP),
+    ],
+)
+async def test_a_request_whose_answer_nobody_could_read_changes_nothing(
+    server: ApiServer, method: str, path: str, body: Any, media: str
+) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    await post(
+        server, "replicationcontrollers", "ReplicationController", "r", spec={"replicas": 1, "template": template}
+    )
+    before, headers = server.config.store.revision, {"content-type": media, "accept": "text/html"}
+    answer = await server.handle(Request(method, SPACE + path, {}, headers, json.dumps(body).encode(), ADMIN))
+    assert (answer.status, server.config.store.revision) == (406, before)
+    assert (await send(server, method, SPACE + path, body, media)).status in (200, 201)
+
+
 async def test_a_binding_may_insist_on_a_revision(server: ApiServer) -> None:
     answer = await send(server, "POST", f"{SPACE}/pods/p/binding", binding(resourceVersion="1"))
     assert answer.status == 409

@@ -35,7 +35,7 @@ async def bind_named(call: Call) -> Response:
 
 
 async def _assign(call: Call, binding: Object, name: str, dry_run: bool) -> Response:
-    namespace, chain = call.namespace, call.parts.writer.chain
+    namespace, chain, accepted = call.namespace, call.parts.writer.chain, call.accepted()
     match_namespace(binding["metadata"], namespace)
     attrs = Attributes(CREATE, POD, "binding", namespace, name, binding, None, call.request.user, dry_run)
     await chain.admit(attrs)
@@ -54,7 +54,7 @@ async def _assign(call: Call, binding: Object, name: str, dry_run: bool) -> Resp
             continue
     else:
         raise call.objects.modified(POD, name)
-    return call.answer_value(success(201), 201)
+    return call.answer_value(success(201), 201, accepted)
 
 
 def _check_target(binding: Object) -> None:

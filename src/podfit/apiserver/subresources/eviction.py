@@ -25,6 +25,7 @@ _VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
 async def evict(call: Call) -> Response:
+    accepted = call.accepted()
     options = write_options(call.request.query, "CreateOptions")
     call.request.body = _in_one_version(call.request.body)
     eviction = read_body(call, EVICTION, options.validation)
@@ -50,7 +51,7 @@ async def evict(call: Call) -> Response:
             # The mark itself made a new revision.
             wanted["preconditions"] = {key: value for key, value in wanted["preconditions"].items() if key == "uid"}
     await remove(call, POD, namespace, name, wanted)
-    return call.answer_value(success(201), 201)
+    return call.answer_value(success(201), 201, accepted)
 
 
 async def _mark_disrupted(call: Call, namespace: str, name: str) -> None:

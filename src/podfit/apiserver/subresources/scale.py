@@ -16,7 +16,7 @@ from podfit.apiserver import managed
 from podfit.apiserver.bodies import check_name, read_body
 from podfit.apiserver.calls import Call
 from podfit.apiserver.forms import MetadataOnly
-from podfit.apiserver.negotiate import TABLE
+from podfit.apiserver.negotiate import TABLE, Accepted
 from podfit.apiserver.options import WriteOptions, first, write_options
 from podfit.apiserver.request import Response
 from podfit.apiserver.tables.columns import AGE, NAME, Column, Layout, age, selector_text
@@ -47,14 +47,15 @@ class ScaleHandlers:
         return self.custom.get((kind.group, kind.version, kind.plural)) or _BUILT_IN
 
     async def handle(self, call: Call) -> Response:
-        verb = call.route.verb
+        verb, accepted = call.route.verb, call.accepted()
         if verb == "get":
             record = call.objects.required(call.kind, call.namespace, call.route.name)
             record = (await call.objects.shown(call.kind, (record,)))[0]
-            return _answer(call, self._scale(call.kind, call.objects.served(call.kind, record)))
-        return await (self._put(call) if verb == "update" else self._patch(call))
+            return _answer(call, accepted, self._scale(call.kind, call.objects.served(call.kind, record)))
+        written = await (self._put(call) if verb == "update" else self._patch(call))
+        return _answer(call, accepted, self._scale(call.kind, written))
 
-    async def _put(self, call: Call) -> Response:
+    async def _put(self, call: Call) -> Object:
         options = write_options(call.request.query, "UpdateOptions")
         scale = read_body(call, SCALE, options.validation)
         check_name(scale, call.route.name, call.namespace)
@@ -64,7 +65,7 @@ class ScaleHandlers:
 
         return await self._write(call, options, change, self._tracking(call, options))
 
-    async def _patch(self, call: Call) -> Response:
+    async def _patch(self, call: Call) -> Object:
         media = patch_type(call)
         options = write_options(call.request.query, "PatchOptions", media)
         struct = _struct()
@@ -80,7 +81,7 @@ class ScaleHandlers:
 
         return await self._write(call, options, change, self._tracking(call, options))
 
-    async def _apply(self, call: Call, options: WriteOptions) -> Response:
+    async def _apply(self, call: Call, options: WriteOptions) -> Object:
         applied = read_configuration(call, SCALE, options)
         manager, path = managed.manager_of(call, options), self.where(call.kind).replicas
 
@@ -96,11 +97,10 @@ class ScaleHandlers:
 
         return await self._write(call, options, change, None)
 
-    async def _write(self, call: Call, options: WriteOptions, change: Change, track: Track | None) -> Response:
+    async def _write(self, call: Call, options: WriteOptions, change: Change, track: Track | None) -> Object:
         write = call.write(options)
         write.track, write.lens = track, self._lens(call)
-        written = await call.parts.writer.update(write, change)
-        return _answer(call, self._scale(call.kind, written.obj))
+        return (await call.parts.writer.update(write, change)).obj
 
     def _lens(self, call: Call) -> Lens:
         def put_back(obj: Object, scale: Object) -> Object:
@@ -184,14 +184,13 @@ _TABLES.set(
 )
 
 
-def _answer(call: Call, scale: Object) -> Response:
-    accepted = call.accepted()
+def _answer(call: Call, accepted: Accepted, scale: Object) -> Response:
     if accepted.shape == TABLE:
         include, now_s = first(call.request.query, "includeObject"), call.objects.clock.now()
         return call.answer(accepted, TableForm(_TABLES, SCALE, accepted.version, include, now_s), scale)
     if accepted.shape:
         return call.answer(accepted, MetadataOnly(accepted.version), scale)
-    return call.answer_value(scale)
+    return call.answer_value(scale, accepted=accepted)
 
 
 def _struct() -> Struct:
