@@ -1,4 +1,4 @@
-"""What a pod does next, and what is told of it: quick ways say what the long ones say, patches make what they should."""
+"""What a pod does next, and what is told of it: quick ways say what long ones say, patches make what they should."""
 
 from __future__ import annotations
 
