@@ -114,6 +114,13 @@ def test_what_a_patch_sets_to_what_it_is_stays_the_same_object(pod: Any) -> None
     assert made["spec"] is live["spec"] or not containers
 
 
+def test_an_ordered_list_that_is_new_is_no_surprise() -> None:
+    patch = {"status": {"$setElementOrder/conditions": ORDER[::-1], "conditions": LIVE["status"]["conditions"][:1]}}
+    live = {**LIVE, "status": {}}
+    made = quick_merge(live, patch, POD)
+    assert in_text(made) == in_text(convert(strategic.merged(live, patch, POD), POD, base=live).obj)
+
+
 READY = {"type": "Ready", "status": "True", "lastProbeTime": None, "observedGeneration": 1}
 LIVE = convert(
     {

@@ -53,6 +53,7 @@ class Happening:
         "_new",
         "_old",
         "_shown",
+        "_word",
         "_words",
         "at_once",
         "change",
@@ -68,6 +69,7 @@ class Happening:
         self.namespace, self.name = (rest[0], rest[1]) if len(rest) > 1 else ("", rest[0] if rest else "")
         self._encoded: dict[tuple[int, str], bytes] = {}
         self._shown: dict[tuple[int, str], Object] = {}
+        self._word = _word(change.previous is not None, change.record is not None)
         self._words: dict[Hashable, str | None] = {}
         self.at_once = AT_ONCE
         self._new: Object | None = None
@@ -89,13 +91,14 @@ class Happening:
     def word(self, selection: Selection | None) -> str | None:
         """ADDED, MODIFIED or DELETED as those see it who select so; None when it does not concern them."""
         if selection is None:
-            return _word(self.change.previous is not None, self.change.record is not None)
+            return self._word
         key = selection.key
-        if key not in self._words:
-            old, new = self.old, self.new
-            was = old is not None and selection.takes_object(old)
-            self._words[key] = _word(was, new is not None and selection.takes_object(new))
-        return self._words[key]
+        if key in self._words:
+            return self._words[key]
+        old, new = self.old, self.new
+        was = old is not None and selection.takes_object(old)
+        word = self._words[key] = _word(was, new is not None and selection.takes_object(new))
+        return word
 
     def nodes(self) -> set[str]:
         """The names of the nodes that a pod is bound to, or was."""
@@ -141,8 +144,9 @@ def _word(was: bool, stays: bool) -> str | None:
 
 Sink = Callable[[bytes], bool]
 """Takes an event right away; False when it has to wait its turn."""
-Taker = Callable[[str, Object], bool]
-"""The same for a watcher in this process, who gets the type and the object, which is shared."""
+Taker = Callable[[str, Object], None]
+"""The same for a watcher in this process, who gets the type and the object, which is shared. What it fails to take has
+to wait, too: whoever hands it over is not to blame, it comes again and fails where it belongs."""
 
 
 class Watcher:
@@ -211,7 +215,11 @@ class Watcher:
             return False
         if self.taker is not None:
             happening.at_once -= 1
-            return self.taker(word, happening.shown(word, self.form))
+            try:
+                self.taker(word, happening.shown(word, self.form))
+            except Exception:
+                return False
+            return True
         if self.sink is not None:
             happening.at_once -= 1
             return self.sink(happening.encoded(word, self.form))
@@ -255,8 +263,50 @@ class Watcher:
         self._disarm()
 
 
-_Place = tuple[str, str, str]
-"""(namespace, field, value)"""
+class _Shelf:
+    """The watchers of one resource, by the field they are filed under ("": none), and there by namespace and value."""
+
+    def __init__(self) -> None:
+        self._filed: dict[str, dict[tuple[str, str], dict[int, Watcher]]] = {}
+
+    def __iter__(self) -> Iterator[Watcher]:
+        for places in self._filed.values():
+            for there in places.values():
+                yield from there.values()
+
+    def add(self, watcher: Watcher) -> None:
+        field, value = watcher.index or ("", "")
+        there = self._filed.setdefault(field, {}).setdefault((watcher.namespace, value), {})
+        there[id(watcher)] = watcher
+
+    def remove(self, watcher: Watcher) -> None:
+        field, value = watcher.index or ("", "")
+        places = self._filed.get(field, {})
+        there = places.get((watcher.namespace, value), {})
+        there.pop(id(watcher), None)
+        if not there:
+            places.pop((watcher.namespace, value), None)
+        if not places:
+            self._filed.pop(field, None)
+
+    def offer(self, happening: Happening) -> None:
+        """Those who follow just this node or this object first: they are the ones who act on it."""
+        filed = self._filed
+        if "spec.nodeName" in filed:
+            for node in happening.nodes():
+                self._offer_at(filed["spec.nodeName"], node, happening)
+        if "metadata.name" in filed:
+            self._offer_at(filed["metadata.name"], happening.name, happening)
+        if "" in filed:
+            self._offer_at(filed[""], "", happening)
+
+    @staticmethod
+    def _offer_at(places: dict[tuple[str, str], dict[int, Watcher]], value: str, happening: Happening) -> None:
+        for namespace in (happening.namespace, "") if happening.namespace else ("",):
+            there = places.get((namespace, value))
+            if there is not None:
+                for watcher in list(there.values()):
+                    watcher.offer(happening)
 
 
 class Hub:
@@ -264,8 +314,8 @@ class Hub:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._filed: dict[str, dict[_Place, dict[int, Watcher]]] = {}
-        """By resource and place."""
+        self._shelves: dict[str, _Shelf] = {}
+        """By resource."""
         self._tasks = Tasks("watch hub")
         self._listeners: list[Any] = []
         self.seen = 0
@@ -282,33 +332,21 @@ class Hub:
             watcher.close()
 
     def watchers(self) -> Iterator[Watcher]:
-        for filed in self._filed.values():
-            for there in filed.values():
-                yield from there.values()
+        for shelf in self._shelves.values():
+            yield from shelf
 
     def listen(self, listener: Any) -> None:
         """`listener(happening)` is called for every change, in order; it must be quick and must not raise."""
         self._listeners.append(listener)
 
     def add(self, watcher: Watcher) -> None:
-        filed = self._filed.setdefault(watcher.resource, {})
-        filed.setdefault(self._place(watcher), {})[id(watcher)] = watcher
+        self._shelves.setdefault(watcher.resource, _Shelf()).add(watcher)
 
     def remove(self, watcher: Watcher) -> None:
         watcher.end()
-        place, filed = self._place(watcher), self._filed.get(watcher.resource, {})
-        there = filed.get(place)
-        if there is not None:
-            there.pop(id(watcher), None)
-            if not there:
-                del filed[place]
-            if not filed:
-                del self._filed[watcher.resource]
-
-    @staticmethod
-    def _place(watcher: Watcher) -> _Place:
-        field, value = watcher.index or ("", "")
-        return watcher.namespace, field, value
+        shelf = self._shelves.get(watcher.resource)
+        if shelf is not None:
+            shelf.remove(watcher)
 
     async def _run(self) -> None:
         while True:
@@ -344,23 +382,6 @@ class Hub:
         happening = Happening(change, self.decode)
         for listener in self._listeners:
             listener(happening)
-        filed = self._filed.get(happening.resource)
-        if filed is None:
-            return
-        for place in _places(happening):
-            there = filed.get(place)
-            if there is not None:
-                for watcher in list(there.values()):
-                    watcher.offer(happening)
-
-
-def _places(happening: Happening) -> list[_Place]:
-    """Those who follow just this node or this object first: they are the ones who act on it."""
-    namespaces = (happening.namespace, "") if happening.namespace else ("",)
-    indexed = [("metadata.name", happening.name), ("", "")]
-    if happening.resource == PODS:
-        indexed = [("spec.nodeName", node) for node in happening.nodes()] + indexed
-    return [(namespace, field, value) for field, value in indexed for namespace in namespaces]
-
-
-PODS = f"{PREFIX}core/pods/"
+        shelf = self._shelves.get(happening.resource)
+        if shelf is not None:
+            shelf.offer(happening)

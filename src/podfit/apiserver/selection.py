@@ -23,7 +23,11 @@ class Chosen:
         self._views, self._labels, self._fields = views, labels, fields
         self.key = (id(views), text)
         self.name = fields.exact("metadata.name")
-        self._terms = [(views.reader(term.field), term.value, term.equal) for term in fields.terms]
+        self._all_labels = labels.everything
+        terms: dict[str, list[tuple[str, bool]]] = {}
+        for term in fields.terms:
+            terms.setdefault(term.field, []).append((term.value, term.equal))
+        self._terms = [(views.reader(name), of_name) for name, of_name in terms.items()]
 
     def takes(self, record: Record) -> bool:
         view = self._views.of(record)
@@ -31,10 +35,12 @@ class Chosen:
 
     def takes_object(self, obj: Object) -> bool:
         """What `takes` says of a record that holds `obj`."""
-        for read, value, equal in self._terms:
-            if (read(obj) == value) is not equal:
-                return False
-        return self._labels.everything or self._labels.matches(obj["metadata"].get("labels"))
+        for read, terms in self._terms:
+            text = read(obj)
+            for value, equal in terms:
+                if (text == value) is not equal:
+                    return False
+        return self._all_labels or self._labels.matches(obj["metadata"].get("labels"))
 
     def filter(self, records: list[Record], limit: int = 0) -> list[Record]:
         if not limit:

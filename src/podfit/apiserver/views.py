@@ -93,12 +93,18 @@ class Views:
 
     def reader(self, name: str) -> Callable[[Object], str]:
         """Reads the field of this name, as `of(record).fields` shows it, from a stored object that is decoded."""
-        path = self._paths.get(name, ())
+        path = self._paths.get(name)
+        if path is None:
+            return lambda obj: ""
+        *above, last = path
 
         def read(obj: Object) -> str:
-            value: Any = obj if path else None
-            for part in path:
-                value = value.get(part) if type(value) is dict else None
+            holder: Any = obj
+            for part in above:
+                holder = holder.get(part)
+                if type(holder) is not dict:
+                    return _text(name, None)
+            value = holder.get(last)
             return value if type(value) is str else _text(name, value)
 
         if name != "source":

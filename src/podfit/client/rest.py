@@ -125,7 +125,7 @@ class Client:
             if stream.status != 200:
                 raise await _refusal(stream)
             if at_once is not None and stream.lend is not None:
-                stream.lend(_taking(at_once))
+                stream.lend(at_once)
             async with aclosing(_lines(stream)) as lines:
                 async for line in lines:
                     event = stream.decode(line)
@@ -157,18 +157,6 @@ async def _refusal(stream: Stream) -> ApiError:
     body = b"".join([chunk async for chunk in stream.chunks])
     content = _decode(body) if body[:1] == b"{" else body.decode("utf-8", "replace")
     return _error(stream.status, content)
-
-
-def _taking(at_once: Callable[[str, Object], None]) -> Callable[[str, Object], bool]:
-    def take(word: str, obj: Object) -> bool:
-        try:
-            at_once(word, obj)
-        except Exception:
-            # Whoever hands it over is not to blame: it comes again, and fails where it belongs.
-            return False
-        return True
-
-    return take
 
 
 async def _lines(stream: Stream) -> AsyncGenerator[bytes, None]:

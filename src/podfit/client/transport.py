@@ -51,9 +51,9 @@ class Stream:
     chunks: AsyncIterator[bytes]
     decode: Callable[[bytes], Any] = msgspec.json.decode
     """Turns a line into JSON. What it returns may be shared with others: read only."""
-    lend: Callable[[Callable[[str, Any], bool]], None] | None = None
+    lend: Callable[[Callable[[str, Any], None]], None] | None = None
     """Where the server is in this process: it hands events (type and object, shared and without managedFields) to what
-    it is lent here as they come about, as long as the reader has none left to read; one that is not taken (False) comes
+    it is lent here as they come about, as long as the reader has none left to read; one that it fails to take comes
     with the chunks."""
 
 

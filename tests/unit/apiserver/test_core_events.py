@@ -130,7 +130,6 @@ def test_what_was_seen_is_not_offered_again() -> None:
     key = POD.key("ns", "a")
     one.offer(Happening(Change(5, key, Record(key, pod("a"), 5, 5), None)))
     assert not one.queue
-    assert POD.storage_prefix == events.PODS
 
 
 def change(revision: int) -> Happening:
@@ -160,7 +159,7 @@ async def test_a_reader_that_waits_gets_a_change_without_being_woken() -> None:
 async def test_a_reader_in_this_process_gets_the_object_and_nothing_is_encoded() -> None:
     taken: list[Any] = []
     one, reader = await waiting_with([])
-    one.taker = lambda word, obj: taken.append((word, obj)) is None
+    one.taker = lambda word, obj: taken.append((word, obj))
     key = POD.key("ns", "a")
     fields = [{"manager": "kubectl"}]
     value = wire.stored_value({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "managedFields": fields}})
@@ -187,9 +186,12 @@ async def test_what_is_shown_in_another_shape_is_handed_over_in_that_shape() -> 
     assert other.shown("ADDED", FORM)["kind"] == "Pod"
 
 
-async def test_what_a_taker_leaves_waits_as_bytes() -> None:
+async def test_what_a_taker_fails_to_take_waits_as_bytes() -> None:
+    def fails(word: str, obj: Any) -> None:
+        raise ValueError
+
     one, reader = await waiting_with([])
-    one.taker = lambda word, obj: False
+    one.taker = fails
     one.offer(change(1))
     assert words(one) == ["ADDED"]
     await reader

@@ -44,8 +44,10 @@ class _Row:
     """Empty values vanish."""
     printed: bool
     """A field that is printed even when unset."""
+    key: str
+    """Of lists whose elements are merged by their names: the field that holds the name."""
     order: str
-    """The directive about the order of its elements, for lists of maps with a merge key."""
+    """The directive about the order of these elements."""
 
     def keeps(self, empty: Any) -> bool:
         """Whether the field stays with an empty value."""
@@ -63,17 +65,18 @@ def _row(field: Field) -> _Row:
     kind, read = field.type, reader_of(field.type)
     shape: type | None = None if isinstance(kind, Scalar) else list if isinstance(kind, ListOf) else dict
     merge: Merger = lambda before, value: read(value, before)  # noqa: E731
-    order = ""
+    key = order = ""
     if isinstance(kind, ListOf) and field.merge:
         if isinstance(kind.item, Struct) and field.merge_key:
-            merge, order = _list_merger(field.merge_key, kind.item), ORDER_PREFIX + field.name
+            key, order = field.merge_key, ORDER_PREFIX + field.name
+            merge = _list_merger(key, kind.item)
         else:
             merge = lambda before, value: read(merged_list(before, value, field), before)  # noqa: E731
     elif isinstance(kind, Struct) and not field.replace:
         merge = _merger(kind)
     elif isinstance(kind, MapOf) and not field.replace:
         merge = _map_merger(kind)
-    return _Row(field, read, shape, merge, dropped_when_empty(field), printed_when_unset(field), order)
+    return _Row(field, read, shape, merge, dropped_when_empty(field), printed_when_unset(field), key, order)
 
 
 def _struct_merger(struct: Struct) -> Merger:
@@ -117,12 +120,12 @@ def _inside(row: _Row, before: Any, value: Any, patch: Object) -> Any:
     """The new value of a field that is patched with a map or a list; `_GONE` where it vanishes."""
     if value.__class__ is not row.shape:
         raise Surprise
-    if before.__class__ is not value.__class__:
-        item = row.read(without_directives(value), before)
-    else:
-        item = row.merge(before, value)
-        if row.order and row.order in patch:
-            item = _ordered(item, value, patch[row.order], before, row.field.merge_key)
+    known = before.__class__ is value.__class__
+    item = row.merge(before, value) if known else row.read(without_directives(value), before)
+    if row.order and row.order in patch:
+        if not known:
+            _expect_names(value, row.key)
+        item = _ordered(item, value, patch[row.order], before if known else [], row.key)
     return _GONE if row.drop and not item else item
 
 
@@ -140,29 +143,30 @@ def _scalar(row: _Row, before: Any, value: Any) -> Any:
 
 
 def _expect_order(name: str, document: Object, patch: Object, rows: dict[str, _Row]) -> None:
-    """An unknown field is no surprise where it orders a list that is there and patched."""
+    """An unknown field is no surprise where it orders a list that is patched."""
     if name.startswith(ORDER_PREFIX):
         target = name[len(ORDER_PREFIX) :]
-        row = rows.get(target)
-        if row is not None and row.order and document.get(target).__class__ is patch.get(target).__class__ is list:
+        row, before = rows.get(target), document.get(target)
+        fits = before is None or before.__class__ is list
+        if fits and row is not None and row.order and patch.get(target).__class__ is list:
             return
     raise Surprise
 
 
-def _ordered(items: list[Any], given: Any, order: Any, server: Any, key: str | None) -> list[Any]:
+def _ordered(items: list[Any], given: Any, order: Any, server: Any, key: str) -> list[Any]:
     """The merged list in the order the patch wants; mostly it is in that order already."""
     if order.__class__ is not list:
         raise Surprise
-    names = [_named(item, key) for item in order]
-    if names != [item[key] for item in given]:
+    names = [each.get(key) if each.__class__ is dict else _MISSING for each in order]
+    if names != [each[key] for each in given]:
         validate_order(given, order, key)
-    return items if names == [item[key] for item in items] else enforce_order(items, order, server, key)
+    return items if names == [each[key] for each in items] else enforce_order(items, order, server, key)
 
 
-def _named(item: Any, key: str | None) -> Any:
-    if item.__class__ is not dict:
+def _expect_names(items: Any, key: str) -> None:
+    """A list that is new was not merged: that each name comes once remains to be seen."""
+    if len({_name_in(each, key) for each in items}) < len(items):
         raise Surprise
-    return item.get(key)
 
 
 def _list_merger(key: str, struct: Struct) -> Merger:

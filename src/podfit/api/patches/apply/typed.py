@@ -141,8 +141,12 @@ def compare(old: Any, new: Any, kind: Type) -> tuple[FieldSet, FieldSet]:
             if before is item or before == item:
                 continue
         row = rows.get(name) or _row(kind, name)
-        if row is not None:
-            _compare_both(before, item, row, touched, removed)
+        if row is None:
+            continue
+        if row[2]:
+            _compare_inside(before, item, row, touched, removed)
+        else:
+            touched[row[0]] = {}
     if gone:
         for name, item in old.items():
             if name not in new and (row := rows.get(name) or _row(kind, name)) is not None:
@@ -160,27 +164,29 @@ def _compare_items(before: dict[str, Any], after: dict[str, Any], kind: ListOf) 
     below, inside = (kind.item, granular(kind.item)) if kind.relation == MAP else (RAW, False)
     for element, item in after.items():
         old = before.get(element, _MISSING)
-        if old is not item and (old is _MISSING or old != item):
-            _compare_both(old, item, (element, below, inside), touched, removed)
+        if old is item or (old is not _MISSING and old == item):
+            continue
+        if inside:
+            _compare_inside(old, item, (element, below, True), touched, removed)
+        else:
+            touched[element] = {}
     for element, item in before.items():
         if element not in after:
             removed[element] = whole(item, below)
     return touched, removed
 
 
-def _compare_both(old: Any, new: Any, row: Row, touched: FieldSet, removed: FieldSet) -> None:
-    """Of a field or item that differs, or is new."""
-    element, kind, inside = row
-    if not inside:
-        touched[element] = {}
-    elif old is _MISSING:
+def _compare_inside(old: Any, new: Any, row: Row, touched: FieldSet, removed: FieldSet) -> None:
+    """Of a field or item that differs, or is new, and that apply looks into."""
+    element, kind, _ = row
+    if old is _MISSING:
         touched[element] = whole(new, kind)
-    else:
-        more, less = compare(old, new, kind)
-        if more:
-            touched[element] = more
-        if less:
-            removed[element] = less
+        return
+    more, less = compare(old, new, kind)
+    if more:
+        touched[element] = more
+    if less:
+        removed[element] = less
 
 
 def merge(old: Any, new: Any, kind: Type) -> Any:
