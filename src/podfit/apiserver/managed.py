@@ -31,12 +31,8 @@ def reset_fields(kind: Kind, subresource: str) -> ResetFields:
     return ResetFields()
 
 
-_manager_name = lru_cache(maxsize=1024)(manager_name)
-"""Of the few clients there are, each says the same in every request."""
-
-
 def manager_of(call: Call, options: WriteOptions) -> str:
-    return _manager_name(options.manager, call.request.headers.get("user-agent", ""))
+    return manager_name(options.manager, call.request.headers.get("user-agent", ""))
 
 
 def updates(call: Call, options: WriteOptions) -> Track | None:

@@ -48,10 +48,15 @@ class ResetFields:
     With `keep_only` the paths are the only ones that it does write.
     """
 
-    __slots__ = ("_keep_only", "_places")
+    __slots__ = ("_keep_only", "_parts", "_places")
 
     def __init__(self, paths: tuple[tuple[str, ...], ...] = (), keep_only: bool = False) -> None:
         self._places, self._keep_only = fieldset.patterns(paths), keep_only
+        self._parts = frozenset(path[0] for path in paths)
+
+    def looked_at(self, obj: Object) -> Object:
+        """The object, or the parts of it that can hold a field that is written there."""
+        return {name: obj[name] for name in self._parts if name in obj} if self._keep_only else obj
 
     def filtered(self, fields: FieldSet) -> FieldSet:
         if not fields:
@@ -132,8 +137,8 @@ def _put(metadata: Object, owners: Owners) -> None:
 
 def _compared(old: Object, new: Object, struct: Struct, reset: ResetFields | None) -> tuple[FieldSet, FieldSet]:
     """Fields set or changed, and fields gone, without those that are never owned."""
-    touched, removed = typed.compare(old, new, struct)
     reset = reset or _NO_RESET
+    touched, removed = typed.compare(reset.looked_at(old), reset.looked_at(new), struct)
     return reset.filtered(owned(touched)), reset.filtered(owned(removed))
 
 

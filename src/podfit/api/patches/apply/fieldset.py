@@ -114,7 +114,12 @@ def covers(fields: FieldSet, part: FieldSet) -> bool:
     """Whether all members of the part are members of the set."""
     for element, node in part.items():
         mine = fields if element == SELF else fields.get(element)
-        if mine is None or not (covers(mine, node) if node else is_member(mine)):
+        if mine is None:
+            return False
+        if node:
+            if not covers(mine, node):
+                return False
+        elif mine and SELF not in mine:
             return False
     return True
 

@@ -133,13 +133,13 @@ def compare(old: Any, new: Any, kind: Type) -> tuple[FieldSet, FieldSet]:
     removed: FieldSet = {}
     old = old if isinstance(old, dict) else {}
     new = new if isinstance(new, dict) else {}
-    rows, gone = _rows(kind), len(old)
+    rows, added = _rows(kind), 0
     for name, item in new.items():
         before = old.get(name, _MISSING)
-        if before is not _MISSING:
-            gone -= 1
-            if before is item or before == item:
-                continue
+        if before is item or before == item:
+            continue
+        if before is _MISSING:
+            added += 1
         row = rows.get(name) or _row(kind, name)
         if row is None:
             continue
@@ -147,7 +147,7 @@ def compare(old: Any, new: Any, kind: Type) -> tuple[FieldSet, FieldSet]:
             _compare_inside(before, item, row, touched, removed)
         else:
             touched[row[0]] = {}
-    if gone:
+    if len(old) + added > len(new):
         for name, item in old.items():
             if name not in new and (row := rows.get(name) or _row(kind, name)) is not None:
                 removed[row[0]] = whole(item, row[1])
