@@ -284,6 +284,8 @@ class Up:
 
         async def answer(request: Request) -> Response:
             given = await group.answer(request.method, request.path, request.query, request.headers)
+            if request.shares and given.status == 200:
+                return Response(given.status, shared=given.value)
             return Response(given.status, given.body, given.content_type)
 
         self.server.register_local_group(f"{metrics.GROUP}/{metrics.VERSION}", answer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from msgspec import Struct
@@ -27,10 +26,13 @@ class Chapter(Struct, frozen=True):
 class Story:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._chapters: deque[Chapter] = deque(maxlen=KEPT)
+        self._chapters: list[Chapter] = []
+        """Mostly a few; an empty deque would take more memory than they do."""
 
     def tell(self, what: str, why: str = "", **numbers: Any) -> None:
         self._chapters.append(Chapter(self._clock.now(), what, why, numbers))
+        if len(self._chapters) > KEPT:
+            del self._chapters[0]
 
     def __iter__(self) -> Any:
         return iter(list(self._chapters))

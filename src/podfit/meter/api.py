@@ -55,12 +55,17 @@ _read_one, _read_many = msgspec.json.Decoder(_One).decode, msgspec.json.Decoder(
 @dataclass(frozen=True, slots=True)
 class Answer:
     status: int
-    body: bytes
+    value: Object
+    """Read only."""
     content_type: str = "application/json"
+
+    @property
+    def body(self) -> bytes:
+        return msgspec.json.encode(self.value)
 
 
 def refusal(error: ApiError) -> Answer:
-    return Answer(error.code, msgspec.json.encode(error.to_status()))
+    return Answer(error.code, error.to_status())
 
 
 class MetricsApi:
@@ -70,8 +75,7 @@ class MetricsApi:
     async def answer(self, method: str, path: str, query: Query, headers: Mapping[str, str]) -> Answer:
         """`headers` with lower-case names. Refusals are Statuses like everywhere in Kubernetes."""
         try:
-            value = await self._value(method, path, query, "as=Table" in headers.get("accept", ""))
-            return Answer(200, msgspec.json.encode(value))
+            return Answer(200, await self._value(method, path, query, "as=Table" in headers.get("accept", "")))
         except ApiError as error:
             return refusal(error)
         except Unreachable as error:
