@@ -255,25 +255,25 @@ def qos_class(pod_or_spec: Mapping[str, Any]) -> str:
         holders: list[Mapping[str, Any]] = [spec]
     else:
         holders = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    requests: Amounts = {}
-    limits: Amounts = {}
+    requests: dict[str, int] = {}
+    limits: dict[str, int] = {}
     guaranteed = True
     for holder in holders:
         resources = holder.get("resources") or _NOTHING
-        add_into(requests, _compute(resources.get("requests")))
-        mine = _compute(resources.get("limits"))
-        guaranteed = guaranteed and len(mine) == 2
-        add_into(limits, mine)
+        _add_compute(requests, resources.get("requests"))
+        guaranteed = _add_compute(limits, resources.get("limits")) == 2 and guaranteed
     if not requests and not limits:
         return BEST_EFFORT
-    if guaranteed and len(requests) == len(limits) and all(limits.get(name) == requests[name] for name in requests):
-        return GUARANTEED
-    return BURSTABLE
+    return GUARANTEED if guaranteed and requests == limits else BURSTABLE
 
 
-def _compute(resources: Mapping[str, Any] | None) -> Amounts:
-    """CPU and memory that are set to more than nothing."""
-    if not resources:
-        return {}
-    found = {name: Quantity.parse(resources[name]) for name in (CPU, MEMORY) if name in resources}
-    return {name: amount for name, amount in found.items() if amount.nanos > 0}
+def _add_compute(total: dict[str, int], resources: Mapping[str, Any] | None) -> int:
+    """Adds CPU and memory that are set to more than nothing, in nanos; says how many of the two are."""
+    added = 0
+    if resources:
+        for name in (CPU, MEMORY):
+            nanos = Quantity.parse(resources[name]).nanos if name in resources else 0
+            if nanos > 0:
+                total[name] = total.get(name, 0) + nanos
+                added += 1
+    return added

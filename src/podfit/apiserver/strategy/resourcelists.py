@@ -13,6 +13,7 @@ from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.checks import NOT_NEGATIVE, Errors, names_valid
 
+_ORDINARY = ("cpu", "memory")
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _COUNTED = frozenset(
     (
@@ -141,6 +142,28 @@ def requirements(
         return
     limits = resources.get("limits") or {}
     requests = resources.get("requests") or {}
+    if not _ordinary(limits, requests):
+        _amounts(limits, requests, path, pod_level, errors)
+    if resources.get("claims"):
+        _claims(resources["claims"], claims, f"{path}.claims", errors)
+
+
+def _ordinary(limits: Mapping[str, Any], requests: Mapping[str, Any]) -> bool:
+    """Whether there is nothing but cpu and memory, no less than none of them, and no more asked for than allowed: most
+    resources are so, and no rule has anything against them."""
+    for name, text in limits.items():
+        if name not in _ORDINARY or Quantity.parse(text).nanos < 0:
+            return False
+    for name, text in requests.items():
+        asked = Quantity.parse(text).nanos
+        if name not in _ORDINARY or asked < 0 or (name in limits and asked > Quantity.parse(limits[name]).nanos):
+            return False
+    return True
+
+
+def _amounts(
+    limits: Mapping[str, Any], requests: Mapping[str, Any], path: str, pod_level: bool, errors: Errors
+) -> None:
     parsed = {name: Quantity.parse(text) for name, text in limits.items()}
     for name, quantity in parsed.items():
         _entry(name, quantity, f"{path}.limits", pod_level, errors)
@@ -153,15 +176,12 @@ def requirements(
     named = limits.keys() | requests.keys()
     if any(map(is_huge_pages, named)) and not ("cpu" in named or "memory" in named):
         errors.append(forbidden(path, "HugePages require cpu or memory"))
-    if resources.get("claims"):
-        _claims(resources["claims"], claims, f"{path}.claims", errors)
 
 
 def _entry(
     name: str, quantity: Quantity, path: str, pod_level: bool, errors: Errors, limit: Quantity | None = None
 ) -> None:
-    # cpu and memory of ordinary amounts are almost all there is; their names need no look.
-    if quantity.nanos >= 0 and name in ("cpu", "memory"):
+    if quantity.nanos >= 0 and name in _ORDINARY:
         return
     here = f"{path}[{name}]"
     if pod_level:

@@ -68,8 +68,10 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
         _transitions(status, before, field, spec, key, errors)
     _transitions(status, before, "ephemeralContainerStatuses", {"restartPolicy": "Never"}, "", errors)
     _claims(status, spec, errors)
-    _addresses(status, "podIPs", "podIP", errors)
-    _addresses(status, "hostIPs", "hostIP", errors)
+    for field, single in (("podIPs", "podIP"), ("hostIPs", "hostIP")):
+        # What stays as it was written was valid then.
+        if status.get(field) is not before.get(field) or status.get(single) != before.get(single):
+            _addresses(status, field, single, errors)
     for field in _LISTS:
         _users(status, spec, field, errors)
     for field, key in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
@@ -133,9 +135,11 @@ def _addresses(status: Object, field: str, single: str, errors: Errors) -> None:
 
 
 def _claims(status: Object, spec: Object, errors: Errors) -> None:
+    if not status.get("resourceClaimStatuses"):
+        return
     known = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
     seen: set[str] = set()
-    for at, claim in enumerate(status.get("resourceClaimStatuses") or ()):
+    for at, claim in enumerate(status["resourceClaimStatuses"]):
         path, name, made = (
             f"status.resourceClaimStatuses[{at}].name",
             claim.get("name", ""),
@@ -151,12 +155,12 @@ def _claims(status: Object, spec: Object, errors: Errors) -> None:
 
 
 def _users(status: Object, spec: Object, field: str, errors: Errors) -> None:
-    windows = (spec.get("os") or {}).get("name") == "windows"
     for at, one in enumerate(status.get(field) or ()):
-        user, path = (one.get("user") or {}).get("linux"), f"status.{field}[{at}].linux"
+        user = (one.get("user") or {}).get("linux")
         if user is None:
             continue
-        if windows:
+        path = f"status.{field}[{at}].linux"
+        if (spec.get("os") or {}).get("name") == "windows":
             errors.append(forbidden(path, "cannot be set for a windows pod"))
             continue
         numbers = [(f"{path}.{word}", user.get(word, 0)) for word in ("uid", "gid")]
@@ -168,9 +172,12 @@ def _users(status: Object, spec: Object, field: str, errors: Errors) -> None:
 
 def _devices(status: Object, spec: Object, field: str, key: str, errors: Errors) -> None:
     """The health of devices: of resources the container asks for, each device once."""
+    told = [(at, one) for at, one in enumerate(status.get(field) or ()) if one.get("allocatedResourcesStatus")]
+    if not told:
+        return
     containers = {container.get("name"): container.get("resources") or {} for container in spec.get(key) or ()}
-    for at, one in enumerate(status.get(field) or ()):
-        for number, resource in enumerate(one.get("allocatedResourcesStatus") or ()):
+    for at, one in told:
+        for number, resource in enumerate(one["allocatedResourcesStatus"]):
             path = f"status.{field}[{at}].allocatedResourcesStatus[{number}]"
             if one.get("name") in containers:
                 _asked_for(resource.get("name", ""), containers[one["name"]], f"{path}.name", errors)
