@@ -17,7 +17,7 @@ NameCheck = Callable[[str, bool], list[str]]
 ANNOTATIONS_LIMIT = 256 * 1024
 _STANDARD_FINALIZERS = frozenset(("kubernetes", "foregroundDeletion", "orphan"))
 _FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
-_CHECKED = (*_FIXED, "generateName", "labels", "annotations", "ownerReferences", "finalizers")
+_CHECKED = frozenset((*_FIXED, "generateName", "labels", "annotations", "ownerReferences", "finalizers"))
 _RESET_FOR_STATUS = (
     "deletionTimestamp",
     "generation",
@@ -156,9 +156,10 @@ def untouched(new: Object, old: Object) -> bool:
     `carry_over` to have run, as `validate_update` does."""
     if not new.get("resourceVersion") or (new.get("generation") or 0) < (old.get("generation") or 0):
         return False
-    for field in _CHECKED:
-        mine, stored = new.get(field), old.get(field)
-        if mine is not stored and mine != stored:
+    if new.keys() != old.keys():
+        return False
+    for field, mine in new.items():
+        if mine is not old[field] and field in _CHECKED and mine != old[field]:
             return False
     return True
 

@@ -141,7 +141,7 @@ def _pod_level(new: Object, old: Object, errors: Errors) -> None:
 
 
 def _removed(new: Object | None, old: Object | None) -> bool:
-    return bool(old) and not old.keys() <= (new or {}).keys()
+    return bool(old and not old.keys() <= (new or {}).keys())
 
 
 def _other(resources: Object) -> Object:
