@@ -93,6 +93,29 @@ async def test_events_are_one_resource_in_two_groups(ask: Hooked) -> None:
     assert asked["object"]["note"] == "said"
 
 
+async def test_what_a_hook_adds_to_a_resize_does_not_reach_into_the_stored_pod(ask: Hooked) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    amounts = {"cpu": "1", "memory": "1Gi"}
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}
+    assert (await ask("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}}))[
+        0
+    ] == 201
+    code, made = await ask("POST", pods, {"metadata": {"name": "p"}, "spec": {"containers": [container]}})
+    assert code == 201, made
+    place = "/spec/containers/0/resources/limits/memory"
+    patch = base64.b64encode(f'[{{"op":"add","path":"{place}","value":"{amounts["memory"]}"}}]'.encode()).decode()
+    ask.hooks.answers["h"] = lambda asked: {"allowed": True, "patchType": "JSONPatch", "patch": patch}
+    assert (await ask.hook(MUTATING, rule("", "v1", "pods/resize")))[0] == 201
+    patched = {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "3"}}}]}}
+    strategic = "application/strategic-merge-patch+json"
+    code, answer = await ask("PATCH", f"{pods}/p/resize", patched, strategic, dryRun="All")
+    assert code == 200, answer
+    assert answer["spec"]["containers"][0]["resources"]["requests"] == amounts
+    ask.hooks.answers["h"] = lambda asked: {"allowed": True}
+    code, answer = await ask("PATCH", f"{pods}/p/resize", patched, strategic)
+    assert answer["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}
+
+
 @pytest.mark.parametrize(
     ("expression", "asked"),
     [

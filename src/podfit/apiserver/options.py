@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -272,6 +273,7 @@ _TYPES: tuple[tuple[str, type, str], ...] = (
 )
 
 
+@lru_cache(maxsize=256)
 @lru_cache(maxsize=256)
 def media_type(headers_value: str) -> str:
     return headers_value.split(";", 1)[0].strip().lower()

@@ -36,6 +36,7 @@ RETRIES = 256
 """How often a write that states no revision starts over when others were faster. Kubernetes never gives up before the
 request times out; a bound keeps a bug from spinning."""
 _NAME_TRIES = 8
+_UIDS = 256
 _FILLED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace", "name")
 
 Change = Callable[[Object, Record], Object | Awaitable[Object]]
@@ -253,9 +254,17 @@ class Writer:
         return write.lens.put_back(new, attrs.object)
 
 
+_random: list[str] = []
+"""Digits of uids to come: the system is asked for many at once, which costs hardly more than one."""
+os.register_at_fork(after_in_child=_random.clear)
+
+
 def random_uid() -> str:
     """A random UUID (version 4) as text, without the object `uuid.uuid4` makes on the way."""
-    digits = os.urandom(16).hex()
+    if not _random:
+        digits = os.urandom(_UIDS * 16).hex()
+        _random.extend(digits[at : at + 32] for at in range(0, len(digits), 32))
+    digits = _random.pop()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
@@ -311,8 +320,9 @@ def unchanged(new: Object, old: Object) -> bool:
     """Whether an update would write what is there. A managed-fields entry that only got a new time is no change."""
     if new.keys() != old.keys():
         return False
-    if any(value != old[key] for key, value in new.items() if key != "metadata"):
-        return False
+    for key, value in new.items():
+        if value is not old[key] and key != "metadata" and value != old[key]:
+            return False
     if new["metadata"] == old["metadata"]:
         return True
     ours, theirs = dict(new["metadata"]), dict(old["metadata"])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.api.kinds import BUILT_IN, Kind
 from podfit.api.schema.scalars import json_word
@@ -41,8 +40,7 @@ _OLD = {
 """Versions no longer served whose types Kubernetes still knows: they decode, and are refused for their version."""
 
 
-@dataclass(frozen=True, slots=True)
-class TypeMeta:
+class TypeMeta(NamedTuple):
     api_version: str
     kind: str
 
@@ -71,8 +69,16 @@ def type_meta(value: Any, kind: Kind | Struct, raw: bytes) -> TypeMeta:
     return TypeMeta(found["APIVersion"], found["Kind"])
 
 
-def check_type(meta: TypeMeta, kind: Kind) -> None:
-    """Refuses a body of another kind or version; built-in kinds may leave both out."""
+def checked_type(value: Any, kind: Kind, raw: bytes) -> TypeMeta:
+    """apiVersion and kind of a parsed body. Refuses another kind or version; built-in kinds may leave both out."""
+    if value.__class__ is dict and value.get("kind") == kind.kind and value.get("apiVersion") == kind.api_version:
+        return TypeMeta(kind.api_version, kind.kind)
+    meta = type_meta(value, kind, raw)
+    _check_type(meta, kind)
+    return meta
+
+
+def _check_type(meta: TypeMeta, kind: Kind) -> None:
     if kind.custom:
         _check_custom(meta, kind)
         return

@@ -12,7 +12,7 @@ from typing import Any
 
 from podfit.api.kinds import Kind
 from podfit.api.schema import struct_of, type_of
-from podfit.api.schema.bodies import TypeMeta, body_error, check_type, type_meta
+from podfit.api.schema.bodies import TypeMeta, body_error, checked_type, type_meta
 from podfit.api.schema.fast import Surprise, reader
 from podfit.api.schema.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
 from podfit.api.schema.scalars import Unreadable
@@ -51,10 +51,10 @@ def decode(
     except (GoSyntaxError, YamlError) as error:
         word = str(error) if yaml else f"couldn't get version/kind; json parse error: {error}"
         raise body_error(kind, word, raw) from None
-    meta = type_meta(value, kind, raw)
     if isinstance(kind, Kind):
-        check_type(meta, kind)
-    struct = type_of(kind) if isinstance(kind, Kind) else kind
+        meta, struct = checked_type(value, kind, raw), type_of(kind)
+    else:
+        meta, struct = type_meta(value, kind, raw), kind
     try:
         if struct is None:
             made = Decoded(value)

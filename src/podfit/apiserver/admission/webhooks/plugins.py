@@ -223,7 +223,8 @@ class MutatingAdmissionWebhook(_WebhookPlugin):
         if not isinstance(patched, dict):
             raise internal_error("patched object is not an object")
         patched = await self._converted(patched, shown.kind, attrs.kind) or patched
-        patched = self._defaulter(attrs, patched)
+        # Defaults are filled in in place, and what the hook left alone may be the stored object's.
+        patched = self._defaulter(attrs, patched if attrs.old is None else deepcopy(patched))
         changed: bool = patched != attrs.object
         attrs.object = patched
         return changed

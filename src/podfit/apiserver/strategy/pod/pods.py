@@ -43,11 +43,11 @@ class PodStrategy(Strategy):
                 status["conditions"] = [dict(each) for each in status["conditions"]]
         if new.get("spec") is old.get("spec"):
             return False
-        if new.get("spec") and pod_resize.is_resize(new["spec"], old["spec"]):
-            pod_resize.set_apart(new, old["spec"])
+        spec, stored = new.get("spec") or {}, old["spec"]
+        if pod_resize.is_resize(spec, stored) and pod_resize.is_complete(spec, stored):
             return False
         # Defaults reach into it: a limit that comes new may add a request beside those that were there.
-        new["spec"] = copied(new.get("spec") or {})
+        new["spec"] = copied(spec)
         return True
 
     def prepare_create(self, obj: Object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from podfit.api.resources import has_pod_level, is_sidecar, qos_class
@@ -10,7 +11,6 @@ from podfit.api.status import invalid
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.checks import Errors, equal, same_fields
 from podfit.apiserver.strategy.podspec.annotations import MIRROR
-from podfit.apiserver.strategy.podspec.defaults import default_resized
 from podfit.apiserver.strategy.podspec.spec import validate_pod, validate_resized
 
 Object = dict[str, Any]
@@ -43,49 +43,49 @@ def _is_resized(new: Object, old: Object) -> bool:
     return new is old or is_resize(new, old)
 
 
-def set_apart(new: Object, stored: Object) -> None:
-    """Of a pod whose spec `is_resize` of the stored one: copies what defaults may reach into, and fills them in."""
-    spec = new["spec"] = dict(new["spec"])
-    resized: list[Object] = []
-    for key in _LISTS:
-        if spec.get(key):
-            spec[key] = [
-                mine if mine is kept else _apart(mine, resized)
-                for mine, kept in zip(spec[key], stored[key], strict=True)
-            ]
-    if spec.get("resources"):
-        spec["resources"] = meta.copied(spec["resources"])
-    default_resized(new, resized)
+def is_complete(new: Object, old: Object) -> bool:
+    """Whether there is nothing to fill in where a spec `is_resize` of a stored one: it was read as typed, so that
+    amounts are in their canonical form, and each limit comes with a request."""
+    if new.get("resources"):
+        return False
+    return all(mine is kept or _has_requests(mine) for key in _LISTS for mine, kept in _pairs(new, old, key))
 
 
-def _apart(container: Object, resized: list[Object]) -> Object:
-    container = dict(container)
-    if container.get("resources"):
-        container["resources"] = meta.copied(container["resources"])
-    resized.append(container)
-    return container
+def _pairs(new: Object, old: Object, key: str) -> Iterator[tuple[Object, Object]]:
+    return zip(new.get(key) or (), old.get(key) or (), strict=True)
+
+
+def _has_requests(container: Object) -> bool:
+    resources = container.get("resources")
+    if resources is None:
+        return False
+    limits = resources.get("limits")
+    return not limits or limits.keys() <= (resources.get("requests") or {}).keys()
 
 
 def prepare(new: Object, old: Object) -> None:
     """Resets everything but resources and resize policies, unless the containers are not the same ones: then
     nothing is touched and validation says so."""
     asked, stored = new.get("spec") or {}, old["spec"]
-    for key in _LISTS:
-        if [each.get("name") for each in asked.get(key) or ()] != [each["name"] for each in stored.get(key) or ()]:
-            return
+    if not is_resize(asked, stored):
+        for key in _LISTS:
+            if [each.get("name") for each in asked.get(key) or ()] != [each["name"] for each in stored.get(key) or ()]:
+                return
+        new["spec"] = _reset(asked, stored)
+    meta.keep(new, old, "status")
+    meta.reset_for_status(new, old)
+
+
+def _reset(asked: Object, stored: Object) -> Object:
     spec = dict(stored)
     for key in _LISTS:
         if stored.get(key):
             spec[key] = [_resized(mine, kept) for mine, kept in zip(asked[key], stored[key], strict=True)]
     meta.keep(spec, asked, "resources")
-    new["spec"] = spec
-    meta.keep(new, old, "status")
-    meta.reset_for_status(new, old)
+    return spec
 
 
 def _resized(asked: Object, stored: Object) -> Object:
-    if asked is stored:
-        return stored
     container = dict(stored)
     meta.keep(container, asked, "resources", "resizePolicy")
     return container
@@ -114,7 +114,10 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
     _pod_level(new["spec"], stored, errors)
     if old_status.get("nodeAllocatableResourceClaimStatuses"):
         errors.append(forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
-    if only_resized or _same_containers(new["spec"], stored, errors):
+    if only_resized:
+        if not all(_only_amounts(*pair) for key in _LISTS for pair in _pairs(new["spec"], stored, key)):
+            _containers(new["spec"], stored, errors)
+    elif _same_containers(new["spec"], stored, errors):
         _containers(new["spec"], stored, errors)
 
 
@@ -177,6 +180,25 @@ def _same_containers(new: Object, old: Object, errors: Errors) -> bool:
                 errors.append(forbidden(f"spec.{key}[{at}].name", detail))
                 same = False
     return same
+
+
+def _only_amounts(new: Object, old: Object) -> bool:
+    """Whether containers that `is_resize` finds alike differ in amounts of cpu and memory only, which a regular
+    container's may always do."""
+    if new is old:
+        return not (old.get("resources") or {}).get("claims")
+    mine, stored = new.get("resources") or {}, old.get("resources") or {}
+    if mine.keys() != stored.keys() or "claims" in stored or new.get("resizePolicy") != old.get("resizePolicy"):
+        return False
+    for kind, amounts in mine.items():
+        before = stored[kind]
+        if amounts is before:
+            continue
+        if amounts.keys() != before.keys():
+            return False
+        if any(name not in _RESIZABLE and text != before[name] for name, text in amounts.items()):
+            return False
+    return True
 
 
 def _containers(new: Object, old: Object, errors: Errors) -> None:

@@ -6,7 +6,6 @@ A template gets fewer than a pod: requests from limits, service links and pod-le
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -51,16 +50,6 @@ def default_pod(pod: Object) -> None:
         _pod_level(pod, spec["resources"])
 
 
-def default_resized(pod: Object, resized: Iterable[Object]) -> None:
-    """`default_pod` where nothing but the resources of these containers and of the pod as a whole are new."""
-    for container in resized:
-        _resources(container)
-        _requests_from_limits(container["resources"])
-    if resources := pod["spec"].get("resources"):
-        _normalise_both(resources)
-        _pod_level(pod, resources)
-
-
 def default_template(template: Object) -> None:
     template.setdefault("metadata", {})
     default_spec(template.setdefault("spec", {}))
@@ -89,7 +78,8 @@ def default_spec(spec: Object) -> None:
                 _host_ports(container)
     normalise(spec.get("overhead"))
     if spec.get("resources"):
-        _normalise_both(spec["resources"])
+        normalise(spec["resources"].get("limits"))
+        normalise(spec["resources"].get("requests"))
 
 
 def sync_service_account(spec: Object) -> None:
@@ -109,7 +99,12 @@ def _container(container: Object) -> None:
     for port in container.get("ports") or ():
         if not port.get("protocol"):
             port["protocol"] = "TCP"
-    _resources(container)
+    resources = container.get("resources")
+    if resources is None:
+        container["resources"] = {}
+    elif resources:
+        normalise(resources.get("limits"))
+        normalise(resources.get("requests"))
     for variable in container.get("env") or ():
         if variable.get("valueFrom"):
             _source(variable["valueFrom"])
@@ -121,19 +116,6 @@ def _container(container: Object) -> None:
         for name in ("postStart", "preStop"):
             if lifecycle.get(name) is not None:
                 _handler(lifecycle[name])
-
-
-def _resources(container: Object) -> None:
-    resources = container.get("resources")
-    if resources is None:
-        container["resources"] = {}
-    elif resources:
-        _normalise_both(resources)
-
-
-def _normalise_both(resources: Object) -> None:
-    normalise(resources.get("limits"))
-    normalise(resources.get("requests"))
 
 
 def _source(source: Object) -> None:
