@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -273,7 +272,6 @@ _TYPES: tuple[tuple[str, type, str], ...] = (
 )
 
 
-@lru_cache(maxsize=256)
 @lru_cache(maxsize=256)
 def media_type(headers_value: str) -> str:
     return headers_value.split(";", 1)[0].strip().lower()

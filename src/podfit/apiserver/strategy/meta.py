@@ -158,10 +158,8 @@ def untouched(new: Object, old: Object) -> bool:
         return False
     if new.keys() != old.keys():
         return False
-    for field, mine in new.items():
-        if mine is not old[field] and field in _CHECKED and mine != old[field]:
-            return False
-    return True
+    others = [field for field, mine in new.items() if mine is not old[field]]
+    return all(field not in _CHECKED or new[field] == old[field] for field in others)
 
 
 def carry_over(new: Object, old: Object) -> None:
