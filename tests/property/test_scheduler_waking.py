@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from podfit.api.status import ApiError
 from podfit.client import Client
+from podfit.client.transport import HttpTransport
 from podfit.kit.clock import FakeClock
 from podfit.scheduler import Scheduler, SchedulerConfig
 from podfit.scheduler.decide.pods import pod_key
@@ -47,7 +48,7 @@ class Waking(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.scheduler = Scheduler(cast(Client, None), SchedulerConfig(seed=1), FakeClock())
+        self.scheduler = Scheduler(Client(HttpTransport("")), SchedulerConfig(seed=1), FakeClock())
         self.nodes: dict[str, Object] = {}
         self.pods: dict[str, Object] = {}
         self.uid = 0
