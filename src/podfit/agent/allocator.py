@@ -21,6 +21,7 @@ from podfit.agent.ledger import Ledger
 from podfit.agent.metrics import AgentMetrics
 from podfit.agent.notices import WARNING, Notices
 from podfit.agent.record import PodRecord
+from podfit.agent.taken import Taken
 from podfit.api.quantity import ZERO, Quantity
 from podfit.api.resources import Amounts, add_into, pod_requests
 from podfit.kit.clock import Clock
@@ -44,6 +45,7 @@ class Allocator:
         self._config, self._ledger, self._notices, self._metrics = config, ledger, notices, metrics
         self._clock, self._records, self._kick, self._tasks = clock, records, kick, tasks
         self._evictions = Evictions(records, notices, kick)
+        self._taken = Taken(records)
         self.allocatable: dict[str, Quantity] = {}
         self.labels: Mapping[str, str] = {}
         self.pressed: frozenset[str] = frozenset()
@@ -58,13 +60,8 @@ class Allocator:
 
     # --- what is taken
     def room(self, uid: str) -> Room:
-        used: dict[str, int] = {}
-        others = self._holders(uid)
-        for other in others:
-            for name, amount in other.used.items():
-                used[name] = used.get(name, 0) + amount.nanos
-        amounts = {name: Quantity(nanos) for name, nanos in used.items()}
-        return Room(self.allocatable, amounts, len(others), self._config.max_pods)
+        used, pods = self._taken.by_others(uid)
+        return Room(self.allocatable, used, pods, self._config.max_pods)
 
     def _holders(self, but: str) -> list[PodRecord]:
         return [one for one in self._records.values() if one.admitted and one.holds and one.uid != but]

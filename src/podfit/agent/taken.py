@@ -1,0 +1,51 @@
+"""What the pods of a node hold together: asked at every decision, added up anew only for pods that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from podfit.agent.record import PodRecord
+from podfit.api.quantity import Quantity
+from podfit.api.resources import Amounts
+
+
+class Taken:
+    def __init__(self, records: Mapping[str, PodRecord]) -> None:
+        self._records = records
+        self._counted: dict[str, Amounts] = {}
+        """What every pod in the sum held when it was counted: told from what it holds now by identity."""
+        self._nanos: dict[str, int] = {}
+
+    def by_others(self, uid: str) -> tuple[Amounts, int]:
+        """What pods other than this one hold, and how many do."""
+        self._follow()
+        mine = self._counted.get(uid)
+        if mine is None:
+            return {name: Quantity(nanos) for name, nanos in self._nanos.items()}, len(self._counted)
+        left = dict(self._nanos)
+        for name, amount in mine.items():
+            left[name] -= amount.nanos
+        return {name: Quantity(nanos) for name, nanos in left.items()}, len(self._counted) - 1
+
+    def _follow(self) -> None:
+        counted, holders = self._counted, 0
+        for uid, record in self._records.items():
+            if record.admitted and record.holds:
+                holders += 1
+                if counted.get(uid) is not record.used:
+                    self._leave(uid)
+                    self._enter(uid, record.used)
+        if len(counted) > holders:
+            for uid in list(counted):
+                known = self._records.get(uid)
+                if known is None or not (known.admitted and known.holds):
+                    self._leave(uid)
+
+    def _enter(self, uid: str, held: Amounts) -> None:
+        self._counted[uid] = held
+        for name, amount in held.items():
+            self._nanos[name] = self._nanos.get(name, 0) + amount.nanos
+
+    def _leave(self, uid: str) -> None:
+        for name, amount in self._counted.pop(uid, {}).items():
+            self._nanos[name] -= amount.nanos
