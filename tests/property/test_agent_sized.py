@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from podfit.agent.decide import kernel
 from podfit.agent.decide.sized import Sized
-from podfit.agent.decide.states import Allocated, desired_of, equal, resized
+from podfit.agent.decide.states import Allocated, desired_of, equal, requests_equal, resized
 from podfit.agent.record import PodRecord
 from podfit.agent.story import Story
 from podfit.api.resources import pod_limits, pod_requests, qos_class
@@ -121,3 +121,23 @@ def test_sizes_shared_with_an_earlier_state_are_those_of_the_spec(
     assert shared == anew
     assert equal(shared, known) == equal(anew, known)
     assert desired_of({**before, "spec": {**before["spec"]}}, known) is known
+
+
+def limited(pod: dict[str, Any], limits: dict[str, str]) -> dict[str, Any]:
+    """The pod with other limits, and nothing else changed."""
+    spec = dict(pod["spec"])
+    for key in NAMES:
+        if key in spec:
+            spec[key] = [{**one, "resources": {**(one.get("resources") or {}), "limits": limits}} for one in spec[key]]
+    return {**pod, "spec": spec}
+
+
+@settings(max_examples=300)
+@given(PODS, PODS, LISTED, st.booleans())
+def test_requests_that_are_written_the_same_add_up_to_the_same(
+    pod: dict[str, Any], other: dict[str, Any], limits: dict[str, str], alike: bool
+) -> None:
+    wished, promised = sizes_of(pod), sizes_of(limited(pod, limits) if alike else other)
+    assert requests_equal(wished, promised) or not alike
+    if requests_equal(wished, promised):
+        assert pod_requests(resized(pod, wished)) == pod_requests(resized(pod, promised))

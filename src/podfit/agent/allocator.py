@@ -15,7 +15,7 @@ from podfit.agent.decide import allocate, eviction, placement
 from podfit.agent.decide.allocate import Deferred, Granted, Infeasible, Room, Unchanged
 from podfit.agent.decide.conditions import DEFERRED, INFEASIBLE
 from podfit.agent.decide.sized import Sized
-from podfit.agent.decide.states import Allocated, equal, same
+from podfit.agent.decide.states import Allocated, equal, requests_equal, same
 from podfit.agent.eviction import Evictions
 from podfit.agent.ledger import Ledger
 from podfit.agent.metrics import AgentMetrics
@@ -194,7 +194,10 @@ class Allocator:
     def _key(self, record: PodRecord) -> tuple[object, ...]:
         allocated = self._ledger.allocated(record.uid)
         assert allocated is not None
-        increasing = allocate.increases(record.sized(record.desired).requests, Sized(record.pod, allocated).requests)
+        desired = record.desired
+        increasing = not requests_equal(desired, allocated) and allocate.increases(
+            record.sized(desired).requests, Sized(record.pod, allocated).requests
+        )
         since = record.resize.pending.since if record.resize.pending is not None else None
         return allocate.queue_key(record.pod, increasing, record.qos, since)
 
