@@ -25,11 +25,6 @@ def controller_uid(obj: Object) -> Sequence[str]:
     return [owner["uid"] for owner in owners if owner.get("controller")] if owners else ()
 
 
-def owner_uids(obj: Object) -> Iterable[str]:
-    owners = obj["metadata"].get("ownerReferences")
-    return [owner["uid"] for owner in owners] if owners else ()
-
-
 def orphan_in(obj: Object) -> Iterable[str]:
     """The namespace of an object that nobody controls: where a controller may look for some to adopt."""
     return () if controller_uid(obj) else (obj["metadata"].get("namespace", ""),)
@@ -44,7 +39,7 @@ def _node(pod: Object) -> Iterable[str]:
 
 
 class Informers:
-    """Caches by kind, with the indexes `namespace`, `controller`, `owner` and `orphan`; pods also by `node`."""
+    """Caches by kind, with the indexes `namespace`, `controller` and `orphan`; pods also by `node`."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
@@ -58,7 +53,6 @@ class Informers:
             indexes: dict[str, IndexBy] = {
                 "namespace": _namespace,
                 "controller": controller_uid,
-                "owner": owner_uids,
                 "orphan": orphan_in,
             }
             if kind == POD:

@@ -35,7 +35,7 @@ class Feed:
     def __init__(self, sight: Sight, targets: Targets, cluster: ClusterState, config: RecommenderConfig) -> None:
         self._sight, self._targets, self._config = sight, targets, config
         self.cluster = cluster
-        self.pods = sight.follow_pods(NOT_PENDING)
+        self.pods = sight.follow_pods(NOT_PENDING, by_namespace=config.memory_saver)
         self.evictions = sight.follow(EVENT, fieldSelector="reason=Evicted")
         self.checkpoints = sight.follow(VPA_CHECKPOINT)
         self.ooms: deque[Oom] = deque(maxlen=OOM_QUEUE)
