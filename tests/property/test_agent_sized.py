@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from podfit.agent.decide import kernel
@@ -73,8 +73,18 @@ def sizes_of(pod: dict[str, Any]) -> Allocated:
     return Allocated(desired.containers, desired.pod)
 
 
+SIDECAR = {"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
+REFUSED = {"conditions": INFEASIBLE, "initContainerStatuses": [{"name": "i", "resources": {}}]}
+NAMED: dict[str, Any] = {"metadata": {"name": "p", "uid": "u"}}
+
+
 @settings(max_examples=300)
 @given(PODS, PODS, st.booleans())
+@example(
+    {**NAMED, "spec": {"containers": [], "initContainers": [SIDECAR]}, "status": REFUSED},
+    {**NAMED, "spec": {"containers": []}, "status": {}},
+    False,
+)
 def test_what_a_pod_holds_is_the_largest_of_its_sizes_and_what_is_told(
     pod: dict[str, Any], other: dict[str, Any], at_rest: bool
 ) -> None:

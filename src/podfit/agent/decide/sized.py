@@ -69,7 +69,9 @@ class Sized:
                 told = one.get("resources")
                 if told is None:
                     continue
-                mine = (sizes.containers.get(one.get("name")) or {}).get("requests") or {}
+                if (size := sizes.containers.get(one.get("name"))) is None:
+                    return False
+                mine = size.get("requests") or {}
                 if (told.get("requests") or {}) != mine or (one.get("allocatedResources") or mine) != mine:
                     return False
         return True
