@@ -34,17 +34,23 @@ ACCOUNT = kind_named("ServiceAccount")
 
 
 class BadLine:
-    """A transport that loses things, by the dice."""
+    """A transport that loses things, by the dice, but not for ever: else nothing would have to come of it."""
 
     def __init__(self, inner: Transport, dice: random.Random, loss: float) -> None:
         self.inner, self.dice, self.loss = inner, dice, loss
+        self.losses_left = 12
+
+    def _loses(self, share: float = 1.0) -> bool:
+        lost = self.losses_left > 0 and self.dice.random() < self.loss * share
+        self.losses_left -= lost
+        return lost
 
     async def request(self, ask: Ask) -> Reply:
         await asyncio.sleep(self.dice.random() * 0.002)
-        if self.dice.random() < self.loss:
+        if self._loses():
             raise Unreachable("lost on the way there")
         reply = await self.inner.request(ask)
-        if self.dice.random() < self.loss:
+        if self._loses():
             raise Unreachable("lost on the way back")
         return reply
 
@@ -56,7 +62,7 @@ class BadLine:
                 async for chunk in stream.chunks:
                     # Slower than the retries: the cache lags behind what was written.
                     await asyncio.sleep(self.dice.random() * 0.2)
-                    if self.dice.random() < self.loss / 2:
+                    if self._loses(0.5):
                         raise Unreachable("the watch broke")
                     yield chunk
 
