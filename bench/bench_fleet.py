@@ -17,6 +17,8 @@ from bench.cluster import Object, converged, pod, running, size
 from bench.reporting import Row, print_table
 
 NODES, PODS_EACH, RESIZES, AT_ONCE = 100, 10, 1000, 100
+IDLE_S = 30.0
+"""Two scrapes of the meter and half of the autoscaler's minute."""
 Check = Callable[[Object], bool]
 
 
@@ -124,7 +126,7 @@ async def loaded(fleet: Fleet, nodes: int, each: int) -> list[Row]:
     rate = f"{RESIZES / seconds:.0f}/s ({cpu / RESIZES * 1000:.1f} ms of processor each)"
     rows.append(Row("resizes through the whole path", rate, "≥ 1,000/s"))
     cpu, began = time.process_time(), time.perf_counter()
-    await asyncio.sleep(10)
+    await asyncio.sleep(IDLE_S)
     share = (time.process_time() - cpu) / (time.perf_counter() - began)
     rows.append(Row("idle", f"{share * 100:.1f} % of a core"))
     return rows

@@ -1,0 +1,89 @@
+"""Cyclic garbage: what is new is looked at, what was alive then only when there is a reason."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from podfit.kit import garbage
+
+
+class Knot:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+class Measures:
+    def __init__(self) -> None:
+        self.now, self.blocks = 0.0, 1000
+
+
+@pytest.fixture
+def measures() -> Iterator[Measures]:
+    """A collector that sets aside by these measures, and looks only when it is told to."""
+    measured = Measures()
+    callback = garbage.SetAside(lambda: measured.now, lambda: measured.blocks)
+    gc.collect()
+    gc.disable()
+    gc.callbacks.append(callback)
+    yield measured
+    gc.callbacks.remove(callback)
+    gc.enable()
+    gc.unfreeze()
+
+
+def dropped_after_a_look() -> weakref.ref[Knot]:
+    knot = Knot()
+    gc.collect(0)
+    return weakref.ref(knot)
+
+
+def test_a_cycle_that_was_dropped_before_the_first_look_is_found_by_it(measures: Measures) -> None:
+    gone = weakref.ref(Knot())
+    assert gone() is not None
+    gc.collect(0)
+    assert gone() is None
+
+
+def test_what_a_look_found_alive_is_not_looked_at_again(measures: Measures) -> None:
+    gone = dropped_after_a_look()
+    for generation in (0, 1, 2):
+        gc.collect(generation)
+    assert gone() is not None
+
+
+@pytest.mark.parametrize(("seconds", "blocks"), [(3600.0, 1000), (1.0, 4000)], ids=["an hour", "grown"])
+def test_everything_is_looked_at_when_there_is_a_reason(measures: Measures, seconds: float, blocks: int) -> None:
+    gone = dropped_after_a_look()
+    measures.now, measures.blocks = seconds, blocks
+    gc.collect(1)
+    assert gone() is not None
+    gc.collect(2)
+    assert gone() is None
+
+
+def test_the_next_full_look_is_measured_from_the_last(measures: Measures) -> None:
+    measures.now, measures.blocks = 4000.0, 5000
+    gc.collect(2)
+    gone = dropped_after_a_look()
+    measures.now, measures.blocks = 7000.0, 19_000
+    gc.collect(2)
+    assert gone() is not None
+    measures.blocks = 20_000
+    gc.collect(2)
+    assert gone() is None
+
+
+def test_looking_rarely_twice_is_looking_rarely_once() -> None:
+    before, thresholds = list(gc.callbacks), gc.get_threshold()
+    try:
+        garbage.look_rarely()
+        garbage.look_rarely()
+        assert len(gc.callbacks) == len(before) + (garbage._set_aside not in before)
+    finally:
+        gc.callbacks[:] = before
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
