@@ -122,7 +122,7 @@ def sound(answer: Response) -> None:
         assert any(part in message for part in KNOWN_500), (answer.status, message)
 
 
-FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=150, suppress_health_check=list(HealthCheck))
 
 
 @FUZZ

@@ -78,7 +78,7 @@ def plan_for(before: dict[str, Any], after: dict[str, Any], actuated: Actuated, 
     return plan(after, qos_class(before), allocated(after), actuated, names, (), now)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(resizes())
 def test_every_prefix_of_a_plan_is_legal_and_the_end_is_the_promise(pair: tuple[Any, Any]) -> None:
     before, after = pair
@@ -94,7 +94,7 @@ def test_every_prefix_of_a_plan_is_legal_and_the_end_is_the_promise(pair: tuple[
     assert cgroups.children == Cgroups(after, qos).children
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(resizes(), st.integers(0, 20))
 def test_a_plan_broken_off_anywhere_is_finished_by_the_next(pair: tuple[Any, Any], cut: int) -> None:
     before, after = pair
@@ -117,7 +117,7 @@ def test_a_plan_broken_off_anywhere_is_finished_by_the_next(pair: tuple[Any, Any
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(resizes())
 def test_after_the_last_step_nothing_is_left_to_do(pair: tuple[Any, Any]) -> None:
     before, after = pair
@@ -134,7 +134,7 @@ def test_after_the_last_step_nothing_is_left_to_do(pair: tuple[Any, Any]) -> Non
     assert not settle.in_progress(after, allocated(after), Actuated(known), set(known))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(resizes(), min_size=1, max_size=6), st.integers(500, 6000), st.integers(64, 2048))
 def test_promises_never_exceed_the_node_and_granting_is_idempotent(
     wanted: list[tuple[Any, Any]], cpu: int, memory: int

@@ -138,7 +138,7 @@ def sound(asked: Any, answer: Response, written: bool) -> None:
 
 
 def fuzz(examples: int) -> settings:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    return settings(max_examples=examples, suppress_health_check=list(HealthCheck))
 
 
 RANDOMS = st.randoms(note_method_calls=False, use_true_random=False)

@@ -246,7 +246,7 @@ def spreads(pod: Object, node: Object, there: list[Object], running: list[Object
 
 # --- the claims -----------------------------------------------------------------------------------------------------
 @given(clusters())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_a_node_is_feasible_exactly_when_the_rules_say_so(cluster: tuple[list[Object], list[Object], Object]) -> None:
     there, running, pod = cluster
     verdicts = {one.node: one.fits for one in explain_objects(pod, there, running, NAMESPACES)}
@@ -254,7 +254,7 @@ def test_a_node_is_feasible_exactly_when_the_rules_say_so(cluster: tuple[list[Ob
 
 
 @given(clusters())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_pod_is_placed_exactly_where_explain_allows_it(cluster: tuple[list[Object], list[Object], Object]) -> None:
     there, running, pod = cluster
     board = Board(snapshot_of(there, running, NAMESPACES), seed=1)
@@ -268,7 +268,7 @@ def test_a_pod_is_placed_exactly_where_explain_allows_it(cluster: tuple[list[Obj
 
 
 @given(nodes(), st.lists(st.integers(0, 10**6), min_size=1, max_size=30), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_placing_never_promises_more_than_a_node_has(there: list[Object], _: list[int], data: st.DataObject) -> None:
     board = Board(snapshot_of(there, [], NAMESPACES), Rules(deterministic=data.draw(st.booleans())), seed=2)
     for number in range(data.draw(st.integers(1, 12))):
@@ -280,7 +280,7 @@ def test_placing_never_promises_more_than_a_node_has(there: list[Object], _: lis
 
 
 @given(clusters(8), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_snapshot_kept_event_by_event_equals_one_built_anew(
     cluster: tuple[list[Object], list[Object], Object], data: st.DataObject
 ) -> None:
@@ -333,7 +333,7 @@ def _scores(board: Board, pod: Object) -> dict[str, int]:
 
 
 @given(clusters(8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_preemption_removes_a_minimal_set_that_makes_room(cluster: tuple[list[Object], list[Object], Object]) -> None:
     there, running, pod = cluster
     pod["spec"]["priority"] = 2

@@ -135,5 +135,5 @@ class Waking(RuleBasedStateMachine):
         assert len(queue) + len(snapshot.pods) == len(self.pods)
 
 
-Waking.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+Waking.TestCase.settings = settings(max_examples=120, stateful_step_count=30)
 TestWaking = Waking.TestCase

@@ -39,7 +39,7 @@ def shown(library: Any, steps: list[tuple[str, tuple[str, str], float]]) -> list
     return [line.partition(" ")[0] if "_created" in line and line[0] != "#" else line for line in lines]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_the_text_is_that_of_the_library(steps: list[tuple[str, tuple[str, str], float]]) -> None:
     assert shown(series, steps) == shown(prometheus_client, steps)

@@ -145,19 +145,19 @@ steps = st.lists(operation, max_size=40)
 
 
 @given(steps, st.floats(0, 1), st.sampled_from([0, 1, 20, 10_000]))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_memory_agrees_with_the_list_of_changes(steps: list[Operation], share: float, history: int) -> None:
     asyncio.run(play(MemoryStore(history=history), steps, share))
 
 
 @given(steps, st.floats(0, 1), st.sampled_from([0, 1, 20, 10_000]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_sqlite_agrees_with_the_list_of_changes(steps: list[Operation], share: float, history: int) -> None:
     with tempfile.TemporaryDirectory(prefix="store-") as folder:
         asyncio.run(play(SqliteStore(Path(folder) / "s.db", history=history), steps, share))
 
 
 @given(steps, st.integers(1, 200))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_superseded_values_are_bounded_by_bytes(steps: list[Operation], limit: int) -> None:
     asyncio.run(play(MemoryStore(history_bytes=limit), steps, 0.5))

@@ -63,7 +63,7 @@ def test_a_sound_log_is_sound_wherever_it_ends() -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_flipped_bit_is_found_unless_it_may_be_a_torn_end(data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(log()) - 1))
     damaged = bytearray(log())

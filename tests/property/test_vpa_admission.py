@@ -67,7 +67,7 @@ def review(group: str, resource: str, object: Any, old: Any = None) -> str:
     return json.dumps({"request": {**request, "object": object, "oldObject": old}})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(spec=json_values, meta=json_values)
 def test_no_pod_is_ever_refused(spec: Any, meta: Any) -> None:
     if isinstance(meta, dict):
@@ -75,7 +75,7 @@ def test_no_pod_is_ever_refused(spec: Any, meta: Any) -> None:
     assert answer(review("", "pods", {"metadata": meta, "spec": spec}), world()).allowed
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(spec=json_values, old=json_values)
 def test_every_autoscaler_object_gets_an_answer(spec: Any, old: Any) -> None:
     verdict = answer(review("autoscaling.k8s.io", "verticalpodautoscalers", {"spec": spec}, old), world())

@@ -83,7 +83,7 @@ configs = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     config=configs,
     seed=st.integers(0, 2**32 - 1),
@@ -100,7 +100,7 @@ def test_scrapes_leave_the_same_state_as_single_samples(
     twins.assert_same(to_the_bit=not repeats(seed, step))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     config=configs,
     seed=st.integers(0, 2**32 - 1),

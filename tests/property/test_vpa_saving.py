@@ -51,7 +51,7 @@ def close(mine: Any, theirs: Any) -> bool:
     return bool(mine == theirs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     vpas=st.integers(1, 4),
