@@ -56,6 +56,24 @@ def newly_owned(before: Object | None, after: Object) -> bool:
     return before is None or before["metadata"].get("ownerReferences") != after["metadata"].get("ownerReferences")
 
 
+def counts_the_same(before: Object, after: Object) -> bool:
+    """Whether a set of pods is the same with either: whose the pod is, whether it is active, ready and since when."""
+    was, now = before["metadata"], after["metadata"]
+    if was is not now and any(was.get(field) != now.get(field) for field in _COUNTED):
+        return False
+    if before.get("status") is after.get("status"):
+        return True
+    return phase(before) == phase(after) and _ready_since(before) == _ready_since(after)
+
+
+_COUNTED = ("uid", "labels", "ownerReferences", "deletionTimestamp")
+
+
+def _ready_since(pod: Object) -> tuple[object, object] | None:
+    ready = condition(pod, "Ready")
+    return None if ready is None else (ready["status"], ready.get("lastTransitionTime"))
+
+
 def restarts(pod: Object) -> int:
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
     return max((int(one.get("restartCount", 0)) for one in statuses), default=0)

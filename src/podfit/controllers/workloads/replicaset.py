@@ -14,6 +14,7 @@ from podfit.controllers.workloads.ownership import Owned, is_namespace_going, po
 from podfit.controllers.workloads.podstate import (
     available_in,
     controller_of,
+    counts_the_same,
     deletion_rank,
     is_active,
     is_deleting,
@@ -57,6 +58,9 @@ class ReplicaSetController:
             self._owned.forget(before["metadata"]["uid"])
 
     def _pod_changed(self, before: Object | None, after: Object | None) -> None:
+        if before is not None and after is not None and counts_the_same(before, after):
+            self._sized(after)
+            return
         changed = after is None or newly_owned(before, after)
         for pod in (before, after) if changed else (after,):
             if pod is None:
@@ -70,6 +74,14 @@ class ReplicaSetController:
                 for candidate in self._sets.by("namespace", pod["metadata"]["namespace"]):
                     if self.selector(candidate).matches(pod["metadata"].get("labels") or {}):
                         self._set_changed(None, candidate)
+
+    def _sized(self, pod: Object) -> None:
+        """Sizes, and how far a resize is, matter to those sets only that resize their pods themselves."""
+        above = controller_of(pod)
+        if above is not None and above.get("kind") == self.kind.kind:
+            owner = self._sets.get(pod["metadata"]["namespace"], above["name"])
+            if owner is not None and wants_in_place(owner):
+                self._set_changed(None, owner)
 
     async def _reconcile(self, key: Key) -> Result:
         owner = self._sets.get(*key)

@@ -1,0 +1,73 @@
+"""A change of a pod that no ReplicaSet is woken for is one that it would answer with the same status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podfit.controllers.workloads import podstate
+
+Object = dict[str, Any]
+NOW = 1_700_000_000.0
+times = st.sampled_from(["2023-11-14T22:13:10Z", "2023-11-14T22:13:15Z"])
+condition = st.fixed_dictionaries(
+    {"type": st.sampled_from(["Ready", "PodResizeInProgress"]), "status": st.sampled_from(["True", "False"])},
+    optional={"lastTransitionTime": times, "observedGeneration": st.integers(1, 2)},
+)
+owner = st.fixed_dictionaries({"kind": st.just("ReplicaSet"), "name": st.just("r"), "controller": st.booleans()})
+pod = st.fixed_dictionaries(
+    {
+        "metadata": st.fixed_dictionaries(
+            {"name": st.just("p"), "uid": st.sampled_from("uv")},
+            optional={
+                "labels": st.dictionaries(st.just("app"), st.sampled_from("ab")),
+                "ownerReferences": st.lists(owner, max_size=1),
+                "deletionTimestamp": times,
+                "generation": st.integers(1, 2),
+            },
+        )
+    },
+    optional={
+        "status": st.fixed_dictionaries(
+            {},
+            optional={
+                "phase": st.sampled_from(["Pending", "Running", "Failed"]),
+                "conditions": st.lists(condition, max_size=2, unique_by=lambda one: str(one["type"])),
+                "observedGeneration": st.integers(1, 2),
+            },
+        )
+    },
+)
+
+
+def counted(one: Object) -> list[object]:
+    """All that a ReplicaSet asks of a pod when it counts."""
+    return [
+        one["metadata"]["uid"],
+        one["metadata"].get("labels") or {},
+        podstate.controller_of(one),
+        podstate.is_deleting(one),
+        podstate.is_active(one),
+        podstate.phase(one),
+        podstate.is_ready(one),
+        *(podstate.available_in(one, seconds, NOW) for seconds in (0, 5, 10)),
+    ]
+
+
+@given(pod, pod, st.booleans(), st.booleans())
+def test_pods_that_count_the_same_are_counted_the_same(one: Object, other: Object, meta: bool, status: bool) -> None:
+    if meta:
+        other = {**other, "metadata": one["metadata"]}
+    if status:
+        other = {**other, "status": one.get("status")}
+    if podstate.counts_the_same(one, other):
+        assert counted(one) == counted(other)
+
+
+@given(pod, st.integers(3, 9))
+def test_how_far_a_resize_is_changes_no_count(one: Object, generation: int) -> None:
+    status = {**(one.get("status") or {}), "observedGeneration": generation, "containerStatuses": [{"name": "c"}]}
+    resized = {**one, "metadata": {**one["metadata"], "generation": generation}, "status": status}
+    assert podstate.counts_the_same(one, resized)
