@@ -45,6 +45,7 @@ class Owner:
 Owners = dict[Identity, Owner]
 
 
+@lru_cache(maxsize=4096)
 def identity(name: str, operation: str, version: str, subresource: str = "") -> Identity:
     return Identity(name or "unknown", operation, "" if operation == APPLY else version, subresource)
 
@@ -86,10 +87,10 @@ def is_reset(entries: Any) -> bool:
 
 
 def write(owners: Owners) -> list[dict[str, Any]]:
-    return sorted((_entry(who, owner) for who, owner in owners.items() if owner.fields), key=_place)
+    return sorted((_entry(who, owner) for who, owner in owners.items() if owner.fields), key=place)
 
 
-def _place(entry: dict[str, Any]) -> tuple[str, ...]:
+def place(entry: dict[str, Any]) -> tuple[str, ...]:
     """Entries are sorted by this."""
     time, below = entry.get("time", ""), entry.get("subresource", "")
     return (entry["operation"], time, entry["manager"], entry["apiVersion"], below)
@@ -106,37 +107,7 @@ def _entry(who: Identity, owner: Owner) -> dict[str, Any]:
     return entry
 
 
-def renewed(entries: list[dict[str, Any]], who: Identity, touched: FieldSet, time: str) -> list[dict[str, Any]] | None:
-    """The entries after a manager changed what was its own, and its alone, already: at most its time differs.
-
-    None when more does, or when reading and writing would not give back the very same entries.
-    """
-    if len(entries) > MOST_UPDATERS:
-        return None
-    mine = None
-    for index, entry in enumerate(entries):
-        if not _as_written(entry):
-            return None
-        fields = entry["fieldsV1"]
-        if _is_of(entry, who):
-            if mine is not None or not fieldset.covers(fields, touched):
-                return None
-            mine = index
-        elif fieldset.overlaps(fields, touched):
-            return None
-    if not touched:
-        return entries
-    if mine is None:
-        return None
-    if entries[mine].get("time") == time:
-        return entries
-    made = list(entries)
-    made[mine] = {**entries[mine], "time": time}
-    made.sort(key=_place)
-    return made
-
-
-def _as_written(entry: Any) -> bool:
+def as_written(entry: Any) -> bool:
     """Whether an entry looks as `write` makes them: everything said that has to be, nothing empty, nothing else."""
     return (
         isinstance(entry, dict)
@@ -148,7 +119,7 @@ def _as_written(entry: Any) -> bool:
     )
 
 
-def _is_of(entry: dict[str, Any], who: Identity) -> bool:
+def is_of(entry: dict[str, Any], who: Identity) -> bool:
     return (
         entry["manager"] == who.name
         and entry["operation"] == who.operation
