@@ -1,12 +1,13 @@
 """metrics.k8s.io/v1beta1 over a meter: get and list of NodeMetrics and PodMetrics, plain or as tables.
 
 Which pods and nodes there are, and which a selector means, is the API server's to say: it is asked for their
-metadata, and the meter's numbers are put beside it. Free of any HTTP library.
+metadata, and the meter's numbers are put beside it. All pods, which the autoscaler wants to see every minute, are those
+that the meter follows where it does. Free of any HTTP library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,10 +127,23 @@ class MetricsApi:
                 ) from None
             return [one.metadata]
         asked = {key: _first(query, key) for key in _SELECTORS if _first(query, key)}
+        followed = self._meter.pods
+        if kind is POD and not asked and followed is not None and followed.connected:
+            return followed_in(followed, namespace)
         listed = await self._client.raw(
             "GET", kind.path(namespace), asked, headers={"Accept": _MANY}, decode=_read_many
         )
         return [item.metadata for item in listed.items or ()]
+
+
+def followed_in(pods: Iterable[Object], namespace: str) -> list[Meta]:
+    """Of a namespace, or of all if it is empty, in the order in which the server would list them."""
+    found = {f"{meta['namespace']}/{meta['name']}": meta for meta in (pod["metadata"] for pod in pods)}
+    return [
+        Meta(meta["name"], meta["namespace"], meta.get("labels"))
+        for _, meta in sorted(found.items())
+        if not namespace or meta["namespace"] == namespace
+    ]
 
 
 def _version() -> str:

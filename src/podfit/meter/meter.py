@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from podfit.api.kinds import NODE
+from podfit.api.kinds import NODE, POD
 from podfit.api.status import ApiError, Object
 from podfit.client.cache import Cache
 from podfit.client.rest import Client
@@ -59,6 +59,8 @@ class Meter:
         """Nodes that can be read without the API server, by name."""
         self.scrapes = self.failures = 0
         self._nodes = Cache(client, NODE, clock=self.clock)
+        self.pods = Cache(client, POD, clock=self.clock, page=500, trim=_shown_of) if client.shares else None
+        """Followed where the server is in this process: what changes is in memory anyway."""
         self._rates: dict[str, NodeRates] = {}
         self._heard: dict[str, float] = {}
         self._where: dict[tuple[str, str], str] = {}
@@ -76,6 +78,8 @@ class Meter:
         """Until cancelled."""
         try:
             self._tasks.start(self._nodes.run(), "nodes")
+            if self.pods is not None:
+                self._tasks.start(self.pods.run(), "pods")
             await self._nodes.ready.wait()
             self._nodes.subscribe(self._node_changed)
             while True:
@@ -177,3 +181,9 @@ class Meter:
     def containers(self) -> dict[Key, Use]:
         """Everything that is known now."""
         return {key: use for rates in self._rates.values() for key, use in rates.containers.items()}
+
+
+def _shown_of(pod: Object) -> Object:
+    """What metrics show of a pod."""
+    meta = pod["metadata"]
+    return {"metadata": {key: meta[key] for key in ("name", "namespace", "labels", "resourceVersion") if key in meta}}

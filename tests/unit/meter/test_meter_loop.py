@@ -12,7 +12,7 @@ import msgspec
 from podfit.api.status import ApiError
 from podfit.apiserver.request import Response
 from podfit.client.rest import Client
-from podfit.client.transport import LocalTransport
+from podfit.client.transport import LocalTransport, SharedLines
 from podfit.kit.clock import FakeClock
 from podfit.meter.api import MetricsApi
 from podfit.meter.meter import Meter, MeterConfig, Sample
@@ -214,6 +214,22 @@ async def test_pods_are_listed_by_namespace_and_label() -> None:
         assert [item["metadata"]["name"] for item in one["items"]] == ["b"]
         _, labelled = await ask(api, "/pods", labelSelector="app=x")
         assert [item["metadata"]["labels"] for item in labelled["items"]] == [{"app": "x"}]
+
+
+async def test_pods_that_are_followed_are_listed_as_the_server_would() -> None:
+    cluster = loaded()
+    cluster.pods = {("a-b", "z"): {}, ("a", "y"): {"app": "x"}, ("a", "b"): {}, ("a", "silent"): {}}
+    cluster.used = {("a", "b"): 1.5, ("a", "y"): 0.25, ("a-b", "z"): 1.0}
+    async with serving(cluster) as asking:
+        cluster.pods = dict(sorted(cluster.pods.items(), key=lambda item: "/".join(item[0])))
+        expected = [await ask(asking, path) for path in ("/pods", "/namespaces/a/pods")]
+    cluster.pods = dict(reversed(cluster.pods.items()))
+    cluster.client = Client(LocalTransport(cluster._call, lines=SharedLines()))
+    cluster.clock = FakeClock(1024.0)
+    async with serving(cluster) as following:
+        cluster.pods = {("nobody", "asks"): {}}
+        assert [await ask(following, path) for path in ("/pods", "/namespaces/a/pods")] == expected
+        assert (await ask(following, "/pods", labelSelector="app=x"))[1]["items"] == []
 
 
 async def test_one_pod_and_one_node_are_found_by_name() -> None:
