@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from podfit.api.patches.apply import fieldset
 from podfit.api.patches.apply.fieldset import FieldSet, union
 
@@ -20,8 +22,7 @@ MOST_UPDATERS = 10
 LONGEST_NAME = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     name: str
     operation: str
     version: str
@@ -45,7 +46,6 @@ class Owner:
 Owners = dict[Identity, Owner]
 
 
-@lru_cache(maxsize=4096)
 def identity(name: str, operation: str, version: str, subresource: str = "") -> Identity:
     return Identity(name or "unknown", operation, "" if operation == APPLY else version, subresource)
 
