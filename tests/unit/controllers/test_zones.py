@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from podfit.controllers.nodes.lifecycle import wanted_taints
-from podfit.controllers.nodes.zones import EVICT, HOLD, NEVER, decide, zone_of
+from podfit.controllers.nodes.zones import EVICT, HOLD, NEVER, Zones, zone_of
 
 
 def node(name: str, ready: bool = True, zone: str = "a", taints: list[dict[str, str]] | None = None) -> dict[str, Any]:
@@ -16,6 +18,13 @@ def node(name: str, ready: bool = True, zone: str = "a", taints: list[dict[str, 
 
 def cluster(ready: int, lost: int, zone: str = "a") -> list[dict[str, Any]]:
     return [node(f"{zone}{number}", number < ready, zone) for number in range(ready + lost)]
+
+
+def counted(nodes: list[dict[str, Any]]) -> Zones:
+    zones = Zones()
+    for one in nodes:
+        zones.put(one["metadata"]["name"], one)
+    return zones
 
 
 @pytest.mark.parametrize(
@@ -34,7 +43,36 @@ def cluster(ready: int, lost: int, zone: str = "a") -> list[dict[str, Any]]:
     ],
 )
 def test_lost_nodes_are_evicted_unless_most_are_lost(nodes: list[dict[str, Any]], expected: str) -> None:
-    assert decide(zone_of(node("x")), nodes) == expected
+    assert counted(nodes).decide(zone_of(node("x"))) == expected
+
+
+def test_lost_nodes_are_named_when_something_else_is_decided_about_them() -> None:
+    zones = counted(cluster(0, 3))
+    assert zones.judged_anew() == ["a0", "a1", "a2"]
+    assert zones.judged_anew() == []
+    zones.put("a0", node("a0"))
+    assert zones.judged_anew() == ["a1", "a2"]
+    zones.put("a1", node("a1"))
+    assert zones.judged_anew() == []
+    for number in range(3, 6):
+        zones.put(f"a{number}", node(f"a{number}", ready=False))
+    assert zones.judged_anew() == ["a2", "a3", "a4", "a5"]
+
+
+nodes_at_random = st.builds(node, st.sampled_from("abcdefgh"), st.booleans(), st.sampled_from("xy"))
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.none() | nodes_at_random)))
+def test_counting_as_nodes_change_is_counting_them_at_the_end(changes: list[tuple[str, Any]]) -> None:
+    zones, nodes = Zones(), {}
+    for name, changed in changes:
+        zones.put(name, changed)
+        nodes[name] = changed
+    whole = [{**one, "metadata": {**one["metadata"], "name": name}} for name, one in nodes.items() if one]
+    for zone in ("x", "y"):
+        asked = zone_of(node("n", zone=zone))
+        assert zones.decide(asked) == counted(whole).decide(asked)
+    assert set(zones.judged_anew()) == set(counted(whole).judged_anew())
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ class NodeLifecycleController:
         self._world = world
         self._nodes, self._leases, self._pods = world.cache(NODE), world.cache(LEASE), world.cache(POD)
         self._signs: dict[str, Sign] = {}
+        self._zones = zones.Zones()
         self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
         self._nodes.subscribe(self._node_changed)
         self._leases.subscribe(self._lease_changed)
@@ -62,16 +63,17 @@ class NodeLifecycleController:
     def _node_changed(self, before: Object | None, after: Object | None) -> None:
         if after is None:
             if before is not None:
+                self._zones.put(before["metadata"]["name"], None)
                 self._signs.pop(before["metadata"]["name"], None)
                 self._tell(before, "RemovingNode", "Removing Node {} from Controller")
             return
+        self._zones.put(after["metadata"]["name"], after)
         if before is None:
             self._tell(after, "RegisteredNode", "Registered Node {} in Controller")
         elif zones.is_ready(before) != zones.is_ready(after):
             # Whether lost nodes are evicted hangs on how many there are.
-            for node in self._nodes:
-                if not zones.is_ready(node):
-                    self._engine.add(node["metadata"]["name"])
+            for name in self._zones.judged_anew():
+                self._engine.add(name)
         self._note(after["metadata"]["name"])
         self._engine.add(after["metadata"]["name"])
 
@@ -164,7 +166,7 @@ class NodeLifecycleController:
             await self._world.client.patch(NODE, "", node["metadata"]["name"], change)
 
     async def _taint(self, node: Object) -> None:
-        policy = zones.EVICT if zones.is_ready(node) else zones.decide(zones.zone_of(node), self._nodes)
+        policy = zones.EVICT if zones.is_ready(node) else self._zones.decide(zones.zone_of(node))
         taints = wanted_taints(node, rfc3339(self._world.clock.now()), policy)
         if taints != ((node.get("spec") or {}).get("taints") or []):
             meta = {"resourceVersion": node["metadata"]["resourceVersion"]}

@@ -1,22 +1,24 @@
 """How many nodes of a zone may be lost before it is rather the network that is at fault. Pure.
 
 Pods of a lost node are evicted so that others take over. Where no node answers, or most of a small zone's do not, that
-would only end what may be running well: then nobody is evicted.
+would only end what may be running well: then nobody is evicted. Nodes are counted as they come, change and go: a
+thousand that become ready one after the other are not counted a thousand times.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 from podfit.api.status import Object
 
 EVICT, HOLD, NEVER = "evict", "hold", "never"
 """Evict; evict nobody more; evict nobody, and let go whom we meant to."""
 _UNHEALTHY_SHARE, _FEW, _LARGE = 0.55, 2, 50
+Zone = tuple[str, str]
+"""Region and zone."""
 
 
-def zone_of(node: Object) -> tuple[str, str]:
+def zone_of(node: Object) -> Zone:
     labels = node["metadata"].get("labels") or {}
     return labels.get("topology.kubernetes.io/region", ""), labels.get("topology.kubernetes.io/zone", "")
 
@@ -26,15 +28,48 @@ def is_ready(node: Object) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def decide(zone: tuple[str, str], nodes: Iterable[Object]) -> str:
-    """What to do about a lost node of the zone, seeing all nodes there are."""
-    sizes: Counter[tuple[str, str]] = Counter()
-    lost: Counter[tuple[str, str]] = Counter()
-    for node in nodes:
-        sizes[zone_of(node)] += 1
-        lost[zone_of(node)] += not is_ready(node)
-    if lost.total() == sizes.total():
-        return NEVER
-    size, gone = sizes[zone], lost[zone]
-    partly = gone < size and gone > _FEW and gone / size >= _UNHEALTHY_SHARE
-    return HOLD if partly and size <= _LARGE else EVICT
+class Zones:
+    """All nodes there are, by zone."""
+
+    def __init__(self) -> None:
+        self._where: dict[str, Zone] = {}
+        self._sizes: Counter[Zone] = Counter()
+        self._lost: dict[Zone, dict[str, None]] = {}
+        """Names, in the order in which they were lost; no zone that lost none."""
+        self._gone = 0
+        self._told: dict[Zone, str] = {}
+
+    def put(self, name: str, node: Object | None) -> None:
+        """As it is now; None: it is no more."""
+        before = self._where.pop(name, None)
+        if before is not None:
+            self._sizes[before] -= 1
+            self._found(name, before)
+        if node is not None:
+            zone = self._where[name] = zone_of(node)
+            self._sizes[zone] += 1
+            if not is_ready(node):
+                self._lost.setdefault(zone, {})[name] = None
+                self._gone += 1
+
+    def _found(self, name: str, zone: Zone) -> None:
+        lost = self._lost.get(zone, {})
+        if name in lost:
+            del lost[name]
+            self._gone -= 1
+            if not lost:
+                del self._lost[zone]
+
+    def decide(self, zone: Zone) -> str:
+        """What to do about a lost node of the zone."""
+        if self._gone == len(self._where):
+            return NEVER
+        size, gone = self._sizes[zone], len(self._lost.get(zone, ()))
+        partly = gone < size and gone > _FEW and gone / size >= _UNHEALTHY_SHARE
+        return HOLD if partly and size <= _LARGE else EVICT
+
+    def judged_anew(self) -> list[str]:
+        """The lost nodes about which something else is decided than when this was asked last."""
+        policies = {zone: self.decide(zone) for zone in self._lost}
+        told, self._told = self._told, policies
+        return [name for zone, policy in policies.items() if told.get(zone) != policy for name in self._lost[zone]]
