@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from podfit.api.kinds import POD
-from podfit.api.patches.apply import ResetFields, apply_patch, manager_name, read_applied, track_update, typed
+from podfit.api.patches.apply import ResetFields, apply_patch, manager_name, read_applied, track_update
 from podfit.api.schema import type_named
 from podfit.api.schema.decode import decode
 from podfit.api.status import ApiError
@@ -304,17 +304,6 @@ def test_the_live_object_is_left_alone() -> None:
 )
 def test_the_manager_is_named_or_taken_from_the_user_agent(said: str | None, agent: str, name: str) -> None:
     assert manager_name(said, agent) == name
-
-
-def test_who_changes_what_is_its_own_needs_no_set_of_fields(monkeypatch: pytest.MonkeyPatch) -> None:
-    live = a_pod()
-    track_update(None, live, POD_TYPE, "maker", "Update", NOW)
-    new = deepcopy(live)
-    new["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "200m"
-    monkeypatch.setattr(typed, "compare", None)
-    track_update(live, new, POD_TYPE, "maker", "Update", LATER)
-    [before], [after] = live["metadata"]["managedFields"], new["metadata"]["managedFields"]
-    assert after == {**before, "time": LATER}
 
 
 @pytest.mark.parametrize("nonsense", [[], {}, None])

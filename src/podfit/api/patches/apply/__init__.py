@@ -10,50 +10,49 @@ import json
 from datetime import datetime
 from typing import Any
 
-from podfit.api.patches.apply import fieldset, managers, steady, typed
+from podfit.api.patches.apply import fieldset, managers, typed
 from podfit.api.patches.apply.check import complaints
 from podfit.api.patches.apply.fieldset import FieldSet
 from podfit.api.patches.apply.managers import APPLY, UPDATE, Identity, Owner, Owners, identity, manager_name
-from podfit.api.patches.apply.steady import Scope
 from podfit.api.schema.fast import zero_of
 from podfit.api.schema.types import Struct
 from podfit.api.status import ApiError, Object, bad_request
 
 __all__ = ["ResetFields", "apply_patch", "manager_name", "read_applied", "track_update"]
 
-_BOOKKEEPING = (
-    *((name,) for name in ("apiVersion", "kind")),
-    *(
-        ("metadata", name)
-        for name in (
-            "name",
-            "namespace",
-            "creationTimestamp",
-            "selfLink",
-            "uid",
-            "clusterName",
-            "generation",
-            "managedFields",
-            "resourceVersion",
-        )
-    ),
+_NEVER_OWNED = fieldset.patterns(
+    (
+        *((name,) for name in ("apiVersion", "kind")),
+        *(
+            ("metadata", name)
+            for name in (
+                "name",
+                "namespace",
+                "creationTimestamp",
+                "selfLink",
+                "uid",
+                "clusterName",
+                "generation",
+                "managedFields",
+                "resourceVersion",
+            )
+        ),
+    )
 )
-_NEVER_OWNED = fieldset.patterns(_BOOKKEEPING)
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class ResetFields:
     """Fields that an endpoint does not write, hence nobody owns through it. `*` stands for any list item or key.
 
-    With `keep_only` the paths are the only ones that it does write, and none of them leads to identity or bookkeeping.
+    With `keep_only` the paths are the only ones that it does write.
     """
 
-    __slots__ = ("_keep_only", "_parts", "_places", "scope")
+    __slots__ = ("_keep_only", "_parts", "_places")
 
     def __init__(self, paths: tuple[tuple[str, ...], ...] = (), keep_only: bool = False) -> None:
         self._places, self._keep_only = fieldset.patterns(paths), keep_only
         self._parts = frozenset(path[0] for path in paths)
-        self.scope = Scope(self._places if keep_only else fieldset.patterns((*_BOOKKEEPING, *paths)), keep_only)
 
     def looked_at(self, obj: Object) -> Object:
         """The object, or the parts of it that can hold a field that is written there."""
@@ -95,15 +94,14 @@ def track_update(
         return
     owners: Owners = {}
     if entries:
-        reset = reset_fields or _NO_RESET
-        seen, made = reset.looked_at(live), reset.looked_at(new)
-        kept = steady.renewed(seen, made, struct, reset.scope, entries, who, managers.stamp(now))
-        if kept is not None:
-            metadata["managedFields"] = kept
-            return
+        touched, removed = _compared(live, new, struct, reset_fields)
+        if not removed:
+            kept = managers.renewed(entries, who, touched, managers.stamp(now))
+            if kept is not None:
+                metadata["managedFields"] = kept
+                return
         owners = managers.read(entries)
         if owners:
-            touched, removed = _compared(live, new, struct, reset)
             _record(owners, touched, removed, who, version, now)
             managers.cap(owners)
     _put(metadata, owners)

@@ -101,6 +101,29 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
     return out
 
 
+def overlaps(left: FieldSet, right: FieldSet) -> bool:
+    """Whether any member of the right is one of the left."""
+    for element, node in right.items():
+        mine = left.get(element)
+        if mine is not None and ((is_member(mine) and is_member(node)) or overlaps(mine, node)):
+            return True
+    return False
+
+
+def covers(fields: FieldSet, part: FieldSet) -> bool:
+    """Whether all members of the part are members of the set."""
+    for element, node in part.items():
+        mine = fields if element == SELF else fields.get(element)
+        if mine is None:
+            return False
+        if node:
+            if not covers(mine, node):
+                return False
+        elif mine and SELF not in mine:
+            return False
+    return True
+
+
 def members(fields: FieldSet, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The paths in the set, in order."""
     for element in sorted(element for element in fields if element != SELF):

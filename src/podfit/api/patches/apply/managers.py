@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
 from podfit.api.patches.apply import fieldset
 from podfit.api.patches.apply.fieldset import FieldSet, union
 
@@ -22,7 +20,8 @@ MOST_UPDATERS = 10
 LONGEST_NAME = 128
 
 
-class Identity(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Identity:
     name: str
     operation: str
     version: str
@@ -87,10 +86,10 @@ def is_reset(entries: Any) -> bool:
 
 
 def write(owners: Owners) -> list[dict[str, Any]]:
-    return sorted((_entry(who, owner) for who, owner in owners.items() if owner.fields), key=place)
+    return sorted((_entry(who, owner) for who, owner in owners.items() if owner.fields), key=_place)
 
 
-def place(entry: dict[str, Any]) -> tuple[str, ...]:
+def _place(entry: dict[str, Any]) -> tuple[str, ...]:
     """Entries are sorted by this."""
     time, below = entry.get("time", ""), entry.get("subresource", "")
     return (entry["operation"], time, entry["manager"], entry["apiVersion"], below)
@@ -107,7 +106,37 @@ def _entry(who: Identity, owner: Owner) -> dict[str, Any]:
     return entry
 
 
-def as_written(entry: Any) -> bool:
+def renewed(entries: list[dict[str, Any]], who: Identity, touched: FieldSet, time: str) -> list[dict[str, Any]] | None:
+    """The entries after a manager changed what was its own, and its alone, already: at most its time differs.
+
+    None when more does, or when reading and writing would not give back the very same entries.
+    """
+    if len(entries) > MOST_UPDATERS:
+        return None
+    mine = None
+    for index, entry in enumerate(entries):
+        if not _as_written(entry):
+            return None
+        fields = entry["fieldsV1"]
+        if _is_of(entry, who):
+            if mine is not None or not fieldset.covers(fields, touched):
+                return None
+            mine = index
+        elif fieldset.overlaps(fields, touched):
+            return None
+    if not touched:
+        return entries
+    if mine is None:
+        return None
+    if entries[mine].get("time") == time:
+        return entries
+    made = list(entries)
+    made[mine] = {**entries[mine], "time": time}
+    made.sort(key=_place)
+    return made
+
+
+def _as_written(entry: Any) -> bool:
     """Whether an entry looks as `write` makes them: everything said that has to be, nothing empty, nothing else."""
     return (
         isinstance(entry, dict)
@@ -119,7 +148,7 @@ def as_written(entry: Any) -> bool:
     )
 
 
-def is_of(entry: dict[str, Any], who: Identity) -> bool:
+def _is_of(entry: dict[str, Any], who: Identity) -> bool:
     return (
         entry["manager"] == who.name
         and entry["operation"] == who.operation

@@ -39,8 +39,8 @@ Row = tuple[str, Type, bool]
 """A field as sets and comparisons need it: its element, its type, and whether apply looks inside."""
 
 
-def rows_of(kind: Type) -> dict[str, Row]:
-    """The known fields by name; those of maps and of free forms are made as they come (`row_of`)."""
+def _rows(kind: Type) -> dict[str, Row]:
+    """The known fields by name; those of maps and of free forms are made as they come (`_row`)."""
     if not isinstance(kind, Struct):
         return _NO_ROWS
     rows: dict[str, Row] | None = kind.cache.get("owned")
@@ -53,7 +53,7 @@ def rows_of(kind: Type) -> dict[str, Row]:
 _NO_ROWS: dict[str, Row] = {}
 
 
-def row_of(kind: Type, name: str) -> Row | None:
+def _row(kind: Type, name: str) -> Row | None:
     below = field_type(kind, name)
     return None if below is None else ("f:" + name, below, granular(below))
 
@@ -89,9 +89,9 @@ def whole(value: Any, kind: Type) -> FieldSet:
         return {}
     node: FieldSet = {SELF: {}}
     if isinstance(value, dict):
-        rows = rows_of(kind)
+        rows = _rows(kind)
         for name, item in value.items():
-            row = rows.get(name) or row_of(kind, name)
+            row = rows.get(name) or _row(kind, name)
             if row is not None:
                 node[row[0]] = whole(item, row[1]) if row[2] and item else {}
     elif isinstance(value, list) and isinstance(kind, ListOf):
@@ -133,14 +133,14 @@ def compare(old: Any, new: Any, kind: Type) -> tuple[FieldSet, FieldSet]:
     removed: FieldSet = {}
     old = old if isinstance(old, dict) else {}
     new = new if isinstance(new, dict) else {}
-    rows, added = rows_of(kind), 0
+    rows, added = _rows(kind), 0
     for name, item in new.items():
         before = old.get(name, _MISSING)
         if before is item or before == item:
             continue
         if before is _MISSING:
             added += 1
-        row = rows.get(name) or row_of(kind, name)
+        row = rows.get(name) or _row(kind, name)
         if row is None:
             continue
         if row[2]:
@@ -149,7 +149,7 @@ def compare(old: Any, new: Any, kind: Type) -> tuple[FieldSet, FieldSet]:
             touched[row[0]] = {}
     if len(old) + added > len(new):
         for name, item in old.items():
-            if name not in new and (row := rows.get(name) or row_of(kind, name)) is not None:
+            if name not in new and (row := rows.get(name) or _row(kind, name)) is not None:
                 removed[row[0]] = whole(item, row[1])
     return touched, removed
 
