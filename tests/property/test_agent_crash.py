@@ -114,6 +114,12 @@ def promises_fit(agent: Agent, doom: Doom) -> None:
     ]
     doom.check(sum(one[CPU].milli for one in held) <= CPUS * 1000, f"promised {held}")
     doom.check(sum(one[MEMORY].value for one in held) <= MEMORY_MI << 20, f"promised {held}")
+    holders = [one for one in agent.records.values() if one.admitted and one.holds]
+    room = agent.allocator.room("")
+    doom.check(room.pods == len(holders), f"{room.pods} pods counted of {len(holders)}")
+    for name, used in room.used.items():
+        sums = sum(one.used[name].nanos for one in holders if name in one.used)
+        doom.check(used.nanos == sums, f"{used} of {name} counted")
 
 
 Pods = list[dict[str, Any]]

@@ -48,6 +48,7 @@ def test_what_others_hold_is_their_sum(changes: list[tuple[str, str, Any]]) -> N
     taken = Taken(records)
     for what, uid, held in changes:
         change(records, what, uid, held)
+        taken.changed(uid)
         if what != "is asked":
             continue
         others = [one for one in records.values() if one.admitted and one.holds and one.uid != uid]

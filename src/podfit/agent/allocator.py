@@ -76,6 +76,7 @@ class Allocator:
             return
         record.counted = (record.pod, allocated)
         before, record.used = record.used, record.sized(allocated).held
+        self._taken.changed(record.uid)
         for name, held in before.items():
             if record.used.get(name, ZERO).nanos < held.nanos:
                 self.freed("pod_resized", record.uid)
@@ -158,6 +159,8 @@ class Allocator:
             self.retry("pods_added")
 
     def drop(self, uid: str) -> None:
+        """The pod is going or gone: what it held is free, what it asked for is not decided any more."""
+        self._taken.changed(uid)
         self._pending.pop(uid, None)
         record = self._records.get(uid)
         if record is not None and record.resize.pending is not None:

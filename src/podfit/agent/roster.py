@@ -75,6 +75,7 @@ class Roster:
             record.finished = True
             record.rejected = None
             record.admitted = self._ledger.allocated(uid) is not None
+            self._allocator.drop(uid)
         else:
             record.resize = conditions.from_status(status)
             record.restarting = dict(self._ledger.restarting(uid))

@@ -13,8 +13,13 @@ class Taken:
     def __init__(self, records: Mapping[str, PodRecord]) -> None:
         self._records = records
         self._counted: dict[str, Amounts] = {}
-        """What every pod in the sum held when it was counted: told from what it holds now by identity."""
+        """What every pod in the sum held when it was counted."""
         self._nanos: dict[str, int] = {}
+        self._changed: set[str] = set()
+
+    def changed(self, uid: str) -> None:
+        """This pod may hold something else than before, or nothing, as soon as somebody asks."""
+        self._changed.add(uid)
 
     def by_others(self, uid: str) -> tuple[Amounts, int]:
         """What pods other than this one hold, and how many do."""
@@ -28,18 +33,12 @@ class Taken:
         return {name: Quantity(nanos) for name, nanos in left.items()}, len(self._counted) - 1
 
     def _follow(self) -> None:
-        counted, holders = self._counted, 0
-        for uid, record in self._records.items():
-            if record.admitted and record.holds:
-                holders += 1
-                if counted.get(uid) is not record.used:
-                    self._leave(uid)
-                    self._enter(uid, record.used)
-        if len(counted) > holders:
-            for uid in list(counted):
-                known = self._records.get(uid)
-                if known is None or not (known.admitted and known.holds):
-                    self._leave(uid)
+        for uid in self._changed:
+            self._leave(uid)
+            record = self._records.get(uid)
+            if record is not None and record.admitted and record.holds:
+                self._enter(uid, record.used)
+        self._changed.clear()
 
     def _enter(self, uid: str, held: Amounts) -> None:
         self._counted[uid] = held
