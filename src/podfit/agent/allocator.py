@@ -15,7 +15,7 @@ from podfit.agent.decide import allocate, eviction, placement
 from podfit.agent.decide.allocate import Deferred, Granted, Infeasible, Room, Unchanged
 from podfit.agent.decide.conditions import DEFERRED, INFEASIBLE
 from podfit.agent.decide.sized import Sized
-from podfit.agent.decide.states import Allocated, equal, requests_equal, same
+from podfit.agent.decide.states import Allocated, Desired, equal, requests_equal, same, shared
 from podfit.agent.eviction import Evictions
 from podfit.agent.ledger import Ledger
 from podfit.agent.metrics import AgentMetrics
@@ -128,12 +128,12 @@ class Allocator:
         return missing[0].reason, missing[0].message
 
     # --- resizes
-    def desire_changed(self, record: PodRecord) -> None:
-        """The spec asks for another size than before."""
+    def desire_changed(self, record: PodRecord, before: Desired) -> None:
+        """The spec asks for another size than `before`, which mostly is what it was promised."""
         allocated = self._ledger.allocated(record.uid)
         if allocated is None:
             return
-        if equal(record.desired, allocated):
+        if not shared(before, allocated) and equal(record.desired, allocated):
             self._reverted(record)
         else:
             self._pending.setdefault(record.uid)

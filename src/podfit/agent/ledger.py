@@ -44,8 +44,11 @@ class CorruptLedger(Exception):
     """The file cannot be trusted; the message says why."""
 
 
+_encode = msgspec.json.Encoder().encode
+
+
 def _line(entry: dict[str, Any]) -> bytes:
-    text = msgspec.json.encode(entry)
+    text = _encode(entry)
     return b'{"sum":%d,"entry":%s}\n' % (zlib.crc32(text), text)
 
 
@@ -305,7 +308,7 @@ def _verified(line: bytes) -> dict[str, Any]:
         expected, entry = document["sum"], document["entry"]
     except (msgspec.DecodeError, ValueError, KeyError, TypeError) as error:
         raise CorruptLedger(f"not a line of a ledger: {error}") from error
-    if zlib.crc32(msgspec.json.encode(entry)) != expected or not isinstance(entry, dict):
+    if zlib.crc32(_encode(entry)) != expected or not isinstance(entry, dict):
         raise CorruptLedger("a checksum does not match")
     return entry
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from prometheus_client import CollectorRegistry
 
-from podfit.agent.decide.states import CPU, MEMORY, Allocated, Desired, amount
+from podfit.agent.decide.states import CPU, MEMORY, Allocated, Desired, number
 from podfit.kit.series import Counter, Gauge, Histogram
 
 _BUCKETS_MS = (10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)
@@ -83,19 +86,19 @@ class AgentMetrics:
 
     def resize_requested(self, before: Desired | Allocated, after: Desired) -> None:
         for name, resources in after.containers.items():
-            if resources is before.containers.get(name):
+            earlier = before.containers.get(name) or {}
+            if resources is earlier:
                 continue
             for resource in (CPU, MEMORY):
-                old, new = amount(before.containers.get(name), resource), amount(resources, resource)
-                for requirement, one, other in (
-                    ("requests", old.request, new.request),
-                    ("limits", old.limit, new.limit),
-                ):
-                    if operation := _operation(one or 0, other or 0):
+                for requirement in ("requests", "limits"):
+                    old, new = earlier.get(requirement) or {}, resources.get(requirement) or {}
+                    # Most texts are the same: only others are read as numbers.
+                    if old.get(resource) != new.get(resource) and (operation := _operation(old, new, resource)):
                         self.requested.labels(resource, requirement, operation).inc()
 
 
-def _operation(old: int, new: int) -> str:
+def _operation(before: Mapping[str, Any], after: Mapping[str, Any], resource: str) -> str:
+    old, new = number(before.get(resource) or 0, resource), number(after.get(resource) or 0, resource)
     if old == new:
         return ""
     if not old:

@@ -21,7 +21,7 @@ class Notices:
 
     def say(self, pod: Object, type: str, reason: str, message: str, container: str = "") -> None:
         """`container`: the one it is about, if it is about one."""
-        about = {"kind": "Pod", "apiVersion": "v1", **pod}
+        about = {"kind": "Pod", "apiVersion": "v1", "metadata": pod["metadata"]}
         self._recorder.record(about, type, reason, message, _field(pod, container) if container else "")
 
     def started(self, pod: Object, shown: Mapping[str, Object], generation: int) -> None:

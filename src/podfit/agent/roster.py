@@ -149,13 +149,13 @@ class Roster:
         desired = record.desired
         if record.terminal:
             if record.admitted and not record.removed and not equal(desired, desired_before):
-                self._allocator.desire_changed(record)
+                self._allocator.desire_changed(record, desired_before)
             self._finish_terminal(record)
             return
         if not equal(desired, desired_before):
             self._metrics.resize_requested(desired_before, desired)
             record.story.tell("desired", "the spec changed", generation=record.generation)
-            self._allocator.desire_changed(record)
+            self._allocator.desire_changed(record, desired_before)
         elif record.admitted:
             self._allocator.recount(record)
         self._mark_ending(record)

@@ -11,7 +11,9 @@ from podfit.kit.clock import Clock, rfc3339_micro
 KEPT = 100
 
 
-class Chapter(Struct, frozen=True):
+class Chapter(Struct, frozen=True, gc=False):
+    """Part of no cycle, and there are millions of them in a large fleet: nothing for the garbage collection to walk."""
+
     at: float
     what: str
     """A word for the transition: admitted, allocated, actuated, deferred, restarted …"""

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from podfit.agent.decide.sized import Sized
-from podfit.agent.decide.states import CPU, MEMORY, Resources, all_containers, amount
+from podfit.agent.decide.states import CPU, MEMORY, Resources, all_containers, amount, number
 from podfit.agent.runtimes.base import MAX_SHARES, MIN_QUOTA_US, MIN_SHARES, PERIOD_US, Limits
 from podfit.api.quantity import Quantity
 from podfit.api.resources import BURSTABLE, GUARANTEED
@@ -67,7 +67,11 @@ def pod_cgroup(sized: Sized, qos: str) -> Limits:
 def _all_limited(spec: Mapping[str, Any], name: str) -> bool:
     if name in ((spec.get("resources") or {}).get("limits") or {}):
         return True
-    return all(amount(container.get("resources"), name).limit for container in all_containers(spec))
+    for container in all_containers(spec):
+        limits = (container.get("resources") or {}).get("limits")
+        if not limits or not number(limits.get(name) or 0, name):
+            return False
+    return True
 
 
 # The same few numbers are shown in every status; a number always has the same text.

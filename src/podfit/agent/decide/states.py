@@ -29,6 +29,11 @@ _milli = lru_cache(maxsize=4096, typed=True)(milli_of)
 _units = lru_cache(maxsize=4096, typed=True)(units_of)
 
 
+def number(text: Any, name: str) -> int:
+    """Milli CPUs, or bytes."""
+    return _milli(text) if name == CPU else _units(text)
+
+
 class Amount(Struct, frozen=True):
     """Request and limit of one resource (milli CPUs, or bytes); None where unset."""
 
@@ -54,12 +59,12 @@ def differs(one: Resources | None, other: Resources | None, name: str) -> bool:
     """Unset and zero are the same: the API cannot tell a runtime apart from either."""
     for key in ("requests", "limits"):
         listed, others = one.get(key) if one else None, other.get(key) if other else None
+        # Most lists and texts are the same: only others are read as numbers.
+        if listed == others:
+            continue
         mine, theirs = listed.get(name) if listed else None, others.get(name) if others else None
-        # Most texts are the same: only others are read as numbers.
-        if mine != theirs:
-            read = _milli if name == CPU else _units
-            if read(mine or 0) != read(theirs or 0):
-                return True
+        if mine != theirs and number(mine or 0, name) != number(theirs or 0, name):
+            return True
     return False
 
 
@@ -88,8 +93,13 @@ class Actuated(Sizes, frozen=True):
     """What the runtime was last told. Limits are effective ones: a container without its own has the pod's."""
 
 
+def shared(one: Sizes, other: Sizes) -> bool:
+    """Whether they are the same by identity: a promise shares what it holds with the wish it was made from."""
+    return one.containers is other.containers and one.pod is other.pod
+
+
 def equal(one: Sizes, other: Sizes) -> bool:
-    if one.containers is other.containers and one.pod is other.pod:
+    if shared(one, other):
         return True
     if one.containers.keys() != other.containers.keys() or not same(one.pod, other.pod):
         return False
