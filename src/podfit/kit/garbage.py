@@ -35,9 +35,11 @@ class SetAside:
             if self._whole:
                 gc.unfreeze()
             return
-        gc.freeze()
         if self._whole:
             self.looked()
+        # Setting aside starts CPython's counting anew: it asks for a full look only where it is left alone.
+        if not self._is_due():
+            gc.freeze()
 
     def _is_due(self) -> bool:
         return self._clock() - self._at >= _EVERY_S or self._kept() >= _GROWN * self._then

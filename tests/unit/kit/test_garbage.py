@@ -65,6 +65,21 @@ def test_everything_is_looked_at_when_there_is_a_reason(measures: Measures, seco
     assert gone() is None
 
 
+def test_a_full_look_that_has_a_reason_comes_by_itself(measures: Measures) -> None:
+    gone, thresholds = dropped_after_a_look(), gc.get_threshold()
+    measures.blocks = 4000
+    kept: list[list[int]] = []
+    try:
+        gc.set_threshold(10_000, 1, 1)
+        gc.enable()
+        while gone() is not None and len(kept) < 5_000_000:
+            kept.append([])
+    finally:
+        gc.disable()
+        gc.set_threshold(*thresholds)
+    assert gone() is None
+
+
 def test_the_next_full_look_is_measured_from_the_last(measures: Measures) -> None:
     measures.now, measures.blocks = 4000.0, 5000
     gc.collect(2)
