@@ -95,8 +95,7 @@ class Allocator:
     def admit(self, record: PodRecord) -> None:
         """Promises the pod its size or rejects it. A pod with a promise keeps it without being asked again."""
         if self._ledger.allocated(record.uid) is not None:
-            record.admitted = True
-            self.recount(record)
+            self._take_in(record)
             return
         refusal = self._refusal(record)
         if record.uid in self._outside:
@@ -104,14 +103,18 @@ class Allocator:
         if refusal is None:
             desired = record.desired
             self._ledger.allocate(record.uid, Allocated(desired.containers, desired.pod))
-            record.admitted = True
-            self.recount(record)
+            self._take_in(record)
             record.story.tell("admitted", "there is room", requests={k: str(v) for k, v in record.used.items()})
             return
         reason, message = refusal
         record.rejected = (reason, f"Pod was rejected: {message}")
         record.story.tell("rejected", message)
         self._notices.say(record.pod, WARNING, reason, message)
+
+    def _take_in(self, record: PodRecord) -> None:
+        record.admitted = True
+        self._taken.changed(record.uid)
+        self.recount(record)
 
     def _refusal(self, record: PodRecord) -> tuple[str, str] | None:
         spec = record.pod["spec"]

@@ -196,7 +196,7 @@ class PodRecord:
 
     @property
     def holds(self) -> bool:
-        """Whether what it was promised is still taken. Asked of every pod of the node at every decision."""
+        """Whether what it was promised is still taken."""
         ending = self.ending
         return not self.finished and self.rejected is None and (ending is None or not ending.gone)
 
