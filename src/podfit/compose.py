@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from podfit.agent.config import AgentConfig
     from podfit.agent.runtimes.base import Runtime
     from podfit.agent.server.server import NodeServer
-    from podfit.apiserver.app import ApiServer
     from podfit.apiserver.config import Config
     from podfit.client.kubeconfig import Access
     from podfit.controllers.world import World
@@ -483,8 +482,3 @@ class MeterAlone:
         if self._server is not None:
             await self._server.stop()
         await self._client.close()
-
-
-def server_alone(options: UpOptions) -> ApiServer:
-    """Only the API server of `options`."""
-    return Up(replace(options, controllers=False, scheduler=False, vpa=False)).server

@@ -107,11 +107,9 @@ def _failed(failures: list[tuple[Step, RuntimeFailure]]) -> ActuationFailed:
 
 
 def _numbers(change: Change) -> dict[str, int]:
-    numbers: dict[str, int] = {}
-    if change.cpu_shares is not None:
-        numbers["cpu_shares"] = change.cpu_shares
-    if change.cpu_quota_us is not None:
-        numbers["cpu_quota_us"] = change.cpu_quota_us
-    if change.memory_bytes is not None:
-        numbers["memory_bytes"] = change.memory_bytes
-    return numbers
+    named = {
+        "cpu_shares": change.cpu_shares,
+        "cpu_quota_us": change.cpu_quota_us,
+        "memory_bytes": change.memory_bytes,
+    }
+    return {key: value for key, value in named.items() if value is not None}

@@ -169,10 +169,6 @@ def pod_cpu_milli(pod: Mapping[str, Any], *, use_status: bool = False) -> int:
     return pod_requests(pod, use_status=use_status).get(CPU, ZERO).milli
 
 
-def pod_memory_bytes(pod: Mapping[str, Any], *, use_status: bool = False) -> int:
-    return pod_requests(pod, use_status=use_status).get(MEMORY, ZERO).value
-
-
 def add_into(total: Amounts, more: Mapping[str, Quantity]) -> None:
     for name, amount in more.items():
         total[name] = total[name] + amount if name in total else amount

@@ -6,7 +6,7 @@ is written when nothing changed.
 
 from __future__ import annotations
 
-import os
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -36,7 +36,6 @@ RETRIES = 256
 """How often a write that states no revision starts over when others were faster. Kubernetes never gives up before the
 request times out; a bound keeps a bug from spinning."""
 _NAME_TRIES = 8
-_UIDS = 256
 _FILLED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace", "name")
 
 Change = Callable[[Object, Record], Object | Awaitable[Object]]
@@ -149,7 +148,7 @@ class Writer:
         for gone in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             meta.pop(gone, None)
         meta["creationTimestamp"] = rfc3339(self.objects.clock.now())
-        meta["uid"] = random_uid()
+        meta["uid"] = str(uuid.uuid4())
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = strategy.generate_name(meta["generateName"])
 
@@ -252,21 +251,6 @@ class Writer:
         if write.lens is None or attrs.object is None:
             return attrs.object or new
         return write.lens.put_back(new, attrs.object)
-
-
-_random: list[str] = []
-"""Digits of uids to come: the system is asked for many at once, which costs hardly more than one."""
-os.register_at_fork(after_in_child=_random.clear)
-
-
-def random_uid() -> str:
-    """A random UUID (version 4) as text, without the object `uuid.uuid4` makes on the way."""
-    if not _random:
-        digits = os.urandom(_UIDS * 16).hex()
-        _random.extend(digits[at : at + 32] for at in range(0, len(digits), 32))
-    digits = _random.pop()
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def precondition_failed(kind: Kind, stored: Object, wanted: str, field: str = "UID") -> ApiError:

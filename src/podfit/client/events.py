@@ -227,19 +227,14 @@ class Voice:
 
 def _reference(about: Object, part: str) -> Object:
     """Only fields that are set, in the order that Kubernetes writes them."""
-    meta, reference = about["metadata"], {}
-    if kind := about.get("kind"):
-        reference["kind"] = kind
-    if namespace := meta.get("namespace"):
-        reference["namespace"] = namespace
-    if name := meta["name"]:
-        reference["name"] = name
-    if uid := meta.get("uid"):
-        reference["uid"] = uid
-    if version := about.get("apiVersion"):
-        reference["apiVersion"] = version
-    if revision := meta.get("resourceVersion"):
-        reference["resourceVersion"] = revision
-    if part:
-        reference["fieldPath"] = part
-    return reference
+    meta = about["metadata"]
+    reference = {
+        "kind": about.get("kind", ""),
+        "namespace": meta.get("namespace", ""),
+        "name": meta["name"],
+        "uid": meta.get("uid", ""),
+        "apiVersion": about.get("apiVersion", ""),
+        "resourceVersion": meta.get("resourceVersion", ""),
+        "fieldPath": part,
+    }
+    return {key: value for key, value in reference.items() if value}

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import pytest
 
-from podfit.apiserver.writes import random_uid, unchanged
+from podfit.apiserver.writes import unchanged
 
 Object = dict[str, Any]
 
 
 def config_map(**changed: Any) -> Object:
     return {"metadata": {"name": "c", "managedFields": [{"manager": "m", "time": "1"}]}, "data": {"a": "1"}, **changed}
-
-
-def test_uids_are_random_uuids() -> None:
-    made = {random_uid() for _ in range(200)}
-    assert len(made) == 200
-    for text in made:
-        read = uuid.UUID(text)
-        assert (str(read), read.version, read.variant) == (text, 4, uuid.RFC_4122)
 
 
 @pytest.mark.parametrize(

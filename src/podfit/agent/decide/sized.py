@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from podfit.agent.decide.states import Object, Resources, Sizes, clean, resized
+from podfit.agent.decide.states import Object, Resources, Sizes, clean, resized, shared
 from podfit.api.quantity import canonical
 from podfit.api.resources import Amounts, pod_limits, pod_requests
 
@@ -29,8 +29,7 @@ class Sized:
 
     def stands_for(self, pod: Object, sizes: Sizes) -> bool:
         """By identity: a promise shares what it holds with the wish it was made from."""
-        mine = self._sizes
-        return pod is self.origin and sizes.containers is mine.containers and sizes.pod is mine.pod
+        return pod is self.origin and shared(sizes, self._sizes)
 
     def of(self, pod: Object) -> Sized:
         """The same sizes in another state of the pod, with the same spec."""

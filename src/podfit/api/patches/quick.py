@@ -103,17 +103,23 @@ def _struct_merger(struct: Struct) -> Merger:
                 item = _scalar(row, before, value)
             if item is before or (item is _GONE and before is _MISSING):
                 continue
-            if out is document:
-                out = dict(document)
-            if item is _GONE:
-                del out[name]
-            else:
-                out[name] = item
+            out = _with(out, document, name, item)
         if not out.keys() >= always.keys():
             out = {**out, **{name: unset(field) for name, field in always.items() if name not in out}}
         return out
 
     return merge
+
+
+def _with(out: Object, document: Object, name: str, item: Any) -> Object:
+    """`out` with another item; the document itself is copied first."""
+    if out is document:
+        out = dict(document)
+    if item is _GONE:
+        del out[name]
+    else:
+        out[name] = item
+    return out
 
 
 def _inside(row: _Row, before: Any, value: Any, patch: Object) -> Any:
@@ -224,15 +230,12 @@ def _map_merger(kind: MapOf) -> Merger:
             if name.startswith("$") or value.__class__ is dict or value.__class__ is list:
                 raise Surprise
             before = document.get(name, _MISSING)
-            item = _MISSING if value is None else read(value, before)
-            if item is before or (item.__class__ is before.__class__ and item == before):
-                continue
-            if out is document:
-                out = dict(document)
             if value is None:
-                del out[name]
+                item = _MISSING if before is _MISSING else _GONE
             else:
-                out[name] = item
+                item = read(value, before)
+            if item is not before and (item.__class__ is not before.__class__ or item != before):
+                out = _with(out, document, name, item)
         return out
 
     return merge

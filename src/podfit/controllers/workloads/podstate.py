@@ -40,10 +40,6 @@ def available_in(pod: Object, min_ready_s: int, now: float) -> float | None:
     return max(0.0, since + min_ready_s - now)
 
 
-def is_available(pod: Object, min_ready_s: int, now: float) -> bool:
-    return available_in(pod, min_ready_s, now) == 0.0
-
-
 def controller_of(obj: Object) -> Object | None:
     for owner in obj["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
