@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from podfit.agent.decide.conditions import ResizeConditions
 from podfit.agent.decide.sized import Sized
-from podfit.agent.decide.states import Allocated, Desired, Object, all_containers, desired_of
+from podfit.agent.decide.states import Allocated, Desired, Object, all_containers, desired_of, shared
 from podfit.agent.runtimes.base import PodState
 from podfit.agent.story import Story
 from podfit.api.resources import Amounts, qos_class
@@ -153,9 +153,7 @@ class PodRecord:
         """The pod with these sizes in its spec; kept until others are asked for, the pod changes, or it is at rest."""
         kept = self._sized
         if kept is None or not kept.stands_for(self.pod, sizes):
-            desired = self.desired
-            asked = sizes.containers is desired.containers and sizes.pod is desired.pod
-            kept = self._sized = Sized(self.pod, sizes, asked)
+            kept = self._sized = Sized(self.pod, sizes, asked=shared(sizes, self.desired))
         return kept
 
     def rest(self) -> None:
