@@ -59,7 +59,7 @@ class Closing:
 
     def deadline(self, record: PodRecord) -> list[float]:
         left = self._left(record)
-        return [left] if left else []
+        return [left] if left is not None else []
 
     async def over(self, record: PodRecord, snapshot: Snapshot, following: Next) -> Result:
         """All its work is done: sidecars go, then the sandbox; the object stays until someone deletes it."""

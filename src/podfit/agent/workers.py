@@ -16,6 +16,9 @@ from podfit.reconcile.result import Again, Result
 
 log = logging.getLogger(__name__)
 
+_SOON_S = 0.01
+"""A look that is due already comes after this: never lost, and never a loop without a pause."""
+
 
 class Workers:
     def __init__(self, work: Callable[[str], Awaitable[Result]], clock: Clock) -> None:
@@ -94,7 +97,7 @@ class Workers:
             log.exception("pod %s: a pass failed", uid)
         else:
             self._backoff.forget(uid)
-            return result.after_s if isinstance(result, Again) else 0.0
+            return max(result.after_s, _SOON_S) if isinstance(result, Again) else 0.0
         return self._backoff.next(uid)
 
     async def _later(self, uid: str, seconds: float) -> None:
