@@ -224,3 +224,21 @@ async def test_an_agent_that_comes_back_follows_the_objects_of_pods_that_ran_on(
     await cluster.client.patch(CONFIG_MAP, "default", "settings", {"data": {"colour": "green"}})
     await node.quiet()
     assert (volume / "colour").read_text() == "green"
+
+
+async def test_files_that_show_objects_are_mounted_read_only_whatever_the_mount_says(
+    cluster: Cluster, node: TestNode
+) -> None:
+    await cluster.client.create(CONFIG_MAP, settings("blue"))
+    told = {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}
+    volumes = [
+        MAPPED,
+        {**TOKEN, "name": "token"},
+        {"name": "told", "downwardAPI": told},
+        {"name": "empty", "emptyDir": {}},
+        {"name": "host", "hostPath": {"path": "/tmp"}},
+    ]
+    await start(cluster, node, pod("p", *volumes))
+    running = next(iter(node.machine.containers.values()))
+    read_only = {one.container_path: one.read_only for one in running.config.mounts if "/dev" not in one.container_path}
+    assert read_only == {"/v": True, "/token": True, "/told": True, "/empty": False, "/host": False}

@@ -13,7 +13,7 @@ from podfit.agent.furnish import netfiles
 from podfit.agent.furnish.environment import Environment, expand
 from podfit.agent.furnish.files import make_below
 from podfit.agent.furnish.objects import MissingObject
-from podfit.agent.furnish.volumes import BadVolume, Volumes
+from podfit.agent.furnish.volumes import BadVolume, Volumes, made_of_objects
 from podfit.agent.ledger import Ledger
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ContainerConfig, Limits, Mount, PodConfig, Security
@@ -151,7 +151,8 @@ class ContainerMaker:
                 if sub.startswith("/") or ".." in Path(sub).parts:
                     raise ConfigProblem("subPath must be a relative path without '..'")
                 host = self._below(host, sub)
-            mounts.append(Mount(host, mount["mountPath"], bool(mount.get("readOnly"))))
+            read_only = bool(mount.get("readOnly")) or made_of_objects(volume)
+            mounts.append(Mount(host, mount["mountPath"], read_only))
         return mounts
 
     def _below(self, volume: Path, sub: str) -> Path:

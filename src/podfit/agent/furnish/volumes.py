@@ -55,7 +55,7 @@ class Volumes:
     async def prepare(self, pod: Object, ips: tuple[str, ...]) -> None:
         """Makes or refreshes all volumes; idempotent. Raises MissingObject."""
         uid = pod["metadata"]["uid"]
-        if not _made_of_objects(pod):
+        if not _any_made_of_objects(pod):
             await self._prepare(uid, pod, ips)
             return
         made = self._made[uid] = _Made(self._clock.monotonic(), _told(pod, ips))
@@ -78,7 +78,7 @@ class Volumes:
         group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
         if volume.get("hostPath"):
             _host_path(path, volume["hostPath"].get("type") or "")
-        elif any(volume.get(kind) for kind in _MADE_OF_OBJECTS):
+        elif made_of_objects(volume):
             replace_files(path, await self._files(pod, volume, ips), group)
         elif "emptyDir" in volume or len(volume) == 1:
             self._empty_dir(path, volume.get("emptyDir") or {}, group)
@@ -88,7 +88,7 @@ class Volumes:
 
     def due_s(self, pod: Object, ips: tuple[str, ...]) -> float | None:
         """Seconds until its files should be made again; None while nothing they are made of changes."""
-        if not _made_of_objects(pod):
+        if not _any_made_of_objects(pod):
             return None
         uid = pod["metadata"]["uid"]
         made = self._made.get(uid)
@@ -192,8 +192,13 @@ class Volumes:
         return text.encode(), int(item.get("mode", mode))
 
 
-def _made_of_objects(pod: Object) -> bool:
-    return any(volume.get(kind) for volume in pod["spec"].get("volumes") or () for kind in _MADE_OF_OBJECTS)
+def made_of_objects(volume: Object) -> bool:
+    """Whether its files show what the API has; containers only read them."""
+    return any(volume.get(kind) for kind in _MADE_OF_OBJECTS)
+
+
+def _any_made_of_objects(pod: Object) -> bool:
+    return any(made_of_objects(volume) for volume in pod["spec"].get("volumes") or ())
 
 
 def _told(pod: Object, ips: tuple[str, ...]) -> tuple[Any, ...]:
