@@ -41,6 +41,8 @@ from podfit.agent.roster import Roster
 from podfit.agent.runtimes.base import Event, Runtime, RuntimeFailure
 from podfit.agent.workers import Workers
 from podfit.api.kinds import POD
+from podfit.api.quantity import Quantity
+from podfit.api.resources import MEMORY
 from podfit.api.status import ApiError
 from podfit.client.cache import Cache
 from podfit.client.events import EventRecorder
@@ -92,7 +94,9 @@ class Agent:
         self._services = Services(self.client, clock, config.api_server)
         if config.on_disk:
             self.environment.services = self._services.variables
-        self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger, self.runtime.image_user)
+        node_bytes = Quantity.parse(self.node.capacity[MEMORY]).value
+        image_user = self.runtime.image_user
+        self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger, image_user, node_bytes)
         hooks, restarts = Hooks(self.runtime, clock), Restarts(self.ledger)
         self.allocator = Allocator(config, self.ledger, self.notices, self.metrics, clock, self.records, kick, tasks)
         self._waits = MemoryWaits(self.runtime, tasks, kick)
@@ -155,7 +159,6 @@ class Agent:
         self.allocator.allocatable = self.node.allocatable
         self.allocator.labels = self.node.labels
         self.environment.node = self.volumes.node = self.node.allocatable
-        self.maker.node = self.node.allocatable
 
     # --- life
     async def start(self) -> None:

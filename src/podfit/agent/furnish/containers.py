@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from podfit.agent.config import AgentConfig
-from podfit.agent.decide.states import MEMORY, Object, amount
+from podfit.agent.decide.oomscore import oom_score_adj
+from podfit.agent.decide.states import Object
 from podfit.agent.furnish import netfiles
 from podfit.agent.furnish.environment import Environment, expand
 from podfit.agent.furnish.files import make_below
@@ -17,8 +18,6 @@ from podfit.agent.furnish.volumes import BadVolume, Volumes, made_of_objects
 from podfit.agent.ledger import Ledger
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ContainerConfig, Limits, Mount, PodConfig, Security
-from podfit.api.quantity import Quantity
-from podfit.api.resources import BEST_EFFORT, GUARANTEED, is_sidecar
 
 NAME, NAMESPACE = "podfit.dev/pod-name", "podfit.dev/pod-namespace"
 
@@ -51,10 +50,10 @@ class ContainerMaker:
         volumes: Volumes,
         ledger: Ledger,
         image_user: Callable[[str], Awaitable[str]],
+        node_bytes: int,
     ) -> None:
         self._config, self._environment, self._volumes, self._ledger = config, environment, volumes, ledger
-        self._image_user = image_user
-        self.node: dict[str, Quantity] = {}
+        self._image_user, self._node_bytes = image_user, node_bytes
 
     def pod_config(self, record: PodRecord, limits: Limits) -> PodConfig:
         spec = record.pod["spec"]
@@ -110,7 +109,7 @@ class ContainerMaker:
             mounts=(*self._mounts(record, container, environment), *self._message_mount(record, container, attempt)),
             limits=limits,
             log_file=self._log_file(record, name, attempt),
-            oom_score_adj=self._oom_score(pod, container, record.qos),
+            oom_score_adj=oom_score_adj(pod, container, record.qos, self._node_bytes),
             tty=bool(container.get("tty")),
             stdin=bool(container.get("stdin")),
             stdin_once=bool(container.get("stdinOnce")),
@@ -177,23 +176,6 @@ class ContainerMaker:
 
     def _etc_hosts(self, record: PodRecord) -> str:
         return netfiles.etc_hosts(record.pod, self._config, self._volumes.host_ip) if self._config.on_disk else ""
-
-    def _oom_score(self, pod: Object, container: Object, qos: str) -> int:
-        if qos == GUARANTEED or int(pod["spec"].get("priority") or 0) >= 2_000_001_000:
-            return -997
-        if qos == BEST_EFFORT:
-            return 1000
-        own = self._burstable_score(container)
-        if is_sidecar(container):
-            others = [self._burstable_score(one) for one in pod["spec"].get("containers") or ()]
-            return min([own, *others])
-        return own
-
-    def _burstable_score(self, container: Object) -> int:
-        request = amount(container.get("resources"), MEMORY).request or 0
-        capacity = self.node[MEMORY].value if MEMORY in self.node else 0
-        score = 1000 - 1000 * request // capacity if capacity else 999
-        return min(max(score, 3), 999)
 
 
 def security(spec: dict[str, Any], container: Object) -> Security:
