@@ -293,11 +293,36 @@ async def test_a_ready_container_stays_so_across_a_restart_of_the_agent(cluster:
 
 async def test_a_failing_post_start_hook_ends_the_container(cluster: Cluster, node: TestNode) -> None:
     hook = {"postStart": {"exec": {"command": ["false"]}}}
-    await create(cluster, node, pod("p", container(lifecycle=hook)))
+    await create(cluster, node, pod("p", container(lifecycle=hook), terminationGracePeriodSeconds=2))
     await node.pass_time(4)
     seen = (await cluster.pod("p"))["status"]["containerStatuses"][0]
     assert seen["restartCount"] >= 1 or "waiting" in seen["state"]
-    assert "FailedPostStartHook" in {event["reason"] for event in await cluster.events()}
+    told = [(event["reason"], event["message"]) for event in await cluster.events()]
+    assert ("FailedPostStartHook", "PostStartHook failed") in told
+    assert ("Killing", "FailedPostStartHook") in told
+
+
+async def test_what_a_failed_hook_said_is_in_the_story_and_in_no_event(cluster: Cluster, node: TestNode) -> None:
+    hook = {"preStop": {"exec": {"command": ["false"]}}}
+    seen = await create(cluster, node, pod("p", container(lifecycle=hook)))
+    record = node.agent.records[seen["metadata"]["uid"]]
+    await cluster.client.delete(POD, "default", "p")
+    await node.pass_time(4)
+    told = [event["message"] for event in await cluster.events() if event["reason"] == "FailedPreStopHook"]
+    assert told == ["PreStopHook failed"]
+    assert [one.why for one in record.story if one.what == "hook failed"] == ["command exited with 1: "]
+
+
+async def test_a_container_whose_post_start_hook_failed_ends_as_gracefully_as_any(
+    cluster: Cluster, node: TestNode
+) -> None:
+    hooks = {"postStart": {"exec": {"command": ["false"]}}, "preStop": {"sleep": {"seconds": 20}}}
+    await create(cluster, node, pod("p", container(lifecycle=hooks), terminationGracePeriodSeconds=30))
+    await node.pass_time(25)
+    seen = (await cluster.pod("p"))["status"]["containerStatuses"][0]
+    assert ("running" in seen["state"], seen["restartCount"]) == (True, 0)
+    await node.pass_time(7)
+    assert (await cluster.pod("p"))["status"]["containerStatuses"][0]["restartCount"] == 1
 
 
 # --- ending ---------------------------------------------------------------------------------------------------------

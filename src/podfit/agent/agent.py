@@ -119,7 +119,7 @@ class Agent:
             self.ledger,
             self.allocator,
             Actuator(self.runtime, self.ledger),
-            Starter(self.runtime, self.ledger, self.notices, self.maker, hooks, restarts, clock, tasks, kick),
+            Starter(self.runtime, self.ledger, self.notices, self.maker, hooks, stopper, restarts, clock, tasks, kick),
             stopper,
             restarts,
             closing,

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 
 from podfit.agent.decide.states import Object, every_container
-from podfit.agent.life.hooks import Hooks
-from podfit.agent.notices import NORMAL, WARNING, Notices
+from podfit.agent.life.hooks import Hooks, tell_failure
+from podfit.agent.notices import NORMAL, Notices
 from podfit.agent.observe import Snapshot
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import Runtime, RuntimeFailure
@@ -36,15 +36,18 @@ class Stopper:
         self._clock, self._tasks, self._kick = clock, tasks, kick
 
     def stop(self, record: PodRecord, snapshot: Snapshot, name: str, grace_s: float, message: str) -> None:
+        container = next(one for one in every_container(record.pod["spec"]) if one["name"] == name)
+        self.stop_one(record, container, snapshot.running[name].id, grace_s, message)
+
+    def stop_one(self, record: PodRecord, container: Object, container_id: str, grace_s: float, message: str) -> None:
         """Begins to stop a running container; one that is being stopped already is left to that."""
+        name = container["name"]
         job = f"stop:{name}"
         if record.job(job):
             return
-        container = next(one for one in every_container(record.pod["spec"]) if one["name"] == name)
-        state = snapshot.running[name]
         self._notices.say(record.pod, NORMAL, "Killing", message, name)
         record.story.tell("stopping", message, grace_s=grace_s)
-        record.jobs[job] = self._tasks.start(self._stop(record, container, state.id, grace_s), job)
+        record.jobs[job] = self._tasks.start(self._stop(record, container, container_id, grace_s), job)
 
     async def _stop(self, record: PodRecord, container: Object, container_id: str, grace_s: float) -> None:
         name = container["name"]
@@ -53,7 +56,7 @@ class Stopper:
         if hook and grace_s > 0:
             error = await self._hooks.run(record, container, hook, container_id, timeout_s=grace_s)
             if error:
-                self._notices.say(record.pod, WARNING, "FailedPreStopHook", f"PreStopHook failed: {error}", name)
+                tell_failure(self._notices, record, "FailedPreStopHook", name, error)
         left = max(grace_s - (self._clock.monotonic() - began), LEAST_GRACE_S)
         try:
             await self._runtime.stop_container(container_id, left)

@@ -8,6 +8,7 @@ from typing import Any
 
 from podfit.agent.decide.states import Object
 from podfit.agent.life.web import LIFECYCLE_AGENT, http_get, port_number
+from podfit.agent.notices import WARNING, Notices
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ExecStream, Runtime, RuntimeFailure
 from podfit.kit.clock import Clock
@@ -51,6 +52,12 @@ class Hooks:
         except (RuntimeFailure, OSError, TimeoutError, ValueError) as error:
             return str(error) or type(error).__name__
         return ""
+
+
+def tell_failure(notices: Notices, record: PodRecord, reason: str, container: str, error: str) -> None:
+    """The Event does not say why: a hook's output may hold secrets. The story does, which the node's server tells."""
+    notices.say(record.pod, WARNING, reason, f"{reason.removeprefix('Failed')} failed", container)
+    record.story.tell("hook failed", error, container=container, event=reason)
 
 
 async def run_command(runtime: Runtime, container_id: str, command: list[str]) -> tuple[int, str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from podfit.agent.decide import kernel
 from podfit.agent.decide.states import Object, effective, every_container
 from podfit.agent.furnish.containers import ConfigProblem, ContainerMaker, VolumeProblem
 from podfit.agent.ledger import Ledger
-from podfit.agent.life.hooks import Hooks
+from podfit.agent.life.ending import Stopper
+from podfit.agent.life.hooks import Hooks, tell_failure
 from podfit.agent.notices import NORMAL, WARNING, Notices
 from podfit.agent.observe import Snapshot
 from podfit.agent.record import PodRecord
@@ -19,8 +19,6 @@ from podfit.agent.runtimes.base import CREATED, CannotRun, ImageMissing, Runtime
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock
 from podfit.kit.tasks import Tasks
-
-log = logging.getLogger(__name__)
 
 _PATIENCE_S = 0.05
 """An image that is here already is found within this; a pull goes on by itself."""
@@ -37,13 +35,15 @@ class Starter:
         notices: Notices,
         maker: ContainerMaker,
         hooks: Hooks,
+        stopper: Stopper,
         restarts: Restarts,
         clock: Clock,
         tasks: Tasks,
         kick: Callable[[str], None],
     ) -> None:
         self._runtime, self._ledger, self._notices, self._maker = runtime, ledger, notices, maker
-        self._hooks, self._restarts, self._clock, self._tasks, self._kick = hooks, restarts, clock, tasks, kick
+        self._hooks, self._stopper, self._restarts = hooks, stopper, restarts
+        self._clock, self._tasks, self._kick = clock, tasks, kick
         self._trouble = Backoff(1.0, 300.0)
         self._pulls = Backoff(10.0, 300.0)
 
@@ -215,19 +215,9 @@ class Starter:
     async def _hook(self, record: PodRecord, container: Object, container_id: str) -> None:
         error = await self._hooks.run(record, container, container["lifecycle"]["postStart"], container_id)
         if error:
-            message = f"PostStartHook failed: {error}"
-            self._notices.say(record.pod, WARNING, "FailedPostStartHook", message, container["name"])
-            await self._end_after(record, container_id)
+            tell_failure(self._notices, record, "FailedPostStartHook", container["name"], error)
+            self._stopper.stop_one(record, container, container_id, record.grace_s, "FailedPostStartHook")
         self._kick_when_free(record, f"hook:{container['name']}")
-
-    async def _end_after(self, record: PodRecord, container_id: str) -> None:
-        while True:
-            try:
-                await self._runtime.stop_container(container_id, 2.0)
-                return
-            except (RuntimeFailure, OSError) as error:
-                log.warning("stopping %s of %s: %s", container_id, record.name, error)
-                await self._clock.sleep(1.0)
 
     def _kick_when_free(self, record: PodRecord, job: str) -> None:
         record.jobs.pop(job, None)
