@@ -282,8 +282,9 @@ class Up:
         group = metrics.MetricsApi(meter, client)
 
         async def answer(request: Request) -> Response:
-            given = await group.answer(request.method, request.path, request.query, request.headers)
-            if request.shares and given.status == 200:
+            shares = request.shares
+            given = await group.answer(request.method, request.path, request.query, request.headers, here=shares)
+            if shares and given.status == 200:
                 return Response(given.status, shared=given.value)
             return Response(given.status, given.body, given.content_type)
 

@@ -1,19 +1,20 @@
 """metrics.k8s.io/v1beta1 over a meter: get and list of NodeMetrics and PodMetrics, plain or as tables.
 
 Which pods and nodes there are, and which a selector means, is the API server's to say: it is asked for their
-metadata, and the meter's numbers are put beside it. All pods, which the autoscaler wants to see every minute, are those
-that the meter follows where it does. Free of any HTTP library.
+metadata, and the meter's numbers are put beside it. A part of this process that follows pods itself, as the autoscaler
+does, gets the numbers alone (`api.numbers`). Free of any HTTP library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from podfit.api.kinds import NODE, POD, Kind
+from podfit.api.numbers import NUMBERS
 from podfit.api.quantity import Quantity
 from podfit.api.status import ApiError, Object
 from podfit.client.rest import Client
@@ -28,6 +29,7 @@ RESOURCES: list[Object] = [
     {"name": "pods", "singularName": "", "namespaced": True, "kind": "PodMetrics", "verbs": ["get", "list"]},
 ]
 _SELECTORS = ("labelSelector", "fieldSelector")
+_TABLE = "as=Table"
 _ONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _MANY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 Query = Mapping[str, Sequence[str]]
@@ -73,47 +75,54 @@ class MetricsApi:
     def __init__(self, meter: Meter, client: Client) -> None:
         self._meter, self._client = meter, client
 
-    async def answer(self, method: str, path: str, query: Query, headers: Mapping[str, str]) -> Answer:
-        """`headers` with lower-case names. Refusals are Statuses like everywhere in Kubernetes."""
+    async def answer(
+        self, method: str, path: str, query: Query, headers: Mapping[str, str], here: bool = False
+    ) -> Answer:
+        """`headers` with lower-case names; `here` if nobody has to encode the answer. Refusals are Statuses like
+        everywhere in Kubernetes."""
+        accepted = headers.get("accept", "")
+        form = NUMBERS if here and NUMBERS in accepted else _TABLE if _TABLE in accepted else ""
         try:
-            return Answer(200, await self._value(method, path, query, "as=Table" in headers.get("accept", "")))
+            return Answer(200, await self._value(method, path, query, form))
         except ApiError as error:
             return refusal(error)
         except Unreachable as error:
             return refusal(ApiError(503, "ServiceUnavailable", f"the API server cannot be asked: {error}"))
 
-    async def _value(self, method: str, path: str, query: Query, table: bool) -> Object:
+    async def _value(self, method: str, path: str, query: Query, form: str) -> Object:
         parts = [part for part in path.split("/") if part][3:]
         if method not in ("GET", "HEAD") or _first(query, "watch") in ("true", "1"):
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         if not parts:
             return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": _version(), "resources": RESOURCES}
         if parts[0] == "nodes" and len(parts) <= 2:
-            return await self._nodes(parts[1] if len(parts) == 2 else "", query, table)
+            return await self._nodes(parts[1] if len(parts) == 2 else "", query, form)
         if parts == ["pods"]:
-            return await self._pods("", "", query, table)
+            return await self._pods("", "", query, form)
         if parts[0] == "namespaces" and len(parts) in (3, 4) and parts[2] == "pods":
-            return await self._pods(parts[1], parts[3] if len(parts) == 4 else "", query, table)
+            return await self._pods(parts[1], parts[3] if len(parts) == 4 else "", query, form)
         raise ApiError(404, "NotFound", "the server could not find the requested resource")
 
     # --- nodes
-    async def _nodes(self, name: str, query: Query, table: bool) -> Object:
+    async def _nodes(self, name: str, query: Query, form: str) -> Object:
         rows = [
             (meta, use)
             for meta in await self._metadata(NODE, "", name, query, "nodemetrics")
             if (use := self._meter.node(meta.name)) is not None
         ]
         items = [_node_metrics(meta, use) for meta, use in rows]
-        return _shown("NodeMetrics", items, name, table, "nodemetrics", name)
+        return _shown("NodeMetrics", items, name, form, "nodemetrics", name)
 
     # --- pods
-    async def _pods(self, namespace: str, name: str, query: Query, table: bool) -> Object:
+    async def _pods(self, namespace: str, name: str, query: Query, form: str) -> Object:
+        if form == NUMBERS and not name and not _selectors(query):
+            return {**_list_of("PodMetrics"), "numbers": await self._meter.numbers(namespace)}
         items = []
         for meta in await self._metadata(POD, namespace, name, query, "podmetrics"):
             uses = self._meter.pod(meta.namespace, meta.name)
             if uses:
                 items.append(_pod_metrics(meta, uses))
-        return _shown("PodMetrics", items, name, table, "podmetrics", f"{namespace}/{name}")
+        return _shown("PodMetrics", items, name, form, "podmetrics", f"{namespace}/{name}")
 
     async def _metadata(self, kind: Kind, namespace: str, name: str, query: Query, word: str) -> list[Meta]:
         if name:
@@ -126,24 +135,10 @@ class MetricsApi:
                     _missing(word, f"{namespace}/{name}" if namespace else name) if error.code == 404 else error
                 ) from None
             return [one.metadata]
-        asked = {key: _first(query, key) for key in _SELECTORS if _first(query, key)}
-        followed = self._meter.pods
-        if kind is POD and not asked and followed is not None and followed.connected:
-            return followed_in(followed, namespace)
         listed = await self._client.raw(
-            "GET", kind.path(namespace), asked, headers={"Accept": _MANY}, decode=_read_many
+            "GET", kind.path(namespace), _selectors(query), headers={"Accept": _MANY}, decode=_read_many
         )
         return [item.metadata for item in listed.items or ()]
-
-
-def followed_in(pods: Iterable[Object], namespace: str) -> list[Meta]:
-    """Of a namespace, or of all if it is empty, in the order in which the server would list them."""
-    found = {f"{meta['namespace']}/{meta['name']}": meta for meta in (pod["metadata"] for pod in pods)}
-    return [
-        Meta(meta["name"], meta["namespace"], meta.get("labels"))
-        for _, meta in sorted(found.items())
-        if not namespace or meta["namespace"] == namespace
-    ]
 
 
 def _version() -> str:
@@ -152,6 +147,10 @@ def _version() -> str:
 
 def _first(query: Query, name: str) -> str:
     return (query.get(name) or [""])[0]
+
+
+def _selectors(query: Query) -> dict[str, str]:
+    return {key: _first(query, key) for key in _SELECTORS if _first(query, key)}
 
 
 def _missing(word: str, name: str) -> ApiError:
@@ -198,14 +197,18 @@ def _pod_metrics(meta: Meta, uses: Mapping[str, Use]) -> Object:
     return shown
 
 
-def _shown(kind: str, items: list[Object], name: str, table: bool, word: str, full_name: str) -> Object:
+def _list_of(kind: str) -> Object:
+    return {"kind": f"{kind}List", "apiVersion": _version(), "metadata": {}}
+
+
+def _shown(kind: str, items: list[Object], name: str, form: str, word: str, full_name: str) -> Object:
     if name and not items:
         raise _missing(word, full_name)
-    if table:
+    if form == _TABLE:
         return _table(items)
     if name:
         return {"kind": kind, "apiVersion": _version(), **items[0]}
-    return {"kind": f"{kind}List", "apiVersion": _version(), "metadata": {}, "items": items}
+    return {**_list_of(kind), "items": items}
 
 
 def _table(items: list[Object]) -> Object:

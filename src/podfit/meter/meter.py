@@ -12,15 +12,17 @@ from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from podfit.api.kinds import NODE, POD
+from podfit.api.kinds import NODE
+from podfit.api.numbers import Key, Numbers
 from podfit.api.status import ApiError, Object
 from podfit.client.cache import Cache
 from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
+from podfit.kit.turns import Turns
 from podfit.meter.rates import NodeRates, Use
-from podfit.meter.readings import Key, NodeReading, Told, read_page, reading_of
+from podfit.meter.readings import NodeReading, Told, read_page, reading_of
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +61,6 @@ class Meter:
         """Nodes that can be read without the API server, by name."""
         self.scrapes = self.failures = 0
         self._nodes = Cache(client, NODE, clock=self.clock)
-        self.pods = Cache(client, POD, clock=self.clock, page=500, trim=_shown_of) if client.shares else None
-        """Followed where the server is in this process: what changes is in memory anyway."""
         self._rates: dict[str, NodeRates] = {}
         self._heard: dict[str, float] = {}
         self._where: dict[tuple[str, str], str] = {}
@@ -78,8 +78,6 @@ class Meter:
         """Until cancelled."""
         try:
             self._tasks.start(self._nodes.run(), "nodes")
-            if self.pods is not None:
-                self._tasks.start(self.pods.run(), "pods")
             await self._nodes.ready.wait()
             self._nodes.subscribe(self._node_changed)
             while True:
@@ -152,12 +150,12 @@ class Meter:
         rates = self._rates.get(name)
         if rates is None:
             rates = self._rates[name] = NodeRates(2 * self.config.interval_s)
-        before, news = rates.pods(), rates.take(reading)
+        before, news = rates.placed, rates.take(reading)
         for key in news if self._subscribers else ():
             use = rates.containers[key]
             samples.append(Sample(*key, use.cores, use.memory_bytes, use.at))
-        if before != rates.pods():
-            self._place(name, before, rates.pods())
+        if before is not rates.placed:
+            self._place(name, before.keys(), rates.placed.keys())
 
     async def _read(self, name: str) -> NodeReading:
         source = self.sources.get(name)
@@ -176,7 +174,7 @@ class Meter:
     def _forget(self, node: str) -> None:
         rates = self._rates.pop(node, None)
         if rates is not None:
-            self._place(node, rates.pods(), set())
+            self._place(node, rates.placed.keys(), set())
         self._heard.pop(node, None)
 
     # --- asking
@@ -193,8 +191,15 @@ class Meter:
         """Everything that is known now."""
         return {key: use for rates in self._rates.values() for key, use in rates.containers.items()}
 
-
-def _shown_of(pod: Object) -> Object:
-    """What metrics show of a pod."""
-    meta = pod["metadata"]
-    return {"metadata": {key: meta[key] for key in ("name", "namespace", "labels", "resourceVersion") if key in meta}}
+    async def numbers(self, namespace: str = "") -> Numbers:
+        """The same of a namespace, or of all if it is empty, as columns."""
+        found = Numbers()
+        turns = Turns(self.clock)
+        for node, rates in list(self._rates.items()):
+            for pod, keys in rates.placed.items():
+                # A pod that moved may still be told of by the node it was on.
+                if self._where.get(pod) == node and (not namespace or pod[0] == namespace):
+                    rates.tell(keys, found)
+            if turns.over():
+                await turns.give()
+        return found

@@ -6,11 +6,12 @@ younger than one scrape is measured from its start. Readings from the past are l
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from podfit.meter.readings import Key, NodeReading, Reading
+from podfit.api.numbers import Key, Numbers
+from podfit.meter.readings import NodeReading, Reading
 
 _SHORTEST_S = 0.5
 """Over less than this a rate says nothing."""
@@ -55,9 +56,10 @@ class NodeRates:
     looks: int = 0
     node: Use | None = None
     containers: dict[Key, Use] = field(default_factory=dict)
+    placed: Mapping[tuple[str, str], Sequence[Key]] = field(default_factory=dict)
+    """The containers by pod: another object whenever there are others."""
     _node_last: Reading | None = None
     _last: dict[Key, Reading] = field(default_factory=dict)
-    _pods: dict[tuple[str, str], dict[str, Use]] = field(default_factory=dict)
 
     def take(self, reading: NodeReading) -> list[Key]:
         """Takes a scrape; returns the containers about which something new is known."""
@@ -85,22 +87,31 @@ class NodeRates:
                 news.append(key)
             elif known is not None and earlier is not None and same_run(earlier, after):
                 uses[key] = known
+        if uses.keys() != self.containers.keys():
+            self.placed = by_pod(uses)
         self._last, self.containers = last, uses
-        self._pods = {}
-        for (namespace, pod, container), use in uses.items():
-            self._pods.setdefault((namespace, pod), {})[container] = use
         return news
 
     def pod(self, namespace: str, name: str) -> dict[str, Use]:
         """By container."""
-        return self._pods.get((namespace, name), {})
+        return {key[2]: self.containers[key] for key in self.placed.get((namespace, name), ())}
 
-    def pods(self) -> Set[tuple[str, str]]:
-        """As they were when this is called: the next scrape does not change it."""
-        return self._pods.keys()
+    def tell(self, keys: Sequence[Key], into: Numbers) -> None:
+        """Of the containers of a pod."""
+        uses = [self.containers[key] for key in keys]
+        at = min([use.at for use in uses])
+        for key, use in zip(keys, uses, strict=True):
+            into.add(key, at, use.cores, use.memory_bytes)
 
     @property
     def settled(self) -> bool:
         """Whether everything that was read has a rate."""
         node_known = self._node_last is None or self.node is not None
         return self.looks > 0 and node_known and len(self.containers) == len(self._last)
+
+
+def by_pod(keys: Iterable[Key]) -> dict[tuple[str, str], list[Key]]:
+    found: dict[tuple[str, str], list[Key]] = {}
+    for key in keys:
+        found.setdefault(key[:2], []).append(key)
+    return found

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-Key = tuple[str, str, str]
-"""(namespace, pod, container)"""
+from podfit.api.numbers import Key
+
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _ESCAPES = re.compile(r"\\(.)")
 _MOST_KEPT = 200_000

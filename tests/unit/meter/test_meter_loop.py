@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+from podfit.api.numbers import ACCEPT
 from podfit.api.status import ApiError
 from podfit.apiserver.request import Response
 from podfit.client.rest import Client
-from podfit.client.transport import LocalTransport, SharedLines
+from podfit.client.transport import LocalTransport
 from podfit.kit.clock import FakeClock
 from podfit.meter.api import MetricsApi
 from podfit.meter.meter import Meter, MeterConfig, Sample
@@ -216,20 +217,16 @@ async def test_pods_are_listed_by_namespace_and_label() -> None:
         assert [item["metadata"]["labels"] for item in labelled["items"]] == [{"app": "x"}]
 
 
-async def test_pods_that_are_followed_are_listed_as_the_server_would() -> None:
+async def test_a_part_of_this_process_gets_numbers_where_it_asks_for_them_and_for_all() -> None:
     cluster = loaded()
-    cluster.pods = {("a-b", "z"): {}, ("a", "y"): {"app": "x"}, ("a", "b"): {}, ("a", "silent"): {}}
-    cluster.used = {("a", "b"): 1.5, ("a", "y"): 0.25, ("a-b", "z"): 1.0}
-    async with serving(cluster) as asking:
-        cluster.pods = dict(sorted(cluster.pods.items(), key=lambda item: "/".join(item[0])))
-        expected = [await ask(asking, path) for path in ("/pods", "/namespaces/a/pods")]
-    cluster.pods = dict(reversed(cluster.pods.items()))
-    cluster.client = Client(LocalTransport(cluster._call, lines=SharedLines()))
-    cluster.clock = FakeClock(1024.0)
-    async with serving(cluster) as following:
-        cluster.pods = {("nobody", "asks"): {}}
-        assert [await ask(following, path) for path in ("/pods", "/namespaces/a/pods")] == expected
-        assert (await ask(following, "/pods", labelSelector="app=x"))[1]["items"] == []
+    async with serving(cluster) as api:
+        headers = {"accept": ACCEPT}
+        for path, keys in (("/pods", {"a", "b"}), ("/namespaces/other/pods", {"b"})):
+            answer = await api.answer("GET", ROOT + path, {}, headers, here=True)
+            assert answer.value["kind"] == "PodMetricsList"
+            assert {pod for _, pod, _ in answer.value["numbers"].keys} == keys
+        for query, here in (({}, False), ({"labelSelector": ["app=x"]}, True)):
+            assert "items" in (await api.answer("GET", f"{ROOT}/pods", query, headers, here=here)).value
 
 
 async def test_one_pod_and_one_node_are_found_by_name() -> None:

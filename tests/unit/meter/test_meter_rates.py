@@ -83,7 +83,7 @@ def test_a_container_that_is_gone_is_forgotten() -> None:
     look(one, Reading(100.0, 10.0, 1.0))
     look(one, Reading(110.0, 15.0, 1.0))
     one.take(NodeReading(None, {}))
-    assert (one.containers, one.pods(), one.pod("ns", "p")) == ({}, set(), {})
+    assert (one.containers, one.placed, one.pod("ns", "p")) == ({}, {}, {})
 
 
 readings = st.builds(

@@ -70,17 +70,14 @@ class LocalHistory:
             base, batch = await self._work(partial(self._read_row, row=at, series=series))
             sink.take(batch)
             self._loaded_until = base
-            self._heard([self._ids[one] for one in batch.series if one in self._ids], base)
+            for id in [self._ids[one] for one in batch.series if one in self._ids]:
+                self._last[id] = max(base, self._last.get(id, base))
         self._whole = True
 
     def record(self, batch: Batch) -> None:
         ids = np.fromiter((self._id(one) for one in batch.series), np.int64, len(batch.series))
         self._waiting.append((ids, batch))
-        self._heard(ids.tolist(), self._clock.now())
-
-    def _heard(self, ids: list[int], at: Seconds) -> None:
-        for id in ids:
-            self._last[id] = max(at, self._last.get(id, at))
+        self._last.update(dict.fromkeys(ids.tolist(), self._clock.now()))
 
     async def flush(self) -> None:
         """Writes the minutes that are over; what belongs to the current one waits for its end."""

@@ -39,7 +39,8 @@ class Feed:
         self.evictions = sight.follow(EVENT, fieldSelector="reason=Evicted")
         self.checkpoints = sight.follow(VPA_CHECKPOINT)
         self.ooms: deque[Oom] = deque(maxlen=OOM_QUEUE)
-        self._gone: set[PodId] = set()
+        self.gone: set[PodId] = set()
+        """Deleted since the last pass, and known until the end of the next."""
         self._seen: dict[VpaId, Seen] = {}
         self._collected = float("-inf")
         self._started = sight.clock.now()
@@ -55,7 +56,7 @@ class Feed:
     def _on_pod(self, before: Object | None, after: Object | None) -> None:
         if after is None:
             assert before is not None
-            self._gone.add(key_of(before))
+            self.gone.add(key_of(before))
             return
         if before is None:
             self.add_pod(after)
@@ -69,7 +70,7 @@ class Feed:
         id = key_of(pod)
         if id[0] in self._sight.ignored:
             return
-        self._gone.discard(id)
+        self.gone.discard(id)
         labels = labels_of(pod)
         if self._config.memory_saver and not self.cluster.matching(id[0], labels):
             return
@@ -141,9 +142,9 @@ class Feed:
     # --- forgetting
 
     def forget_gone(self) -> None:
-        for id in self._gone:
+        for id in self.gone:
             self.cluster.delete_pod(id)
-        self._gone.clear()
+        self.gone.clear()
 
     def collect_garbage(self, now: Seconds) -> None:
         """Hourly: aggregates without a future, and checkpoints' past that is too old to count."""

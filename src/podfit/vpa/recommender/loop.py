@@ -13,11 +13,11 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from podfit.api.kinds import kind_named
-from podfit.api.status import Object
 from podfit.client import Client, EventRecorder
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock, rfc3339
 from podfit.kit.tasks import Tasks
+from podfit.kit.turns import Turns
 from podfit.vpa.history.base import History, HistoryAway, NoHistory
 from podfit.vpa.history.prometheus import PrometheusHistory
 from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontally
@@ -142,7 +142,7 @@ class Recommender:
             with step("LoadVPAs"):
                 await self._load_vpas()
             with step("LoadPods"):
-                self.measures.aggregates.set(len(self.cluster.aggregates))
+                self.measures.aggregates.set(self.cluster.aggregates_known)
             with step("LoadMetrics"):
                 await self._load_usage()
             with step("UpdateVPAs"):
@@ -200,28 +200,34 @@ class Recommender:
         assert self.cluster.fleet is not None
         if healed := usage.heal_clock(self.cluster.fleet, now):
             log.warning("the clock went back: %d containers start anew", healed)
+        used: usage.Used = []
         try:
-            items = await self._fetch_usage()
+            used = await self._fetch_usage()
             self._usage_gone = ""
         except usage.UsageGone as error:
-            items = []
             if not self._usage_gone:
                 log.warning("no usage: %s", error)
             self._usage_gone = f"The resource metrics API does not answer: {error}"
         self.measures.usage_answers.labels(str(bool(self._usage_gone)).lower(), "default-metrics-client").inc()
-        found = usage.scraped(items, self.cluster, now)
-        self.measures.quality.scraped(found, self.cluster.fleet)
-        self.measures.samples.inc(usage.ingest(found, self.cluster.fleet))
+        # Others have turns meanwhile, and pods may come; they are let go in this pass only, after it.
+        turns = Turns(self.clock)
+        for found in usage.in_parts(used, self.cluster, now, self.feed.gone):
+            self.measures.quality.scraped(found, self.cluster.fleet)
+            self.measures.samples.inc(usage.ingest(found, self.cluster.fleet))
+            if self.history.keeps_samples:
+                self.history.record(found.batch())
+            if turns.over():
+                await turns.give()
         ooms = [oom for oom in self._drained() if self._count_oom(oom)]
         if not self.history.keeps_samples:
             return
-        self.history.record(found.batch(ooms))
+        self.history.record(usage.ooms_alone(ooms))
         try:
             await self.history.flush()
         except HistoryAway as error:
             log.warning("history: %s", error)
 
-    async def _fetch_usage(self) -> list[Object]:
+    async def _fetch_usage(self) -> usage.Used:
         if self.config.use_external_metrics:
             return await external.fetch(self.client, self.cluster, self.config)
         return await usage.fetch(self.client, self.config.vpa_object_namespace)

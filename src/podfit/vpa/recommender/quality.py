@@ -119,11 +119,10 @@ class Quality:
 
     def scraped(self, found: Scraped, fleet: Fleet) -> None:
         """Before the samples go in: those that will be accepted are compared."""
-        if not found.handles or not len(self._mode):
+        if not len(found.handles) or not len(self._mode):
             return
-        handles, instants = np.array(found.handles, np.int64), np.array(found.instants)
+        handles, instants, cpu, memory = found.handles, found.instants, found.cpu, found.memory
         rows = fleet.row[handles]
-        cpu, memory = np.array(found.cpu, np.int64), np.array(found.memory, np.int64)
         known = (rows != NO_ROW) & (rows < len(self._mode))
         new_cpu, new_memory = (instants > fleet.last_cpu[handles]), (instants >= fleet.last_memory[handles])
         self._compare("cpu", rows[use := known & (cpu >= 0) & new_cpu], cpu[use] / 1000.0, False)

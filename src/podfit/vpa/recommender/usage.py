@@ -1,21 +1,28 @@
-"""Usage as it comes: the resource metrics API polled once a pass, whole scrapes at a time into the fleet's arrays."""
+"""Usage as it comes: the resource metrics API polled once a pass, whole scrapes at a time into the fleet's arrays.
+
+A meter of this process hands over numbers, any other the objects of the API. Both count alike.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
+from numpy.typing import NDArray
 
 from podfit.api.kinds import POD_METRICS
+from podfit.api.numbers import ACCEPT, Numbers
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.api.status import ApiError, Object
 from podfit.client import Client
 from podfit.client.transport import Unreachable
 from podfit.vpa.history.base import NONE, Batch, Series
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
-from podfit.vpa.recommender.decide.cluster import ClusterState, Pod
+from podfit.vpa.recommender.decide.cluster import ClusterState, Pod, PodId
+from podfit.vpa.recommender.decide.fleet.arena import Floats, Ints
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.fleet.rows import RowContainer
 from podfit.vpa.recommender.decide.oom import Oom
@@ -24,43 +31,118 @@ log = logging.getLogger(__name__)
 
 AHEAD_S = 600.0
 """Samples further in the future than this come from a clock that is wrong; counting them would lock out true ones."""
+AT_ONCE = 1000
+"""PodMetrics, or containers, that are read in one go."""
 
 
 class UsageGone(Exception):
     """The metrics API did not answer."""
 
 
-async def fetch(client: Client, namespace: str = "") -> list[Object]:
-    """All PodMetrics. Raises UsageGone."""
+Used = Sequence[Object] | Numbers
+"""PodMetrics, or what a meter of this process says instead."""
+
+
+async def fetch(client: Client, namespace: str = "") -> Used:
+    """Of all pods. Raises UsageGone."""
+    headers = {"Accept": ACCEPT} if client.shares else None
     try:
-        answer = await client.list(POD_METRICS, namespace)
+        answer = await client.raw("GET", POD_METRICS.path(namespace), headers=headers)
     except (ApiError, Unreachable) as error:
         raise UsageGone(str(error)) from error
-    items = answer.get("items") if isinstance(answer, dict) else None
-    return [item for item in items or () if isinstance(item, dict)]
+    if not isinstance(answer, dict):
+        return []
+    if isinstance(numbers := answer.get("numbers"), Numbers):
+        return numbers
+    return [item for item in answer.get("items") or () if isinstance(item, dict)]
+
+
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """Samples of known containers, as columns. Pods and names are for somebody who wants to keep them."""
+
+    pods: Sequence[Pod]
+    names: Sequence[str]
+    handles: Ints
+    instants: Floats
+    cpu: Ints
+    memory: Ints
+
+    def batch(self) -> Batch:
+        """For a history, in order of time."""
+        order = np.argsort(self.instants, kind="stable")
+        series = [Series(*pod.id, name, pod.label_text) for pod, name in zip(self.pods, self.names, strict=True)]
+        return Batch(series, order, self.instants[order], self.cpu[order], self.memory[order])
+
+
+def ooms_alone(ooms: Sequence[Oom]) -> Batch:
+    nothing = np.zeros(0, np.int64)
+    return Batch((), nothing, np.zeros(0), nothing, nothing, ooms)
+
+
+def in_parts(used: Used, cluster: ClusterState, now: Seconds, gone: Collection[PodId] = ()) -> Iterator[Scraped]:
+    """What is said about known containers, some at a time so that others have a turn in between. `gone` are pods that
+    are known, but no more."""
+    for start in range(0, len(used), AT_ONCE):
+        part = used[start : start + AT_ONCE]
+        yield counted(part, cluster, now, gone) if isinstance(part, Numbers) else scraped(part, cluster, now)
+
+
+def counted(numbers: Numbers, cluster: ClusterState, now: Seconds, gone: Collection[PodId] = ()) -> Scraped:
+    """Rounded as the API would print it and `scraped` would read that."""
+    pods: list[Pod] = []
+    names: list[str] = []
+    handles: list[int] = []
+    found: list[int] = []
+    for index, (namespace, name, container) in enumerate(numbers.keys):
+        id = (namespace, name)
+        pod = cluster.pod(id)
+        state = pod.containers.get(container) if pod is not None else None
+        if pod is None or not isinstance(state, RowContainer) or id in gone:
+            continue
+        pods.append(pod)
+        names.append(container)
+        handles.append(state.handle)
+        found.append(index)
+    at, cores, memory = (
+        np.array(column, np.float64)[found] for column in (numbers.at, numbers.cores, numbers.memory_bytes)
+    )
+    nanos = _whole(cores * 1e9)
+    milli = np.where(nanos == NONE, NONE, -(-nanos // 10**6))
+    made = Scraped(pods, names, np.array(handles, np.int64), np.floor(at), milli, _whole(memory))
+    ahead = made.instants > now + AHEAD_S
+    return _without(made, ahead) if ahead.any() else made
+
+
+def _whole(amounts: Floats) -> Ints:
+    """Whole numbers; NONE for what is too large to count."""
+    rounded = np.rint(amounts)
+    return np.where((rounded >= 0) & (rounded < 2.0**62), rounded, NONE).astype(np.int64)
+
+
+def _without(found: Scraped, left_out: NDArray[np.bool_]) -> Scraped:
+    kept = ~left_out
+    pods, names = list(compress(found.pods, kept)), list(compress(found.names, kept))
+    return Scraped(pods, names, found.handles[kept], found.instants[kept], found.cpu[kept], found.memory[kept])
 
 
 @dataclass(slots=True)
-class Scraped:
-    """Samples of known containers, as columns; `who` names them where somebody wants to keep them."""
-
-    who: list[tuple[Pod, str]] = field(default_factory=list)
+class _Columns:
+    pods: list[Pod] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
     handles: list[int] = field(default_factory=list)
     instants: list[Seconds] = field(default_factory=list)
     cpu: list[int] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
 
-    def batch(self, ooms: Sequence[Oom] = ()) -> Batch:
-        """For a history, in order of time."""
-        order = np.argsort(np.array(self.instants), kind="stable")
-        series = [Series(pod.id[0], pod.id[1], name, pod.label_text) for pod, name in self.who]
-        times, cpu, memory = np.array(self.instants), np.array(self.cpu, np.int64), np.array(self.memory, np.int64)
-        return Batch(series, order, times[order], cpu[order], memory[order], ooms)
+    def scraped(self) -> Scraped:
+        handles, cpu, memory = (np.array(column, np.int64) for column in (self.handles, self.cpu, self.memory))
+        return Scraped(self.pods, self.names, handles, np.array(self.instants, np.float64), cpu, memory)
 
 
 def scraped(items: Iterable[Object], cluster: ClusterState, now: Seconds) -> Scraped:
     """What the items say about known containers; what cannot be read is left out."""
-    found = Scraped()
+    found = _Columns()
     instants: dict[object, Seconds] = {}
     for item in items:
         meta = item.get("metadata") or {}
@@ -76,7 +158,7 @@ def scraped(items: Iterable[Object], cluster: ClusterState, now: Seconds) -> Scr
             continue
         for container in item.get("containers") or ():
             _add(found, pod, container, instants[stamp])
-    return found
+    return found.scraped()
 
 
 def _instant(stamp: str, now: Seconds) -> Seconds:
@@ -88,12 +170,13 @@ def _instant(stamp: str, now: Seconds) -> Seconds:
     return instant if instant <= now + AHEAD_S else NEVER
 
 
-def _add(found: Scraped, pod: Pod, container: Object, instant: Seconds) -> None:
+def _add(found: _Columns, pod: Pod, container: Object, instant: Seconds) -> None:
     name = container.get("name") or ""
     state = pod.containers.get(name)
     if isinstance(state, RowContainer):
         usage = container.get("usage") or {}
-        found.who.append((pod, name))
+        found.pods.append(pod)
+        found.names.append(name)
         found.handles.append(state.handle)
         found.instants.append(instant)
         found.cpu.append(_amount(usage.get("cpu"), True))
@@ -116,12 +199,12 @@ def _amount(text: object, milli: bool) -> int:
 
 def ingest(found: Scraped, fleet: Fleet) -> int:
     """Puts samples into the arrays, which refuse negative ones; answers how many CPU samples were new."""
-    if not found.handles:
+    if not len(found.handles):
         return 0
-    order = np.argsort(np.array(found.instants), kind="stable")
-    handles, instants = np.array(found.handles, np.int64)[order], np.array(found.instants)[order]
-    fleet.ingest_memory(handles, instants, np.array(found.memory, np.int64)[order])
-    return fleet.ingest_cpu(handles, instants, np.array(found.cpu, np.int64)[order])
+    order = np.argsort(found.instants, kind="stable")
+    handles, instants = found.handles[order], found.instants[order]
+    fleet.ingest_memory(handles, instants, found.memory[order])
+    return fleet.ingest_cpu(handles, instants, found.cpu[order])
 
 
 def ingest_handles(fleet: Fleet, handles: np.ndarray, batch: Batch) -> int:  # type: ignore[type-arg]

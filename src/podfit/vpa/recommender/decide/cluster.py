@@ -86,6 +86,10 @@ class ClusterState:
         """All aggregates; built anew, so not for every event."""
         return {key: state for states in self._aggregates_in.values() for key, state in states.items()}
 
+    @property
+    def aggregates_known(self) -> int:
+        return sum(map(len, self._aggregates_in.values()))
+
     def pod(self, id: PodId) -> Pod | None:
         return self._pods_in.get(id[0], {}).get(id)
 

@@ -1,0 +1,70 @@
+"""A meter's numbers count for the autoscaler as the text of metrics.k8s.io does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podfit.api.numbers import Numbers
+from podfit.api.status import Object
+from podfit.meter.api import Meta, _pod_metrics
+from podfit.meter.rates import NodeRates
+from podfit.meter.readings import NodeReading, Reading
+from podfit.vpa.recommender.decide.cluster import ClusterState
+from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.recommender.decide.fleet.fleet import Fleet
+from podfit.vpa.recommender.usage import Scraped, counted, in_parts, scraped
+
+NOW = 1_700_000_000.0
+_keys = st.tuples(st.sampled_from("nm"), st.sampled_from("pqr"), st.sampled_from("abc"))
+_amounts = st.one_of(st.floats(0.0, 1e10), st.integers(0, 10**10).map(float), st.floats(0.0, 1e-6))
+_times = st.one_of(st.floats(NOW - 100.0, NOW + 100.0), st.floats(NOW + 500.0, NOW + 700.0))
+_readings = st.dictionaries(_keys, st.tuples(_times, _amounts, _amounts))
+
+
+def told(readings: dict[Any, tuple[float, float, float]]) -> NodeRates:
+    rates = NodeRates(fresh_s=0.0)
+    rates.take(NodeReading(None, {key: Reading(at - 15.0, 0.0, 0.0) for key, (at, _, _) in readings.items()}))
+    rates.take(NodeReading(None, {key: Reading(*reading) for key, reading in readings.items()}))
+    return rates
+
+
+def known_to(readings: dict[Any, Any]) -> ClusterState:
+    """All of them but a pod and a container of another one."""
+    cluster = ClusterState(Config(), Fleet(Config()))
+    for namespace, pod, container in readings:
+        if pod != "r":
+            cluster.add_pod((namespace, pod), {}, "Running")
+            if (pod, container) != ("q", "c"):
+                cluster.add_container((namespace, pod), container)
+    return cluster
+
+
+def samples(found: Scraped) -> dict[int, tuple[Any, ...]]:
+    columns = zip(found.handles, found.pods, found.names, found.instants, found.cpu, found.memory, strict=True)
+    return {int(handle): (pod.id, name, *map(float, numbers)) for handle, pod, name, *numbers in columns}
+
+
+@given(_readings)
+def test_numbers_count_as_their_text(readings: dict[Any, tuple[float, float, float]]) -> None:
+    rates, cluster = told(readings), known_to(readings)
+    numbers, items = Numbers(), list[Object]()
+    for (namespace, pod), keys in rates.placed.items():
+        rates.tell(keys, numbers)
+        items.append(_pod_metrics(Meta(pod, namespace), rates.pod(namespace, pod)))
+    assert samples(counted(numbers, cluster, NOW)) == samples(scraped(items, cluster, NOW))
+
+
+def test_pods_that_are_gone_are_not_counted_and_parts_make_up_the_whole() -> None:
+    keys = [("n", f"p{number}", "a") for number in range(2500)]
+    numbers, cluster = Numbers(), ClusterState(Config(), Fleet(Config()))
+    for key in keys:
+        numbers.add(key, NOW, 0.5, 1024.0)
+        cluster.add_pod(key[:2], {}, "Running")
+        cluster.add_container(key[:2], "a")
+    parts = list(in_parts(numbers, cluster, NOW, {("n", "p7"), ("n", "p2400")}))
+    assert len(parts) == 3
+    named = [pod.id[1] for part in parts for pod in part.pods]
+    assert named == [f"p{number}" for number in range(2500) if number not in (7, 2400)]
