@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from podfit.agent.agent import Agent
-from podfit.api.kinds import POD
+from podfit.api.kinds import NODE, POD
 from podfit.client.rest import Client
 from podfit.client.transport import Ask, Reply, Stream, Unreachable
+from podfit.compose import node_user
 from podfit.testing.nodes import Cluster, TestNode
 
 CAPACITY = {"cpu": "2", "memory": "4Gi"}
@@ -43,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def running_node(cluster: Cluster, folder: Path) -> TestNode:
-    node = await cluster.node("node1", static_dir=folder, capacity=CAPACITY)
+    node = await cluster.node("node1", user=node_user("node1"), static_dir=folder, capacity=CAPACITY)
     await node.quiet()
     return node
 
@@ -71,6 +72,9 @@ async def test_a_manifest_runs_and_shows_a_mirror(cluster: Cluster, folder: Path
     mirror = await cluster.pod("web-node1")
     assert "kubernetes.io/config.mirror" in mirror["metadata"]["annotations"]
     assert mirror["status"]["phase"] == "Running"
+    uid = (await cluster.client.get(NODE, "", "node1"))["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "node1", "uid": uid, "controller": True}
+    assert mirror["metadata"]["ownerReferences"] == [owner]
     (folder / "web.yaml").unlink()
     await told(node, lambda: all(one.ending for one in node.agent.records.values()))
     await node.pass_time(6)
@@ -149,7 +153,7 @@ class Nobody:
 async def test_static_pods_need_no_api_server(cluster: Cluster, folder: Path) -> None:
     """The API server itself may be one of them."""
     (folder / "web.yaml").write_text(manifest())
-    node = TestNode(cluster, "node1", {"static_dir": folder, "capacity": CAPACITY})
+    node = TestNode(cluster, "node1", {"static_dir": folder, "capacity": CAPACITY}, node_user("node1"))
     node.agent = Agent(Client(Nobody()), node.runtime, node.config, cluster.clock)
     await node.agent.start()
     await told(node, lambda: attempts(node) == [("sleep 1d", 0)])

@@ -137,7 +137,7 @@ class Agent:
         )
         self.roster = Roster(config, self.records, self.ledger, self.runtime, self.allocator, self.metrics, clock, kick)
         reporter.missed, reporter.news = self.roster.missed, self.roster.take
-        self._static = StaticPods(config, self.client, clock, self.roster)
+        self._static = StaticPods(config, self.client, clock, self.roster, lambda: self.node.uid)
         self.pressure = PressureWatch(
             self.node, clock, lambda: machine_readings(config.data_dir, self.ledger), config.eviction_hard
         )
@@ -184,6 +184,7 @@ class Agent:
             self._tasks.start(self._static.run(), "static")
         if self.config.register:
             await self.node.registered.wait()
+            self._static.registered()
         self._use_node()
         await self._cache.ready.wait()
         if self.config.on_disk:

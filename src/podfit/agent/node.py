@@ -86,6 +86,11 @@ class NodeKeeper:
         return self._config.node_name
 
     @property
+    def uid(self) -> str:
+        """Of the Node in the API, "" while we know of none."""
+        return str((self._node.get("metadata") or {}).get("uid") or "")
+
+    @property
     def known(self) -> bool:
         """The API has a Node to tell about."""
         return self.registered.is_set() or not self._config.register

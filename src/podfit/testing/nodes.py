@@ -16,7 +16,7 @@ from podfit.api.status import ApiError, Object
 from podfit.apiserver import local
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
-from podfit.apiserver.request import ADMIN
+from podfit.apiserver.request import ADMIN, User
 from podfit.client.rest import STRATEGIC, Client
 from podfit.kit.clock import FakeClock
 from podfit.store.memory import MemoryStore
@@ -66,8 +66,8 @@ class Cluster:
                 if error.code != 409:
                     raise
 
-    async def node(self, name: str = "node1", **config: Any) -> TestNode:
-        node = TestNode(self, name, config)
+    async def node(self, name: str = "node1", *, user: User = ADMIN, **config: Any) -> TestNode:
+        node = TestNode(self, name, config, user)
         self.nodes.append(node)
         await node.start()
         return node
@@ -85,8 +85,10 @@ class Cluster:
 class TestNode:
     __test__ = False
 
-    def __init__(self, cluster: Cluster, name: str, config: dict[str, Any]) -> None:
+    def __init__(self, cluster: Cluster, name: str, config: dict[str, Any], user: User = ADMIN) -> None:
+        """`user`: who its agent is to the API server."""
         self.cluster, self.name = cluster, name
+        self._client = cluster.client if user is ADMIN else local.local_client(cluster.server, user, "test")
         self.machine = FakeNodeState()
         data = cluster.folder / name
         self.config = AgentConfig(
@@ -104,7 +106,7 @@ class TestNode:
         self.up = False
 
     def _agent(self) -> Agent:
-        return Agent(self.cluster.client, self.runtime, self.config, self.cluster.clock)
+        return Agent(self._client, self.runtime, self.config, self.cluster.clock)
 
     async def start(self) -> None:
         if self.up:

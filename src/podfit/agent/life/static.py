@@ -32,8 +32,12 @@ HASH, SEEN = "kubernetes.io/config.hash", "kubernetes.io/config.seen"
 
 
 class StaticPods:
-    def __init__(self, config: AgentConfig, client: Client, clock: Clock, roster: Roster) -> None:
+    def __init__(
+        self, config: AgentConfig, client: Client, clock: Clock, roster: Roster, node_uid: Callable[[], str]
+    ) -> None:
+        """`node_uid`: of the Node in the API, "" while there is none."""
         self._config, self._client, self._clock, self._roster = config, client, clock, roster
+        self._node_uid = node_uid
         self._stamps: dict[Path, tuple[int, int]] = {}
         self._uids: dict[Path, str] = {}
         self._leaving: dict[str, str] = {}
@@ -62,6 +66,10 @@ class StaticPods:
             watch.close()
             if timer is not None:
                 timer.cancel()
+
+    def registered(self) -> None:
+        """The API has our Node: mirrors can be made."""
+        self._poke()
 
     async def _poke_later(self) -> None:
         await self._clock.sleep(_AGAIN_S)
@@ -170,6 +178,9 @@ class StaticPods:
         if record is None or record.ending is not None:
             self._unmirrored.discard(uid)
             return
+        owner = self._node_uid()
+        if not owner:
+            return
         meta = record.pod["metadata"]
         body: Object = {
             "apiVersion": "v1",
@@ -179,6 +190,7 @@ class StaticPods:
                 "namespace": meta["namespace"],
                 "labels": meta.get("labels") or {},
                 "annotations": {**meta["annotations"], MIRROR: meta["uid"]},
+                "ownerReferences": [self._owner(owner)],
             },
             "spec": {**record.pod["spec"], "tolerations": [{"operator": "Exists", "effect": "NoExecute"}]},
         }
@@ -196,6 +208,10 @@ class StaticPods:
         if record.mirror is not None:
             self._unmirrored.discard(uid)
             self._roster.kick(uid)
+
+    def _owner(self, uid: str) -> Object:
+        """A node may only make pods that it owns."""
+        return {"apiVersion": "v1", "kind": "Node", "name": self._config.node_name, "uid": uid, "controller": True}
 
     async def _existing(self, meta: Object) -> Object | None:
         """The mirror that is there, if it shows this version of the pod; an old one is deleted first."""
