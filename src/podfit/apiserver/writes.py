@@ -6,7 +6,6 @@ is written when nothing changed.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -30,6 +29,7 @@ from podfit.apiserver.options import WriteOptions
 from podfit.apiserver.request import User
 from podfit.apiserver.strategy import Strategy, strategy_for
 from podfit.kit.clock import rfc3339
+from podfit.kit.uids import new_uid
 from podfit.store.backend import Mismatch, Record
 
 RETRIES = 256
@@ -148,7 +148,7 @@ class Writer:
         for gone in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             meta.pop(gone, None)
         meta["creationTimestamp"] = rfc3339(self.objects.clock.now())
-        meta["uid"] = str(uuid.uuid4())
+        meta["uid"] = new_uid()
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = strategy.generate_name(meta["generateName"])
 

@@ -66,20 +66,17 @@ def dropped_when_empty(row: Field) -> bool:
     return not (isinstance(row.type, Scalar) and row.type.form in NEVER_EMPTY)
 
 
-Rows = tuple[dict[str, bool], dict[str, tuple[Reader, bool]], list[tuple[str, Field]]]
+Rows = tuple[dict[str, tuple[Reader | None, bool]], list[tuple[str, Field, Any]]]
 
 
 def _rows(struct: Struct) -> Rows:
-    """String fields and other fields, each with whether empty values vanish, and what is printed even when unset."""
-    plain: dict[str, bool] = {}
-    others: dict[str, tuple[Reader, bool]] = {}
+    """How each field is read (None: it is a string) and whether empty values vanish, and what is printed even when
+    unset."""
+    fields: dict[str, tuple[Reader | None, bool]] = {}
     for name, row in struct.fields.items():
-        drop = dropped_when_empty(row)
-        if isinstance(row.type, Scalar) and row.type.form == "string":
-            plain[name] = drop
-        else:
-            others[name] = (reader_of(row.type), drop)
-    return plain, others, [(row.name, row) for row in struct if printed_when_unset(row)]
+        is_string = isinstance(row.type, Scalar) and row.type.form == "string"
+        fields[name] = (None if is_string else reader_of(row.type), dropped_when_empty(row))
+    return fields, [(row.name, row, unset(row)) for row in struct if printed_when_unset(row)]
 
 
 def _struct_reader(struct: Struct) -> Reader:
@@ -92,32 +89,31 @@ def _struct_reader(struct: Struct) -> Reader:
             rows = _rows(struct)
         if value.__class__ is not dict:
             raise _SURPRISE
-        plain, others, always = rows
-        known = base if base.__class__ is dict else _NOTHING
+        fields, always = rows
+        known, before = base if base.__class__ is dict else None, _NEVER
         out: dict[str, Any] = {}
         for key, item in value.items():
-            before = known.get(key, _NEVER)
-            if item is before:
-                out[key] = item
-                continue
-            drop = plain.get(key)
-            if drop is not None:
-                if item.__class__ is not str:
-                    if item is None:
-                        continue
-                    raise _SURPRISE
-            else:
-                other = others.get(key)
-                if other is None:
-                    raise _SURPRISE
-                if item is None:
+            if known is not None:
+                before = known.get(key, _NEVER)
+                if item is before:
+                    out[key] = item
                     continue
-                item, drop = other[0](item, before), other[1]
+            field = fields.get(key)
+            if field is None:
+                raise _SURPRISE
+            if item is None:
+                continue
+            read_field, drop = field
+            if read_field is not None:
+                item = read_field(item, before)
+            elif item.__class__ is not str:
+                raise _SURPRISE
             if item or not drop:
                 out[key] = item
-        for name, row in always:
+        for name, row, zero in always:
             if name not in out:
-                out[name] = unset(row)
+                # Structs are changed later on: each object gets one of its own.
+                out[name] = unset(row) if zero.__class__ is dict else zero
         return out
 
     return read
