@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from podfit.api.kinds import Kind
-from podfit.api.schema.decode import decode
+from podfit.api.schema.decode import decode, take
 from podfit.api.schema.types import Struct
 from podfit.api.schema.yamls import YamlError, parse_yaml
 from podfit.api.status import ApiError, Object, bad_request
@@ -24,12 +24,13 @@ def read_object(call: Call, kind: Kind, validation: str) -> Object:
 
 
 def read_body(call: Call, kind: Kind | Struct, validation: str) -> Object:
-    decoded = decode(
-        call.request.body,
-        kind,
-        field_validation=validation,
-        content_type=_content_type(call.request.headers.get("content-type", "")),
-    )
+    request = call.request
+    content_type = _content_type(request.headers.get("content-type", ""))
+    if not isinstance(request.sent, bytes) and content_type == "application/json" and isinstance(kind, Kind):
+        taken = take(request.sent, kind)
+        if taken is not None:
+            return taken
+    decoded = decode(request.body, kind, field_validation=validation, content_type=content_type)
     call.warnings += decoded.warnings
     return decoded.obj
 

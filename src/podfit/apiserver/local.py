@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
+from podfit.api.status import Object
 from podfit.apiserver.request import Request, Response, User
 from podfit.client import Client, LocalTransport
 from podfit.client.transport import SharedLines
@@ -21,7 +22,7 @@ def local_client(server: ApiServer, user: User, name: str, lines: SharedLines | 
     shares = lines is not None
 
     def call(
-        method: str, path: str, query: dict[str, list[str]], headers: Mapping[str, str], body: bytes
+        method: str, path: str, query: dict[str, list[str]], headers: Mapping[str, str], body: bytes | Object
     ) -> Awaitable[Response]:
         return server.handle(Request(method, path, query, headers, body, user, shares=shares))
 

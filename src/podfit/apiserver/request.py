@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from podfit.api.encoded import encoded
 from podfit.api.status import Object
 
 
@@ -31,12 +32,23 @@ class Request(msgspec.Struct):
     query: dict[str, list[str]]
     headers: Mapping[str, str]
     """Keys are lower-case."""
-    body: bytes = b""
+    sent: bytes | Object = b""
+    """The body as it came. A part of this process may hand over the object itself: it is read, and never kept."""
     user: User = ANONYMOUS
     upgrade: Any = None
     """The connection, for requests that leave HTTP behind (exec, attach, port-forward, WebSocket watches)."""
     shares: bool = False
     """Asked by a part of this process that takes the server's own objects for an answer, and only reads them."""
+
+    @property
+    def body(self) -> bytes:
+        if not isinstance(self.sent, bytes):
+            self.sent = encoded(self.sent)
+        return self.sent
+
+    @body.setter
+    def body(self, data: bytes) -> None:
+        self.sent = data
 
 
 class Response(msgspec.Struct):

@@ -31,7 +31,7 @@ class Client:
 
     @property
     def shares(self) -> bool:
-        """Whether others of this process get the very objects that our watches bring."""
+        """Whether the server is in this process and hands over objects: those that our watches bring to others, too."""
         return getattr(self.transport, "shares", False)
 
     async def close(self) -> None:
@@ -51,7 +51,8 @@ class Client:
         if body is None:
             ask = Ask(method, path, query, None, "", headers)
         else:
-            ask = Ask(method, path, query, body if isinstance(body, bytes) else encoded(body), content_type, headers)
+            sent = body if self.shares or isinstance(body, bytes) else encoded(body)
+            ask = Ask(method, path, query, sent, content_type, headers)
         reply = await self.transport.request(ask)
         return reply.shared if reply.shared is not None else _answer(reply, decode)
 

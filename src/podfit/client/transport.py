@@ -29,7 +29,8 @@ class Ask(msgspec.Struct, frozen=True):
     method: str
     path: str
     query: Query | None = None
-    body: bytes | None = None
+    body: bytes | Object | None = None
+    """A server in this process may be handed the object itself, which it reads before it answers and does not keep."""
     content_type: str = ""
     headers: Mapping[str, str] | None = None
     """What else the server is told."""
@@ -198,7 +199,7 @@ class LocalAnswer(Protocol):
     def shared(self) -> Object | None: ...
 
 
-LocalCall = Callable[[str, str, dict[str, list[str]], Mapping[str, str], bytes], Awaitable[LocalAnswer]]
+LocalCall = Callable[[str, str, dict[str, list[str]], Mapping[str, str], bytes | Object], Awaitable[LocalAnswer]]
 """(method, path, query, lower-case headers, body) → answer; the composer binds it to a server and a user."""
 
 
@@ -221,7 +222,7 @@ class LocalTransport:
         sent = self._typed(ask.content_type)
         if ask.headers:
             sent = {**sent, **{key.lower(): value for key, value in ask.headers.items()}}
-        return self._call(ask.method, ask.path, listed, sent, ask.body or b"")
+        return self._call(ask.method, ask.path, listed, sent, b"" if ask.body is None else ask.body)
 
     def _typed(self, content_type: str) -> dict[str, str]:
         known = self._headers.get(content_type)

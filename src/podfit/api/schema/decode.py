@@ -1,8 +1,8 @@
 """Typed decoding: bytes or parsed JSON in, the object as Go would decode and print it again out.
 
-`decode` reads a request body (400 with Kubernetes' words when it cannot), `convert` what a patch produced
-(`DecodeError`, for the caller to wrap). Unknown and duplicate fields are refused, reported or ignored as
-`fieldValidation` says, and never kept. Nothing here defaults or validates.
+`decode` reads a request body (400 with Kubernetes' words when it cannot), `take` one that never was bytes, `convert`
+what a patch produced (`DecodeError`, for the caller to wrap). Unknown and duplicate fields are refused, reported or
+ignored as `fieldValidation` says, and never kept. Nothing here defaults or validates.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from podfit.api.kinds import Kind
 from podfit.api.schema import struct_of, type_of
 from podfit.api.schema.bodies import TypeMeta, body_error, checked_type, type_meta
-from podfit.api.schema.fast import Surprise, reader
+from podfit.api.schema.fast import OTHERS, Surprise, reader
 from podfit.api.schema.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
 from podfit.api.schema.scalars import Unreadable
 from podfit.api.schema.types import Struct
@@ -65,6 +65,26 @@ def decode(
     if isinstance(kind, Kind):
         made.obj["kind"], made.obj["apiVersion"] = kind.kind, kind.api_version
     return made
+
+
+def take(value: Object, kind: Kind) -> Object | None:
+    """Reads an object of this process as `decode` reads the JSON of it, and shares nothing with it that can change.
+
+    None where there is something to say about it, or it is more than plain JSON: then it has to be encoded.
+    """
+    struct = type_of(kind)
+    if struct is None or "custom" in struct.cache or value.__class__ is not dict:
+        return None
+    if (value.get("kind") or kind.kind) != kind.kind or (
+        value.get("apiVersion") or kind.api_version
+    ) != kind.api_version:
+        return None
+    try:
+        obj: Object = reader(struct)(value, OTHERS)
+    except (Surprise, RecursionError):
+        return None
+    obj["kind"], obj["apiVersion"] = kind.kind, kind.api_version
+    return obj
 
 
 def _cannot(meta: TypeMeta, kind: Kind | Struct, why: str) -> ApiError:
@@ -153,4 +173,4 @@ def _strict(complaints: list[str], mode: str) -> list[str]:
     return complaints
 
 
-__all__ = ["DecodeError", "Decoded", "convert", "decode", "plain", "struct_of"]
+__all__ = ["DecodeError", "Decoded", "convert", "decode", "plain", "struct_of", "take"]

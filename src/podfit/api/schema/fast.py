@@ -3,7 +3,8 @@
 A struct becomes one closure over a table of its fields. It keeps no paths and words no errors: whatever is not plain
 (an unknown field, a wrong type, a bad quantity) raises `Surprise`, and `walk` then reads the object again, slowly.
 The input is never changed, and shared with the output only below free-form values and where it is part of a `base`:
-an object that was read before. What a patch left alone need not be read again.
+an object that was read before. What a patch left alone need not be read again. Of an input that is somebody else's
+(the base is `OTHERS`) nothing is shared.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
 
 Reader = Callable[[Any, Any], Any]
 """(value, base) → the value as typed; parts of the value that are the very parts of the base are taken as they are."""
+OTHERS: Any = object()
+"""In place of a base: the value belongs to somebody who may change it."""
 _NEVER: Any = object()
-_NOTHING: dict[str, Any] = {}
+_PLAIN = (str, int, float, bool)
 
 
 class Surprise(Exception):
@@ -90,7 +93,7 @@ def _struct_reader(struct: Struct) -> Reader:
         if value.__class__ is not dict:
             raise _SURPRISE
         fields, always = rows
-        known, before = base if base.__class__ is dict else None, _NEVER
+        known, before = (base, _NEVER) if base.__class__ is dict else (None, base)
         out: dict[str, Any] = {}
         for key, item in value.items():
             if known is not None:
@@ -135,7 +138,7 @@ def _scalar_reader(form: str) -> Reader:
     if form == "bool":
         return _bool
     if form == "Raw":
-        return _same
+        return _raw
     full = READERS[form]
     exact = form in ("Quantity", "Resource")
 
@@ -162,8 +165,20 @@ def _bool(value: Any, base: Any) -> bool:
     raise _SURPRISE
 
 
-def _same(value: Any, base: Any) -> Any:
-    return value
+def _raw(value: Any, base: Any) -> Any:
+    return _copied(value) if base is OTHERS else value
+
+
+def _copied(value: Any) -> Any:
+    if value.__class__ is dict:
+        if any(key.__class__ is not str for key in value):
+            raise _SURPRISE
+        return {key: _copied(item) for key, item in value.items()}
+    if value.__class__ is list:
+        return [_copied(item) for item in value]
+    if value is None or value.__class__ in _PLAIN:
+        return value
+    raise _SURPRISE
 
 
 def _list_reader(kind: ListOf) -> Reader:
@@ -173,7 +188,7 @@ def _list_reader(kind: ListOf) -> Reader:
         if value.__class__ is not list or None in value:
             raise _SURPRISE
         if base.__class__ is not list:
-            return [item_reader(item, _NEVER) for item in value]
+            return [item_reader(item, base) for item in value]
         pairs = zip_longest(value, base[: len(value)], fillvalue=_NEVER)
         return [item if item is before else item_reader(item, before) for item, before in pairs]
 
@@ -187,8 +202,8 @@ def _map_reader(kind: MapOf) -> Reader:
         def read_strings(value: Any, base: Any) -> dict[str, Any]:
             if value.__class__ is not dict:
                 raise _SURPRISE
-            for item in value.values():
-                if item.__class__ is not str:
+            for key, item in value.items():
+                if item.__class__ is not str or key.__class__ is not str:
                     raise _SURPRISE
             return dict(value)
 
@@ -197,12 +212,12 @@ def _map_reader(kind: MapOf) -> Reader:
     def read(value: Any, base: Any) -> dict[str, Any]:
         if value.__class__ is not dict:
             raise _SURPRISE
-        known = base if base.__class__ is dict else _NOTHING
+        known = base if base.__class__ is dict else None
         out = {}
         for key, item in value.items():
-            if item is None:
+            if item is None or key.__class__ is not str:
                 raise _SURPRISE
-            out[key] = item_reader(item, known.get(key, _NEVER))
+            out[key] = item_reader(item, base if known is None else known.get(key, _NEVER))
         return out
 
     return read
