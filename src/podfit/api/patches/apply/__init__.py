@@ -10,7 +10,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from podfit.api.patches.apply import fieldset, managers, typed
+from podfit.api.patches.apply import alike, fieldset, managers, typed
 from podfit.api.patches.apply.check import complaints
 from podfit.api.patches.apply.fieldset import FieldSet
 from podfit.api.patches.apply.managers import APPLY, UPDATE, Identity, Owner, Owners, identity, manager_name
@@ -89,7 +89,7 @@ def track_update(
     version = new.get("apiVersion", "")
     who = identity(manager, operation, version, subresource)
     if live is None:
-        touched = _compared(_fresh(struct), new, struct, reset_fields)[0]
+        touched = alike.once(struct, reset_fields, new, lambda: _compared(_fresh(struct), new, struct, reset_fields)[0])
         _put(metadata, {who: Owner(touched, version, managers.stamp(now))})
         return
     owners: Owners = {}

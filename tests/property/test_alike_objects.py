@@ -1,0 +1,70 @@
+"""Who creates an object owns the same fields, whether or not one like it was made before."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podfit.api.patches.apply import ResetFields, track_update
+from podfit.api.schema import type_named
+
+STATUS = ResetFields((("status",),))
+NOW = "2026-01-01T00:00:00Z"
+words = st.sampled_from(["", "a", "b"])
+maps = st.dictionaries(words, words, max_size=3)
+numbers = st.integers(0, 2)
+
+
+def objects(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+owners = st.lists(st.fixed_dictionaries({"uid": words, "name": words}), max_size=2)
+metadata = objects(
+    name=words, namespace=words, labels=maps, annotations=maps, ownerReferences=owners, finalizers=st.lists(words)
+)
+reference = objects(kind=words, namespace=words, name=words, fieldPath=words)
+events = objects(
+    metadata=metadata,
+    involvedObject=reference,
+    source=objects(component=words, host=words),
+    message=words,
+    count=numbers,
+    eventTime=st.none() | st.just(NOW),
+    reportingInstance=words,
+    series=objects(count=numbers) | st.none(),
+)
+nodes = objects(
+    metadata=metadata,
+    spec=objects(podCIDR=words, unschedulable=st.booleans(), taints=st.lists(objects(key=words), max_size=2)),
+    status=objects(capacity=maps, nodeInfo=objects(machineID=words)),
+)
+config_maps = objects(metadata=metadata, data=maps, immutable=st.booleans() | st.none())
+cases = st.one_of(
+    st.tuples(st.just("Event"), st.lists(events, max_size=6)),
+    st.tuples(st.just("Node"), st.lists(nodes, max_size=6)),
+    st.tuples(st.just("ConfigMap"), st.lists(config_maps, max_size=6)),
+)
+
+
+def owned(name: str, obj: Any, reset: ResetFields | None) -> Any:
+    made = deepcopy(obj)
+    track_update(None, made, type_named(name), "me", "Update", NOW, "", reset)
+    return made["metadata"].get("managedFields")
+
+
+@given(cases, st.sampled_from([None, STATUS]))
+def test_owners_do_not_depend_on_what_was_made_before(case: tuple[str, list[Any]], reset: ResetFields | None) -> None:
+    name, made = case
+    struct = type_named(name)
+    after_others = [owned(name, obj, reset) for obj in made]
+    for obj, told in zip(made, after_others, strict=True):
+        struct.cache.pop("alike", None)
+        assert owned(name, obj, reset) == told
+
+
+def test_what_is_empty_is_told_from_what_is_set() -> None:
+    assert owned("Event", {"reportingInstance": "n"}, None) != owned("Event", {"reportingInstance": ""}, None)
