@@ -397,6 +397,20 @@ async def test_usage_is_read_from_the_kernel(bench: Bench) -> None:
     assert usage.memory_bytes >= 32 * MIB and usage.working_set_bytes >= 32 * MIB and usage.processes == 1
     assert (await bench.runtime.pod_usage(uid)).memory_bytes >= 32 * MIB
     assert usage.cpu_nanos >= 0 and usage.at > 0
+    [(state, same)] = await bench.runtime.usages(uid)
+    assert (state.id, state.state, same.memory_bytes >= 32 * MIB) == (cid, RUNNING, True)
+
+
+async def test_only_what_runs_in_a_pod_that_is_alive_has_usages(bench: Bench) -> None:
+    uid = await bench.pod()
+    ended, running = [await bench.container(uid, "sleep", "1000") for _ in range(2)]
+    assert await bench.runtime.usages(uid) == []
+    for cid in (ended, running):
+        await bench.runtime.start_container(cid)
+    await bench.runtime.stop_container(ended, 0.0)
+    assert [state.id for state, _ in await bench.runtime.usages(uid)] == [running]
+    await bench.runtime.stop_pod(uid)
+    assert await bench.runtime.usages(uid) == await bench.runtime.usages("none") == []
 
 
 async def test_pods_run_on_without_the_agent_and_are_found_again(bench: Bench) -> None:

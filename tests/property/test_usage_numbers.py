@@ -7,11 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.numbers import Numbers
+from podfit.api.numbers import NodeReading, Numbers, Reading
 from podfit.api.status import Object
 from podfit.meter.api import Meta, _pod_metrics
 from podfit.meter.rates import NodeRates
-from podfit.meter.readings import NodeReading, Reading
 from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet

@@ -1,12 +1,14 @@
-"""What containers use, as numbers: how a meter tells parts of its own process what metrics.k8s.io tells in text.
+"""What nodes and containers use, as numbers: how parts of one process tell each other what goes as text elsewhere.
 
-It is had by the same path and with the same permission as the text. `ACCEPT` asks for it and names JSON besides, which
-is what a server elsewhere answers with.
+A node tells a meter what its /metrics/resource page says. A meter tells what metrics.k8s.io does, and is asked by the
+same path and with the same permission: `ACCEPT` wants numbers and names JSON besides, which is what a server elsewhere
+answers with.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 NUMBERS = "application/vnd.podfit.numbers"
 ACCEPT = f"{NUMBERS}, application/json"
@@ -14,9 +16,28 @@ Key = tuple[str, str, str]
 """(namespace, pod, container)"""
 
 
+class Reading(NamedTuple):
+    """A counter and a gauge, read at one moment."""
+
+    at: float
+    cpu_s: float
+    memory_bytes: float
+    """The working set."""
+    started: float = 0.0
+    """When what is counted began; 0 where nobody knows."""
+
+
+@dataclass(slots=True)
+class NodeReading:
+    """Read only."""
+
+    node: Reading | None = None
+    containers: dict[Key, Reading] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Numbers:
-    """Columns. As in the text, all containers of a pod have the time of the one that was measured first."""
+    """What is used now, as columns. All containers of a pod have the time of the first of them, as in the text."""
 
     keys: list[Key] = field(default_factory=list)
     at: list[float] = field(default_factory=list)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from podfit.api.kinds import NODE
-from podfit.api.numbers import Key, Numbers
+from podfit.api.numbers import Key, NodeReading, Numbers
 from podfit.api.status import ApiError, Object
 from podfit.client.cache import Cache
 from podfit.client.rest import Client
@@ -22,11 +22,11 @@ from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
 from podfit.kit.turns import Turns
 from podfit.meter.rates import NodeRates, Use
-from podfit.meter.readings import NodeReading, Told, read_page, reading_of
+from podfit.meter.readings import read_page
 
 log = logging.getLogger(__name__)
 
-Source = Callable[[], Awaitable[Told]]
+Source = Callable[[], Awaitable[NodeReading]]
 """Gives what a node's /metrics/resource page says, as numbers."""
 
 
@@ -160,7 +160,7 @@ class Meter:
     async def _read(self, name: str) -> NodeReading:
         source = self.sources.get(name)
         if source is not None:
-            return reading_of(*await source())
+            return await source()
         page = str(await self.client.raw("GET", f"{NODE.path('', name)}/proxy/metrics/resource"))
         return read_page(page, self.clock.now())
 

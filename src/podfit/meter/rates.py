@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from podfit.api.numbers import Key, Numbers
-from podfit.meter.readings import NodeReading, Reading
+from podfit.api.numbers import Key, NodeReading, Numbers, Reading
 
 _SHORTEST_S = 0.5
 """Over less than this a rate says nothing."""

@@ -1,48 +1,16 @@
-"""Reads what a node tells: its /metrics/resource page, or the same as numbers. Pure.
-
-Lines of a page that make no sense are left out.
-"""
+"""Reads a node's /metrics/resource page. Pure. Lines that make no sense are left out."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from podfit.api.numbers import Key
+from podfit.api.numbers import Key, NodeReading, Reading
 
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _ESCAPES = re.compile(r"\\(.)")
 _MOST_KEPT = 200_000
-
-
-class Reading(NamedTuple):
-    """A counter and a gauge, read at one moment."""
-
-    at: float
-    cpu_s: float
-    memory_bytes: float
-    started: float = 0.0
-    """When what is counted began; 0 where nobody knows."""
-
-
-@dataclass(slots=True)
-class NodeReading:
-    node: Reading | None = None
-    containers: dict[Key, Reading] = field(default_factory=dict)
-
-
-_Whole = tuple[float, float, float]
-_Part = tuple[float, float, float, float]
-Told = tuple[_Whole, Mapping[Key, _Part]]
-"""What a node of the same process tells of itself and of its containers: time, CPU seconds, working set in bytes;
-of a container also when it was started."""
-
-
-def reading_of(node: _Whole, containers: Mapping[Key, _Part]) -> NodeReading:
-    return NodeReading(Reading(*node), {key: Reading(*told) for key, told in containers.items()})
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from podfit.api.numbers import ACCEPT
+from podfit.api.numbers import ACCEPT, NodeReading, Reading
 from podfit.api.status import ApiError
 from podfit.apiserver.request import Response
 from podfit.client.rest import Client
@@ -17,7 +17,6 @@ from podfit.client.transport import LocalTransport
 from podfit.kit.clock import FakeClock
 from podfit.meter.api import MetricsApi
 from podfit.meter.meter import Meter, MeterConfig, Sample
-from podfit.meter.readings import Told
 
 PATIENCE_S = 10.0
 
@@ -173,9 +172,9 @@ async def test_a_node_of_this_process_is_read_directly() -> None:
     cluster = loaded()
     meter = Meter(cluster.client, clock=cluster.clock)
 
-    async def source() -> Told:
+    async def source() -> NodeReading:
         now = cluster.clock.now()
-        return (now, now, 1024.0), {("default", "a", "c"): (now, now / 2, 512.0, 0.0)}
+        return NodeReading(Reading(now, now, 1024.0), {("default", "a", "c"): Reading(now, now / 2, 512.0)})
 
     meter.sources["n1"] = source
     task = asyncio.ensure_future(meter.run())

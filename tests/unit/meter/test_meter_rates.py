@@ -7,8 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.api.numbers import NodeReading, Reading
 from podfit.meter.rates import NodeRates, Use, use_of
-from podfit.meter.readings import NodeReading, Reading
 
 KEY = ("ns", "p", "c")
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.meter.readings import Reading, read_page
+from podfit.api.numbers import Reading
+from podfit.meter.readings import read_page
 
 KEY = ("default", "p", "c")
 LABELS = 'container="c",namespace="default",pod="p"'

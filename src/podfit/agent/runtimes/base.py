@@ -311,6 +311,9 @@ class Runtime(Protocol):
 
     async def container_usage(self, container_id: str) -> Usage: ...
 
+    async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
+        """Of all running containers of a pod that is alive, and none of any other pod: a meter asks for every pod."""
+
     async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
         """Returns once usage of the container (of the pod if the id is "") is below `bytes`, told by the kernel
         where it can tell. Cancel it to stop waiting."""

@@ -78,10 +78,10 @@ class FakeRuntime:
         old = self.state.loads.get((uid, container), (None, None))
         given = (as_load(cpu) if cpu is not None else old[0], as_load(memory) if memory is not None else old[1])
         self.state.loads[uid, container] = given
-        pod = self.state.pods.get(uid)
+        pod, now = self.state.pods.get(uid), self._clock.now()
         for item in pod.containers.values() if pod else ():
             if item.config.name == container:
-                self._time.account(item)
+                self._time.account(item, now)
                 item.cpu, item.memory = given[0] or item.cpu, given[1] or item.memory
         self.touch()
 
@@ -225,16 +225,16 @@ class FakeRuntime:
         container = self.state.containers.get(container_id)
         if container is None:
             return None
-        self._time.advance(container)
+        self._time.advance(container, self._clock.now())
         return container.view()
 
     # resources
 
     async def update_pod(self, uid: str, change: Change) -> None:
         self._step("update_pod", uid, change)
-        pod = self._pod(uid)
+        pod, now = self._pod(uid), self._clock.now()
         for item in pod.containers.values():
-            self._time.advance(item)
+            self._time.advance(item, now)
         limits = changed(pod.limits, change)
         allowed = cores(limits)
         for item in pod.containers.values():
@@ -242,20 +242,20 @@ class FakeRuntime:
                 raise RuntimeFailure(f"cgroup pod{uid}: Invalid argument (cpu.cfs_quota_us)")
         self._check_fits(pod, limits, change)
         for item in pod.containers.values():
-            self._time.account(item)
+            self._time.account(item, now)
         pod.limits = limits
         self._after("update_pod", uid, change)
         self._settle(pod, change)
 
     async def update_container(self, container_id: str, change: Change) -> None:
         self._step("update_container", container_id, change)
-        container = self._container(container_id)
-        self._time.advance(container)
+        container, now = self._container(container_id), self._clock.now()
+        self._time.advance(container, now)
         limits = changed(container.limits, change)
         if _bounded(limits) and cores(limits) > cores(self._pod(container.pod_uid).limits):
             raise RuntimeFailure(f"cgroup {container_id}: Invalid argument (cpu.cfs_quota_us)")
         self._check_fits(container, limits, change)
-        self._time.account(container)
+        self._time.account(container, now)
         container.limits = limits
         self._after("update_container", container_id, change)
         self._settle(self._pod(container.pod_uid), change)
@@ -280,15 +280,24 @@ class FakeRuntime:
     async def pod_usage(self, uid: str) -> Usage:
         pod = self._pod(uid)
         self._time.settle(list(pod.containers.values()))
+        now = self._clock.now()
         for item in pod.containers.values():
-            self._time.account(item)
-        return usage_together(list(pod.containers.values()), self._clock.now())
+            self._time.account(item, now)
+        return usage_together(list(pod.containers.values()), now)
 
     async def container_usage(self, container_id: str) -> Usage:
-        container = self._container(container_id)
-        self._time.advance(container)
-        self._time.account(container)
-        return usage_of(container, self._clock.now())
+        return self._usage(self._container(container_id))
+
+    async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
+        pod = self.state.pods.get(uid)
+        running = [item for item in pod.containers.values() if item.state == RUNNING] if pod and pod.alive else []
+        return [(item.view(), self._usage(item)) for item in running]
+
+    def _usage(self, container: FakeContainer) -> Usage:
+        now = self._clock.now()
+        self._time.advance(container, now)
+        self._time.account(container, now)
+        return usage_of(container, now)
 
     async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
         await self._time.memory_below(uid, container_id, bytes)

@@ -75,7 +75,7 @@ class Curve:
     def areas(self, start: float, end: float, cap: float) -> tuple[float, float]:
         if self._level is not None:
             width = max(0.0, end - max(start, 0.0))
-            over = _over(width, self._level, self._level, cap)
+            over = (self._level - cap) * width if self._level > cap else 0.0
             return self._level * width - over, over
         below = above = 0.0
         for t0, t1, v0, v1 in self._pieces(start):

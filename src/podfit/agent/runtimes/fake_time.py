@@ -46,19 +46,19 @@ class FakeTime:
 
     def settle(self, containers: list[FakeContainer]) -> None:
         """After something changed for these: what is due happens, and the timer knows what is next."""
+        now = self.clock.now()
         for container in containers:
-            due = self.advance(container)
+            due = self.advance(container, now)
             if due != math.inf and self._queued.get(container.id) != due:
                 self._queued[container.id] = due
                 heapq.heappush(self._due, (due, container.id))
         self._wake_waits()
         self._set_timer()
 
-    def advance(self, container: FakeContainer) -> float:
+    def advance(self, container: FakeContainer, now: float) -> float:
         """Makes happen what was bound to happen to it by now, and tells when the next thing is."""
         if container.state != RUNNING:
             return math.inf
-        now = self.clock.now()
         output = container.program.output
         if container.said < len(output):
             for piece in write_log(container, now - container.started_at):
@@ -77,8 +77,8 @@ class FakeTime:
         speaks = container.started_at + output[container.said][0] if container.said < len(output) else math.inf
         return min(end, speaks, dry)
 
-    def account(self, container: FakeContainer) -> None:
-        container.account(self.clock.now(), self._pod_limits(container))
+    def account(self, container: FakeContainer, now: float) -> None:
+        container.account(now, self._pod_limits(container))
 
     def end(self, container: FakeContainer, at: float, code: int, reason: str) -> None:
         finish(container, at, code, reason, self._pod_limits(container))

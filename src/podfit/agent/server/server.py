@@ -26,7 +26,8 @@ from podfit.agent.server.states import four_states
 from podfit.agent.server.streams import Streams
 from podfit.agent.server.summary import summary
 from podfit.agent.server.targets import Refusal, find_pod, logged_container
-from podfit.agent.server.usage import Resources, UsageReader
+from podfit.agent.server.usage import UsageReader
+from podfit.api.numbers import NodeReading
 from podfit.api.quantity import Quantity
 from podfit.kit.folderwatch import FolderWatch
 
@@ -119,7 +120,7 @@ class NodeServer:
             return web.Response(status=500, text=str(error))
 
     # --- what others in the process may ask
-    async def resource_use(self) -> Resources:
+    async def resource_use(self) -> NodeReading:
         """What /metrics/resource tells a meter, as numbers."""
         return await self._usage.resources()
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from podfit.agent.agent import Agent
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import RUNNING, ContainerState, Limits, RuntimeFailure, Usage
+from podfit.api.numbers import Key, NodeReading, Reading
+from podfit.kit.turns import Turns
 
 FRESH_S = 1.0
 _TURN_S = 0.0005
@@ -47,20 +49,18 @@ class NodeSample:
     """Pods that could not be read."""
 
 
-Resources = tuple[tuple[float, float, float], dict[tuple[str, str, str], tuple[float, float, float, float]]]
-"""Time, CPU seconds and working set of the node; the same and the start of containers by namespace, pod and name."""
-
-
-def resources_of(node: NodeSample) -> Resources:
-    told: Resources = ((node.at, node.usage.cpu_nanos / 1e9, node.usage.working_set_bytes), {})
+def resources_of(node: NodeSample) -> NodeReading:
+    """What a meter wants to know of it."""
+    usage = node.usage
+    told = NodeReading(Reading(node.at, usage.cpu_nanos / 1e9, usage.working_set_bytes))
     for pod in node.pods:
         for one in pod.containers:
-            told[1][pod.record.namespace, pod.record.name, one.state.name] = _numbers(one.state, one.usage)
+            told.containers[pod.record.namespace, pod.record.name, one.state.name] = _reading(one.state, one.usage)
     return told
 
 
-def _numbers(state: ContainerState, usage: Usage) -> tuple[float, float, float, float]:
-    return usage.at, usage.cpu_nanos / 1e9, usage.working_set_bytes, state.started_at
+def _reading(state: ContainerState, usage: Usage) -> Reading:
+    return Reading(usage.at, usage.cpu_nanos / 1e9, usage.working_set_bytes, state.started_at)
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class UsageReader:
         self._agent, self._machine = agent, machine
         self._rates = _Rates()
         self._kept: tuple[float, NodeSample] | None = None
-        self._kept_numbers: tuple[float, Resources] | None = None
+        self._kept_numbers: tuple[float, NodeReading] | None = None
         self._lock = asyncio.Lock()
 
     async def read(self) -> NodeSample:
@@ -100,7 +100,7 @@ class UsageReader:
                 self._kept = (now, await self._read())
             return self._kept[1]
 
-    async def resources(self) -> Resources:
+    async def resources(self) -> NodeReading:
         """What a meter wants to know, as numbers. It asks every few seconds, so it has to be cheap: the kernel is asked
         about containers only, and nothing has limits or rates."""
         async with self._lock:
@@ -130,32 +130,28 @@ class UsageReader:
         self._rates.turn()
         return NodeSample(at, usage, rate, tuple(pods), errors)
 
-    async def _read_numbers(self) -> Resources:
+    async def _read_numbers(self) -> NodeReading:
         runtime = self._agent.runtime
-        told: dict[tuple[str, str, str], tuple[float, float, float, float]] = {}
+        told: dict[Key, Reading] = {}
         cpu_nanos = memory = 0
-        monotonic = self._agent.clock.monotonic
-        began = monotonic()
+        turns = Turns(self._agent.clock, _TURN_S)
         for record in list(self._agent.records.values()):
             try:
-                state = await runtime.pod(record.uid)
-                running = [one for one in state.containers if one.state == RUNNING] if state and state.alive else []
-                usages = [await runtime.container_usage(one.id) for one in running]
+                uses = await runtime.usages(record.uid)
             except (RuntimeFailure, OSError):
                 # It ended between two reads, or cannot be read now. Some of its containers would be half an answer.
-                running, usages = [], []
-            for one, use in zip(running, usages, strict=True):
-                told[record.namespace, record.name, one.name] = _numbers(one, use)
+                uses = []
+            for one, use in uses:
+                told[record.namespace, record.name, one.name] = _reading(one, use)
                 cpu_nanos += use.cpu_nanos
                 memory += use.working_set_bytes
-            if monotonic() - began >= _TURN_S:
-                await asyncio.sleep(0)
-                began = monotonic()
+            if turns.over():
+                await turns.give()
         at = self._agent.clock.now()
         if self._machine:
             whole = machine_usage(at)
             cpu_nanos, memory = whole.cpu_nanos, whole.working_set_bytes
-        return (at, cpu_nanos / 1e9, memory), told
+        return NodeReading(Reading(at, cpu_nanos / 1e9, memory), told)
 
     async def _pod(self, record: PodRecord) -> PodSample | None:
         runtime = self._agent.runtime

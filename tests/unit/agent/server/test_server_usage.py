@@ -12,7 +12,7 @@ from podfit.agent.server.summary import summary
 from podfit.agent.server.usage import UsageReader, machine_usage, resources_of
 from podfit.agent.story import Story
 from podfit.kit.clock import FakeClock
-from podfit.meter.readings import read_page, reading_of
+from podfit.meter.readings import read_page
 
 MI = 1 << 20
 
@@ -40,6 +40,10 @@ class Node:
     async def container_usage(self, container_id: str) -> Usage:
         self.reads += 1
         return Usage(self.clock.now(), self.cpu_nanos, 3 * MI, 2 * MI, MI, periods=7, oom_kills=1)
+
+    async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
+        state = await self.pod(uid)
+        return [(one, await self.container_usage(one.id)) for one in (state.containers if state else ())]
 
     async def pod_usage(self, uid: str) -> Usage:
         return Usage(self.clock.now(), self.cpu_nanos, 4 * MI, 3 * MI)
@@ -95,10 +99,10 @@ async def test_numbers_for_a_meter_are_those_of_containers_and_nothing_else_is_a
 
     node = Frugal()
     node.cpu_nanos = 3
-    whole, told = await reader(node).resources()
+    read = await reader(node).resources()
     now = node.clock.now()
-    assert whole == (now, 3e-9, 2 * MI)
-    assert told == {("default", node.name, "c"): (now, 3e-9, 2 * MI, now)}
+    assert read.node == (now, 3e-9, 2 * MI, 0.0)
+    assert read.containers == {("default", node.name, "c"): (now, 3e-9, 2 * MI, now)}
 
 
 async def test_numbers_for_a_meter_are_taken_from_a_fresh_look_but_not_the_other_way_round() -> None:
@@ -145,7 +149,7 @@ async def test_a_meter_of_the_same_process_is_told_what_the_page_says() -> None:
     node = Node()
     node.cpu_nanos = 1_500_000_000
     sample = await reader(node).read()
-    assert reading_of(*resources_of(sample)) == read_page(resource_page(sample), node.clock.now())
+    assert resources_of(sample) == read_page(resource_page(sample), node.clock.now())
 
 
 async def test_the_cadvisor_page_tells_limits_throttling_and_ooms_by_container() -> None:

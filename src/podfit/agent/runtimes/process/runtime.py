@@ -20,6 +20,7 @@ from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
 
 from ..base import (
+    RUNNING,
     UNLIMITED,
     ByteStream,
     CannotRun,
@@ -296,6 +297,11 @@ class ProcessRuntime:
 
     async def container_usage(self, container_id: str) -> Usage:
         return self._cgroups.usage(self._container(container_id).record.group)
+
+    async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
+        state = await self.pod(uid)
+        running = [one for one in state.containers if one.state == RUNNING] if state and state.alive else []
+        return [(one, await self.container_usage(one.id)) for one in running]
 
     @contextmanager
     def _noticing(self, pod: Pod, container: Container | None = None) -> Iterator[None]:
