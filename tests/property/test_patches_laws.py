@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from podfit.api.kinds import BUILT_IN, Kind, kind_named
 from podfit.api.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC, json_patch, merge_patch, patch_object, strategic
-from podfit.api.patches.apply import apply_patch, fieldset, managers, read_applied, track_update, typed
+from podfit.api.patches.apply import apply_patch, fieldset, managers, parts, read_applied, track_update, typed
 from podfit.api.schema import type_named, type_of
 from podfit.api.schema.decode import convert, decode
 from podfit.api.schema.fast import Surprise, reader
@@ -232,6 +232,20 @@ def test_field_sets_are_sets(left: Any, right: Any) -> None:
     assert members(fieldset.difference(left, right)) == members(left) - members(right)
     assert fieldset.overlaps(left, right) == bool(members(left) & members(right))
     assert fieldset.covers(left, right) == (members(left) >= members(right))
+
+
+@given(st.lists(json_objects, max_size=6), st.integers(1, 6))
+def test_shared_sets_are_equal_down_to_the_order(given_sets: list[Any], limit: int) -> None:
+    table = parts.Parts(limit)
+    assert json.dumps([table.shared(fields) for fields in given_sets]) == json.dumps(given_sets)
+
+
+@given(st.lists(sets, max_size=6))
+def test_equal_parts_of_shared_sets_are_one(given_sets: list[Any]) -> None:
+    table = parts.Parts()
+    for fields in given_sets:
+        assert table.shared(deepcopy(fields)) is table.shared(fields)
+        assert all(table.shared(node) is node for node in table.shared(fields).values())
 
 
 updates = st.lists(st.tuples(st.sampled_from(["maker", "agent", "user"]), pods, words), max_size=4)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from podfit.api.status import Object
 from podfit.apiserver import wire
+from podfit.apiserver.memory import Bare
 from podfit.kit.tasks import Tasks
 from podfit.store.backend import Change, Compacted, Lagging, Record, Store, Watch
 
@@ -27,6 +28,9 @@ AT_ONCE = 256
 """Watchers that get a change in one go, before anything else is done; the others take their turns."""
 IN_A_ROW = 32
 """Changes handed out before whoever else waits gets a turn."""
+
+BareOf = Callable[[Record, Object], Object]
+"""What a record holds, for those in this process, from the whole object."""
 
 
 class Representation(Protocol):
@@ -48,6 +52,7 @@ class Happening:
     """One change, with what watchers share of it."""
 
     __slots__ = (
+        "_bare_of",
         "_decode",
         "_encoded",
         "_new",
@@ -62,8 +67,10 @@ class Happening:
         "resource",
     )
 
-    def __init__(self, change: Change, decode: Callable[[Record], Object] = wire.object_of) -> None:
-        self.change, self._decode = change, decode
+    def __init__(
+        self, change: Change, decode: Callable[[Record], Object] = wire.object_of, bare: BareOf | None = None
+    ) -> None:
+        self.change, self._decode, self._bare_of = change, decode, bare
         _, _, group, plural, *rest = change.key.split("/", 5)
         self.resource = f"{PREFIX}{group}/{plural}/"
         self.namespace, self.name = (rest[0], rest[1]) if len(rest) > 1 else ("", rest[0] if rest else "")
@@ -114,10 +121,7 @@ class Happening:
         return data
 
     def shown(self, word: str, form: Representation) -> Object:
-        """The object that `encoded` tells of, for those in this process: shared, so read only.
-
-        It comes without managedFields: these are half of an object, and no part asks who wrote a field.
-        """
+        """The object that `encoded` tells of, for those in this process: without managedFields, shared, read only."""
         key = (id(form), word)
         obj = self._shown.get(key)
         if obj is None:
@@ -131,9 +135,10 @@ class Happening:
             return other
         obj = self.old if word == "DELETED" else self.new
         assert obj is not None
-        meta = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
-        meta["resourceVersion"] = str(self.change.revision)
-        return {**obj, "metadata": meta}
+        if word == "DELETED" or self._bare_of is None:
+            return Bare(obj, self.change.revision)
+        assert self.change.record is not None
+        return self._bare_of(self.change.record, obj)
 
 
 def _word(was: bool, stays: bool) -> str | None:
@@ -320,7 +325,8 @@ class Hub:
         self._listeners: list[Any] = []
         self.seen = 0
         self.decode: Callable[[Record], Object] = wire.object_of
-        """How changes get their objects; the owner of a memory of decoded ones puts itself here."""
+        self.bare: BareOf | None = None
+        """How changes get their objects, whole and bare; the owner of a memory of them puts itself here."""
 
     def start(self) -> None:
         self.seen = self._store.revision
@@ -379,7 +385,7 @@ class Hub:
 
     def _dispatch(self, change: Change) -> None:
         self.seen = change.revision
-        happening = Happening(change, self.decode)
+        happening = Happening(change, self.decode, self.bare)
         for listener in self._listeners:
             listener(happening)
         shelf = self._shelves.get(happening.resource)

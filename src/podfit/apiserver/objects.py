@@ -1,7 +1,8 @@
 """Objects in the store: read them decoded, file them, find them. The newest state, as plugins and verbs see it.
 
 What `get` and `list` return is shared and must never be changed; whoever changes an object takes a fresh one from
-`wire.object_of`. The memory of decoded objects is bounded, so it is a shortcut and never a second copy of the store.
+`wire.object_of`. The memory of decoded objects holds a bounded number and those that parts of this
+process keep anyway, so it is a shortcut and never a second copy of the store.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Objects:
         self._memory = Memory(_REMEMBERED)
         self._events = Memory(_REMEMBERED_EVENTS)
         """Events pass by in great numbers and are hardly read again: they must not drive out all else."""
-        hub.decode = self.decoded
+        hub.decode, hub.bare = self.decoded, self._memory.bare
         self._written: dict[str, tuple[bytes, Object]] = {}
         """Objects on their way into the store, by key, with the bytes they are stored as."""
         self._lists: dict[str, tuple[int, tuple[Object, ...]]] = {}

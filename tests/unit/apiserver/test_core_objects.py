@@ -46,6 +46,44 @@ def test_what_nobody_asked_for_longest_is_forgotten() -> None:
     assert [memory.get(record(name, at)) for at, name in enumerate("abc", 1)] == [{"name": "a"}, None, {"name": "c"}]
 
 
+def owned(name: str) -> Object:
+    entry = {"manager": "m", "operation": "Update", "fieldsV1": {"f:spec": {"f:nodeName": {}}}}
+    return {"metadata": {"name": name, "managedFields": [entry]}, "spec": {"nodeName": "n"}}
+
+
+def test_what_a_part_of_the_process_keeps_is_remembered_beyond_the_limit() -> None:
+    memory = Memory(1)
+    whole = owned("a")
+    memory.put(record("a", 1), whole)
+    bare = memory.bare(record("a", 1), whole)
+    memory.put(record("b", 2), owned("b"))
+    assert memory.get(record("a", 1)) is whole
+    assert memory.get(record("a", 3)) is None
+    memory.put(record("b", 4), owned("b"))
+    assert bare == {"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {"nodeName": "n"}}
+    del bare
+    assert memory.get(record("a", 1)) is None
+
+
+def test_the_state_before_one_that_is_kept_elsewhere_is_remembered_too() -> None:
+    memory = Memory(1)
+    states = [owned("a"), owned("a")]
+    bare = memory.bare(record("a", 1), states[0])
+    assert memory.get(record("a", 1)) is states[0]
+    memory.put(record("a", 2), states[1])
+    assert [memory.get(record("a", at)) for at in (1, 2)] == [states[0], states[1]]
+    assert bare.whole is states[0]
+
+
+def test_objects_that_are_kept_share_what_is_told_of_their_owners() -> None:
+    memory = Memory(10)
+    one, other = owned("a"), owned("b")
+    kept = [memory.bare(record("a", 1), one), memory.bare(record("b", 2), other)]
+    fields = [bare.whole["metadata"]["managedFields"][0]["fieldsV1"] for bare in kept]
+    assert fields[0] is fields[1]
+    assert (one, other) == (owned("a"), owned("b"))
+
+
 def named(kind: Kind, name: str) -> Object:
     return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": {"name": name, "namespace": "ns"}}
 
