@@ -167,13 +167,49 @@ async def test_static_pods_need_no_api_server(cluster: Cluster, folder: Path) ->
     assert await phase(cluster) == "Running"
 
 
-async def test_a_mirror_that_somebody_deleted_comes_back(cluster: Cluster, folder: Path) -> None:
+@pytest.mark.parametrize("options", [{"gracePeriodSeconds": 0}, {}], ids=["at once", "gracefully"])
+async def test_a_mirror_that_somebody_deleted_comes_back(
+    cluster: Cluster, folder: Path, options: dict[str, Any]
+) -> None:
     (folder / "web.yaml").write_text(manifest())
     node = await running_node(cluster, folder)
     first = await cluster.pod("web-node1")
-    await cluster.client.delete(POD, "default", "web-node1", {"gracePeriodSeconds": 0})
+    await cluster.client.delete(POD, "default", "web-node1", options)
+
+    async def another() -> bool:
+        found = await cluster.client.find(POD, "default", "web-node1")
+        return found is not None and found["metadata"]["uid"] != first["metadata"]["uid"]
+
+    async with asyncio.timeout(10):
+        while not await another():
+            await asyncio.sleep(0.01)
     await node.quiet()
     second = await cluster.pod("web-node1")
     assert second["metadata"]["uid"] != first["metadata"]["uid"]
     assert second["status"]["phase"] == "Running"
     assert attempts(node) == [("sleep 1d", 0)]
+
+
+async def test_a_mirror_deleted_while_the_agent_was_away_comes_back(cluster: Cluster, folder: Path) -> None:
+    (folder / "web.yaml").write_text(manifest())
+    node = await running_node(cluster, folder)
+    first = await cluster.pod("web-node1")
+    await node.stop()
+    await cluster.client.delete(POD, "default", "web-node1")
+    await node.restart()
+    await node.pass_time(3)
+    second = await cluster.pod("web-node1")
+    assert second["metadata"]["uid"] != first["metadata"]["uid"]
+    assert "deletionTimestamp" not in second["metadata"]
+    assert attempts(node) == [("sleep 1d", 0)]
+
+
+async def test_a_manifest_taken_away_while_the_agent_was_away_leaves_nothing(cluster: Cluster, folder: Path) -> None:
+    (folder / "web.yaml").write_text(manifest())
+    node = await running_node(cluster, folder)
+    await node.stop()
+    (folder / "web.yaml").unlink()
+    await node.restart()
+    await node.pass_time(8)
+    assert not node.machine.pods
+    assert await phase(cluster) == ""

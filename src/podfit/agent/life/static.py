@@ -45,7 +45,7 @@ class StaticPods:
         self._running: set[str] = set()
         self._unmirrored: set[str] = set()
         self._orphans: dict[str, Object] = {}
-        """Mirrors whose file is gone."""
+        """Mirrors whose file is gone, or that somebody deletes: only the node can let them go."""
         self._poke: Callable[[], None] = lambda: None
         roster.mirrors, roster.left = self._mirror_changed, self._left
 
@@ -214,9 +214,9 @@ class StaticPods:
         return {"apiVersion": "v1", "kind": "Node", "name": self._config.node_name, "uid": uid, "controller": True}
 
     async def _existing(self, meta: Object) -> Object | None:
-        """The mirror that is there, if it shows this version of the pod; an old one is deleted first."""
+        """The mirror that is there, if it shows this version of the pod and stays; another is deleted first."""
         found = await self._client.find(POD, meta["namespace"], meta["name"])
-        if found is not None and (found["metadata"].get("annotations") or {}).get(MIRROR) != meta["uid"]:
+        if found is not None and (_mirrored(found) != meta["uid"] or _going(found)):
             await self._delete(found)
             return None
         return found
@@ -224,12 +224,13 @@ class StaticPods:
     def _mirror_changed(self, before: Object | None, after: Object | None) -> None:
         last = after if after is not None else before
         assert last is not None
-        uid = (last["metadata"].get("annotations") or {}).get(MIRROR, "")
+        uid = _mirrored(last)
         record = self._roster.record(uid)
-        if record is None:
+        if record is None or _going(after):
             if after is not None:
                 self._orphans[after["metadata"]["uid"]] = after
             self._poke()
+        if record is None:
             return
         record.mirror = after
         if after is None and record.ending is None:
@@ -238,14 +239,23 @@ class StaticPods:
 
     async def _delete(self, mirror: Object) -> None:
         meta = mirror["metadata"]
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}}
         try:
-            await self._client.delete(POD, meta["namespace"], meta["name"], {"gracePeriodSeconds": 0})
-        except ApiError as error:
-            if error.code != 404:
+            await self._client.delete(POD, meta["namespace"], meta["name"], options)
+        except (ApiError, Unreachable) as error:
+            # 404, 409: it is gone, or another is there by now.
+            if not isinstance(error, ApiError) or error.code not in (404, 409):
                 log.warning("mirror %s: %s", meta["name"], error)
-        except Unreachable as error:
-            log.info("mirror %s: %s", meta["name"], error)
-            self._orphans[meta["uid"]] = mirror
+                self._orphans[meta["uid"]] = mirror
+
+
+def _mirrored(mirror: Object) -> str:
+    """The uid of the static pod that it shows."""
+    return str((mirror["metadata"].get("annotations") or {}).get(MIRROR, ""))
+
+
+def _going(mirror: Object | None) -> bool:
+    return mirror is not None and bool(mirror["metadata"].get("deletionTimestamp"))
 
 
 def _full_name(pod: Object) -> str:
