@@ -55,7 +55,7 @@ def test_what_a_look_found_alive_is_not_looked_at_again(measures: Measures) -> N
     assert gone() is not None
 
 
-@pytest.mark.parametrize(("seconds", "blocks"), [(3600.0, 1000), (1.0, 4000)], ids=["an hour", "grown"])
+@pytest.mark.parametrize(("seconds", "blocks"), [(3600.0, 1250), (1.0, 4000)], ids=["a leak", "grown"])
 def test_everything_is_looked_at_when_there_is_a_reason(measures: Measures, seconds: float, blocks: int) -> None:
     gone = dropped_after_a_look()
     measures.now, measures.blocks = seconds, blocks
@@ -63,6 +63,14 @@ def test_everything_is_looked_at_when_there_is_a_reason(measures: Measures, seco
     assert gone() is not None
     gc.collect(2)
     assert gone() is None
+
+
+@pytest.mark.parametrize(("seconds", "blocks"), [(1e9, 1249), (3599.0, 3999)], ids=["at rest", "for a while"])
+def test_what_did_not_grow_or_only_for_a_while_is_left_alone(measures: Measures, seconds: float, blocks: int) -> None:
+    gone = dropped_after_a_look()
+    measures.now, measures.blocks = seconds, blocks
+    gc.collect(2)
+    assert gone() is not None
 
 
 def test_a_full_look_that_has_a_reason_comes_by_itself(measures: Measures) -> None:

@@ -69,7 +69,7 @@ def controlled_pods(world: World) -> list[tuple[Object, list[Object]]]:
     acting = [vpa for vpa in world.vpas if update_mode(vpa) in EVICTING_MODES or has_boost(vpa)]
     index = by_target(acting)
     found: dict[int, list[Object]] = {}
-    for pod in world.pods:
+    for pod in world.pods if acting else ():
         if (pod.get("metadata") or {}).get("deletionTimestamp"):
             continue
         vpa = controlling_vpa(pod, index, world.selector_of, world.topmost_of)
