@@ -57,13 +57,13 @@ def test_numbers_count_as_their_text(readings: dict[Any, tuple[float, float, flo
 
 
 def test_pods_that_are_gone_are_not_counted_and_parts_make_up_the_whole() -> None:
-    keys = [("n", f"p{number}", "a") for number in range(2500)]
+    keys = [("n", f"p{number}", "a") for number in range(1200)]
     numbers, cluster = Numbers(), ClusterState(Config(), Fleet(Config()))
     for key in keys:
         numbers.add(key, NOW, 0.5, 1024.0)
         cluster.add_pod(key[:2], {}, "Running")
         cluster.add_container(key[:2], "a")
-    parts = list(in_parts(numbers, cluster, NOW, {("n", "p7"), ("n", "p2400")}))
+    parts = list(in_parts(numbers, cluster, NOW, {("n", "p7"), ("n", "p1100")}))
     assert len(parts) == 3
     named = [pod.id[1] for part in parts for pod in part.pods]
-    assert named == [f"p{number}" for number in range(2500) if number not in (7, 2400)]
+    assert named == [f"p{number}" for number in range(1200) if number not in (7, 1100)]

@@ -36,6 +36,8 @@ CREATE INDEX IF NOT EXISTS ooms_by_time ON ooms (at);
 """
 _COLUMNS = np.dtype([("id", "<u4"), ("at", "<f4"), ("cpu", "<i8"), ("memory", "<i8")])
 _CLEAN_EVERY_S = 3600.0
+_Waiting = tuple[NDArray[np.int64], Batch]
+"""A batch, and the numbers of its series."""
 
 
 class LocalHistory:
@@ -56,7 +58,7 @@ class LocalHistory:
         """By number: when a series was last heard of. Those of pods long gone are dropped."""
         self._whole = False
         """Whether all of the file was read, so that what was not heard of is not in it."""
-        self._waiting: list[tuple[NDArray[np.int64], Batch]] = []
+        self._waiting: list[_Waiting] = []
         self._cleaned = float("-inf")
         self._loaded_until: Seconds = float("-inf")
         self._ooms_until: Seconds = float("-inf")
@@ -110,7 +112,7 @@ class LocalHistory:
         if self._database is None:
             # Numbers given before the file was read may be taken in it.
             await self._work(self._read_series)
-        rows, ooms, self._waiting = self._ripe(before)
+        rows, ooms = await self._ripe(before)
         new, self._new = self._new, {}
         oldest = self._clean_before()
         gone = self._unheard(oldest) if oldest is not None and self._whole else []
@@ -131,12 +133,22 @@ class LocalHistory:
         self._last = {id: at for id, at in self._last.items() if id not in gone}
         return sorted(gone)
 
-    def _ripe(self, before: Seconds) -> tuple[NDArray[Any], list[Oom], list[tuple[NDArray[np.int64], Batch]]]:
-        """The samples before an instant as one table, the events, and what is left."""
+    async def _ripe(self, before: Seconds) -> tuple[NDArray[Any], list[Oom]]:
+        """The samples before an instant as one table, and the events; what is left goes on waiting. In a thread: a
+        minute of a large fleet takes some tenths of a second."""
+        waiting, self._waiting = self._waiting, []
+        rest = waiting
+        try:
+            table, ooms, rest = await asyncio.to_thread(self._parted, waiting, before)
+        finally:
+            self._waiting = rest + self._waiting
+        return table, ooms
+
+    def _parted(self, waiting: list[_Waiting], before: Seconds) -> tuple[NDArray[Any], list[Oom], list[_Waiting]]:
         parts: list[NDArray[Any]] = []
         ooms: list[Oom] = []
-        rest: list[tuple[NDArray[np.int64], Batch]] = []
-        for ids, batch in self._waiting:
+        rest: list[_Waiting] = []
+        for ids, batch in waiting:
             ooms += batch.ooms
             ripe = batch.times < before
             table = np.zeros(int(ripe.sum()), [("id", "i8"), ("at", "f8"), ("cpu", "i8"), ("memory", "i8")])

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 AHEAD_S = 600.0
 """Samples further in the future than this come from a clock that is wrong; counting them would lock out true ones."""
-AT_ONCE = 1000
+AT_ONCE = 500
 """PodMetrics, or containers, that are read in one go."""
 
 
