@@ -20,6 +20,7 @@ from podfit.apiserver.local import local_client
 from podfit.apiserver.request import ADMIN, Request, Response, User
 from podfit.client import Client, EventRecorder
 from podfit.client.transport import SharedLines
+from podfit.kit.addresses import reached_at
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
 
@@ -74,18 +75,19 @@ def open_store(setting: str, data_dir: Path) -> Store:
     raise BadSetting(f"--store {setting!r}: it is sqlite, memory or etcd=URL")
 
 
-def make_runtime(setting: str, node: str, folder: Path, clock: Clock) -> Runtime:
+def make_runtime(setting: str, folder: Path, clock: Clock, address: str = "") -> Runtime:
+    """`address`: the node's, which its pods share."""
     if setting == "fake":
         from podfit.agent.runtimes.fake import FakeRuntime
 
-        return FakeRuntime(clock)
+        return FakeRuntime(clock, host_ip=reached_at(address))
     if setting == "process":
         from podfit.agent.runtimes.process.runtime import ProcessRuntime
 
         # The root's name is bound to the data directory: another podfit on the machine has other cgroups, and a
         # restart finds its own again.
         mark = hashlib.sha256(f"{folder.absolute()}".encode()).hexdigest()[:8]
-        return ProcessRuntime(folder / "runtime", cgroup_root=f"/podfit-{mark}")
+        return ProcessRuntime(folder / "runtime", cgroup_root=f"/podfit-{mark}", host_ip=reached_at(address))
     if setting == "cri":
         raise BadSetting("--runtime cri: this version runs containers as processes or not at all (process, fake)")
     raise BadSetting(f"--runtime {setting!r}: it is process or fake")
@@ -241,7 +243,7 @@ class Up:
             name,
             folder,
             capacity=self.options.node_capacity,
-            address=self.options.host,
+            address=self.server.config.advertised,
             # Fake containers read no files: mounts of theirs would only outlive the process.
             on_disk=self.options.runtime != "fake",
             # Nor do they outlive it, so there is nothing to find again after a crash.
@@ -249,7 +251,9 @@ class Up:
             api_server=self.server.url,
         )
         client = self.client(node_user(name), f"agent-{name}")
-        agent = Agent(client, make_runtime(self.options.runtime, name, folder, self.clock), config, self.clock)
+        agent = Agent(
+            client, make_runtime(self.options.runtime, folder, self.clock, config.address), config, self.clock
+        )
         await self._serve_node(agent, client)
         await agent.start()
         self.agents.append(agent)
@@ -262,7 +266,7 @@ class Up:
         if self._node_tls is None:
             # One certificate for all nodes of the process: a thousand of them start quickly.
             names = self.options.node_names()
-            pair = self.server.pki.node_serving(names[0], (self.options.host, *names[1:100]))
+            pair = self.server.pki.node_serving(names[0], (self.server.config.advertised, *names[1:100]))
             self._node_tls = serving_tls(pair.cert, pair.key, self.server.pki.ca)
         gate = Gate(client, agent.config.node_name, self.clock)
         machine = self.options.runtime != "fake"
@@ -299,7 +303,7 @@ class Up:
         autoscaler = self.autoscaler = Autoscaler(
             lambda name: self.client(account_user(name), name),
             options.data_dir,
-            options.host,
+            self.server.config.advertised,
             options.vpa_flags,
             self.clock,
         )
@@ -319,7 +323,7 @@ async def remove_leftovers(data_dir: Path) -> int:
     it had."""
     folders = sorted([*data_dir.glob("nodes/*/runtime"), *data_dir.glob("runtime")])
     for folder in folders:
-        runtime = make_runtime("process", folder.parent.name, folder.parent, RealClock())
+        runtime = make_runtime("process", folder.parent, RealClock())
         await runtime.open()
         await runtime.purge()
         await runtime.close()
@@ -418,7 +422,7 @@ async def agent_alone(access: Access, runtime: str, config: AgentConfig) -> Agen
     clock = RealClock()
     config = replace(config, api_server=config.api_server or access.server)
     client = Client(access.transport(f"podfit-agent-{config.node_name}"))
-    agent = Agent(client, make_runtime(runtime, config.node_name, config.data_dir, clock), config, clock)
+    agent = Agent(client, make_runtime(runtime, config.data_dir, clock, config.address), config, clock)
     node = await _serve_alone(agent, access, client, runtime != "fake")
     agent.at_stop.append(node.stop)
     await agent.start()

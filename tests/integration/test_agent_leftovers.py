@@ -19,7 +19,7 @@ async def test_pods_left_behind_are_ended_with_their_groups(tmp_path: Path, node
     if missing := check_support():
         pytest.skip("; ".join(missing))
     folder = (tmp_path / node).resolve()
-    runtime = make_runtime("process", "n1", folder, RealClock())
+    runtime = make_runtime("process", folder, RealClock())
     assert isinstance(runtime, ProcessRuntime)
     await runtime.open()
     await runtime.run_pod(PodConfig("u", "web", "default", "Burstable", Limits(512), "web", tmp_path / "logs"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,16 +67,6 @@ class AgentConfig:
     @property
     def logs_dir(self) -> Path:
         return self.data_dir / "logs"
-
-
-def machine_address() -> str:
-    """The address this machine reaches others with; loopback when it has no network."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-            return str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"
 
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}

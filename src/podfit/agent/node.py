@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from podfit import __version__
-from podfit.agent.config import AgentConfig, architecture, machine_address
+from podfit.agent.config import AgentConfig, architecture
 from podfit.agent.decide import pressure
 from podfit.agent.runtimes.base import Runtime
 from podfit.api.kinds import LEASE, NODE
@@ -21,6 +21,7 @@ from podfit.api.quantity import Quantity
 from podfit.api.status import ApiError, Object
 from podfit.client.rest import STRATEGIC, Client
 from podfit.client.transport import Unreachable
+from podfit.kit.addresses import machine_address
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, rfc3339, rfc3339_micro
 

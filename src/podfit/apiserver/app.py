@@ -55,7 +55,7 @@ class ApiServer:
         self.registry = Registry()
         self.hub = Hub(config.store)
         self.objects = Objects(config.store, self.registry, self.hub, config.clock)
-        self.pki = Pki(config.data_dir / "pki", [*config.extra_sans, *_names(config)])
+        self.pki = Pki(config.data_dir / "pki", [*config.extra_sans, config.advertised])
         self.tokens = ServiceAccountTokens(self.pki.signing_key, self.objects, clock=config.clock)
         self.authenticator = Authenticator(self._token_sources(), anonymous=config.anonymous)
         self.rbac, self.graph = Rbac(self._forget), NodeGraph()
@@ -116,7 +116,7 @@ class ApiServer:
     @property
     def url(self) -> str:
         scheme = "https" if self.config.tls else "http"
-        return f"{scheme}://{self.config.advertise_host or self.config.host}:{self.front.port}"
+        return f"{scheme}://{self.config.advertised}:{self.front.port}"
 
     def handle(self, request: Request) -> Coroutine[None, None, Response]:
         """Answers a request of a client in this process; `request.user` is taken as it is."""
@@ -138,7 +138,7 @@ class ApiServer:
         await self.custom.start()
         self.aggregation.start()
         await self.front.start(self.config.host, self.config.port)
-        self.core.address = f"{self.config.advertise_host or self.config.host}:{self.front.port}"
+        self.core.address = f"{self.config.advertised}:{self.front.port}"
         await self._bootstrap()
         self.core.paths.ready = True
 
@@ -159,7 +159,7 @@ class ApiServer:
         writer, registry, store = self.core.writer, self.registry, self.config.store
         first = store.revision
         await bootstrap.create_missing(writer, registry, bootstrap.namespaces())
-        host = self.config.advertise_host or self.config.host
+        host = self.config.advertised
         missing = [
             *local_services(list(registry)),
             *bootstrap.priority_classes(),
@@ -206,7 +206,3 @@ def _node_context(pki: Pki) -> ssl.SSLContext:
         key.write_bytes(pair.key)
         context.load_cert_chain(cert, key)
     return context
-
-
-def _names(config: Config) -> list[str]:
-    return [name for name in (config.host, config.advertise_host) if name and name not in ("0.0.0.0", "::")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from podfit.kit.addresses import reached_at
 from podfit.kit.clock import Clock, RealClock
 from podfit.store.backend import Store
 
@@ -22,7 +23,7 @@ class Config:
     tls: bool = True
     extra_sans: tuple[str, ...] = ()
     advertise_host: str = ""
-    """The address other machines reach this server at; the listening address when empty."""
+    """Where others reach this server; "": where it listens, or at the machine's address if that is everywhere."""
     enable_admission: tuple[str, ...] = ()
     disable_admission: tuple[str, ...] = ()
     anonymous: bool = True
@@ -30,3 +31,7 @@ class Config:
     token_file: Path | None = None
     install_vpa: bool = True
     clock: Clock = field(default_factory=RealClock)
+
+    @property
+    def advertised(self) -> str:
+        return self.advertise_host or reached_at(self.host)

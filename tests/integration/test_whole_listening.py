@@ -1,0 +1,29 @@
+"""`podfit up` that listens on every address of the machine says where it is reached, and is reached there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from podfit.api.kinds import NODE, POD
+from podfit.client.kubeconfig import load
+from podfit.client.rest import Client
+from podfit.kit.addresses import machine_address
+from podfit.testing.expect import becomes
+from podfit.testing.whole import Whole, pod_spec
+
+
+async def test_whoever_listens_everywhere_is_reached_at_the_machines_address(tmp_path: Path) -> None:
+    here = machine_address()
+    async with Whole(tmp_path, host="0.0.0.0") as whole:
+        assert whole.up.server.url.startswith(f"https://{here}:")
+        client = Client(load(str(whole.up.kubeconfig)).transport("test"))
+        try:
+            node = await becomes(client, NODE, "", "n1", lambda one: one is not None)
+            shown = {one["type"]: one["address"] for one in node["status"]["addresses"]}
+            assert shown["InternalIP"] == here
+            meta = {"name": "p", "namespace": "default"}
+            await client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec()})
+            seen = await becomes(client, POD, "default", "p", lambda one: (one["status"].get("podIP") or "") != "")
+            assert (seen["status"]["podIP"], seen["status"]["hostIP"]) == (here, here)
+        finally:
+            await client.close()
