@@ -327,6 +327,19 @@ async def test_a_parallel_stateful_set_does_not_wait_for_its_first_pod(whole: Wh
     assert {one["metadata"]["name"] for one in pods} == {"db-0", "db-1", "db-2"}
 
 
+async def test_a_stateful_set_leaves_pods_alone_that_do_not_have_its_names(whole: Whole) -> None:
+    names = ("stranger", "other-0", "db-7-x", "db-db-0")
+    for name in names:
+        meta = {"name": name, "namespace": "default", "labels": {"app": "db"}}
+        await whole.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec()})
+    await whole.client.create(STATEFUL, workload("StatefulSet", "db", 2, serviceName="db"))
+    await becomes(whole.client, STATEFUL, "default", "db", ready(2))
+    await whole.client.patch(STATEFUL, "default", "db", {"spec": {"replicas": 1}})
+    await becomes(whole.client, STATEFUL, "default", "db", ready(1))
+    left = {one["metadata"]["name"]: one["metadata"].get("ownerReferences") for one in await pods_of(whole)}
+    assert {name: left.pop(name) for name in names} == dict.fromkeys(names) and set(left) == {"db-0"}
+
+
 async def test_a_partition_holds_the_lower_ordinals_back(whole: Whole) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
     await whole.client.create(STATEFUL, workload("StatefulSet", "db", 3, serviceName="db", updateStrategy=strategy))

@@ -39,10 +39,19 @@ def is_namespace_going(error: ApiError) -> bool:
 
 
 class Owned:
-    """Objects of one kind (pods, or ReplicaSets) owned by objects of another."""
+    """Objects of one kind (pods, or ReplicaSets) owned by objects of another.
 
-    def __init__(self, world: World, owner_kind: Kind, kind: Kind = POD) -> None:
-        self._world, self._owner_kind, self._kind = world, owner_kind, kind
+    `is_member` says of an owner and an object that the selector matches whether it may be the owner's at all.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        owner_kind: Kind,
+        kind: Kind = POD,
+        is_member: Callable[[Object, Object], bool] = lambda owner, obj: True,
+    ) -> None:
+        self._world, self._owner_kind, self._kind, self._is_member = world, owner_kind, kind, is_member
         self._cache = world.cache(kind)
         self._created: dict[str, dict[str, Object]] = {}
         self._deleted: set[str] = set()
@@ -82,7 +91,7 @@ class Owned:
             await self._ask_server(owner)
         found: dict[str, Object] = {}
         for obj in self._cache.by("controller", uid):
-            if selector is None or selector.matches(obj["metadata"].get("labels") or {}):
+            if selector is None or self._belongs(owner, selector, obj):
                 found[obj["metadata"]["uid"]] = obj
             elif not is_deleting(owner):
                 await self._release(obj, uid)
@@ -90,6 +99,9 @@ class Owned:
             await self._adopt(owner, selector, found)
         found.update({id: obj for id, obj in self._created.get(uid, {}).items() if id not in found})
         return [obj for id, obj in found.items() if id not in self._deleted]
+
+    def _belongs(self, owner: Object, selector: LabelSelector, obj: Object) -> bool:
+        return selector.matches(obj["metadata"].get("labels") or {}) and self._is_member(owner, obj)
 
     async def _ask_server(self, owner: Object) -> None:
         meta = owner["metadata"]
@@ -107,7 +119,7 @@ class Owned:
             for obj in self._cache.by("orphan", owner["metadata"]["namespace"])
             if obj["metadata"]["uid"] not in found
             and not is_deleting(obj)
-            and selector.matches(obj["metadata"].get("labels") or {})
+            and self._belongs(owner, selector, obj)
         ]
         if not orphans or not await self._lives(owner):
             return

@@ -19,7 +19,7 @@ from podfit.controllers.world import World
 from podfit.reconcile import DONE, Again, Engine, Result
 
 STATEFUL_SET = kind_named("StatefulSet")
-_ORDINAL = re.compile(r"-(\d+)$")
+_NAME = re.compile(r"(.*)-([0-9]+)", re.DOTALL)
 Key = tuple[str, str]
 
 
@@ -32,8 +32,14 @@ class Revisions:
 
 
 def ordinal(pod: Object) -> int:
-    found = _ORDINAL.search(pod["metadata"]["name"])
-    return int(found.group(1)) if found else -1
+    found = _NAME.fullmatch(pod["metadata"]["name"])
+    return int(found.group(2)) if found else -1
+
+
+def is_member(owner: Object, pod: Object) -> bool:
+    """Whether the pod has one of the set's names. Others stay alone, whatever their labels: they are nobody's copy."""
+    found = _NAME.fullmatch(pod["metadata"]["name"])
+    return found is not None and found.group(1) == owner["metadata"]["name"]
 
 
 def _marks(revision: Object) -> tuple[str, str]:
@@ -41,10 +47,10 @@ def _marks(revision: Object) -> tuple[str, str]:
     return revision["metadata"]["name"], hash_of(revision)
 
 
-def _allowed(owner: Object) -> int:
-    """How many pods may be missing while the set is updated."""
+def allowed_missing(owner: Object) -> int:
+    """How many pods may be missing while the set is updated; a share is rounded down, as far as to one."""
     rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-    return max(1, scaled(rolling.get("maxUnavailable", 1), int(owner["spec"].get("replicas", 1)), up=True))
+    return max(1, scaled(rolling.get("maxUnavailable", 1), int(owner["spec"].get("replicas", 1)), up=False))
 
 
 class StatefulSetController:
@@ -54,7 +60,7 @@ class StatefulSetController:
         self._world = world
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=4, clock=world.clock)
         self._sets = world.cache(STATEFUL_SET)
-        self._owned = Owned(world, STATEFUL_SET)
+        self._owned = Owned(world, STATEFUL_SET, is_member=is_member)
         self._history = History(world, STATEFUL_SET)
         self._in_place = InPlace(world, self._owned)
         self._claims = SetClaims(world)
@@ -133,7 +139,7 @@ class StatefulSetController:
             return DONE
         resized = await self._resize(owner, pods, revisions)
         rolling = strategy.get("rollingUpdate") or {}
-        partition, allowed = int(rolling.get("partition", 0)), _allowed(owner)
+        partition, allowed = int(rolling.get("partition", 0)), allowed_missing(owner)
         start = int((owner["spec"].get("ordinals") or {}).get("start", 0))
         missing = sum(not self._available(owner, pod) or is_deleting(pod) for pod in pods)
         for pod in sorted(pods, key=ordinal, reverse=True):
@@ -183,7 +189,7 @@ class StatefulSetController:
                     meta = pod["metadata"]
                     change = {"metadata": {"labels": {HASH_LABEL: revisions.update["metadata"]["name"]}}}
                     await self._world.client.patch(POD, meta["namespace"], meta["name"], change)
-        return await self._in_place.advance(owner, template, chosen, _allowed(owner))
+        return await self._in_place.advance(owner, template, chosen, allowed_missing(owner))
 
     # --- pods
     async def _create(self, owner: Object, number: int, revisions: Revisions) -> None:
@@ -245,7 +251,8 @@ class StatefulSetController:
     async def _report(self, owner: Object, pods: list[Object], revisions: Revisions) -> float:
         now, minimum = self._world.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
         live = [pod for pod in pods if not is_deleting(pod)]
-        waits = [available_in(pod, minimum, now) for pod in live]
+        # A pod that is ending serves as long as it is ready.
+        waits = [available_in(pod, minimum, now) for pod in pods]
         updated = [
             pod for pod in live if self._has(pod, revisions.update) and not self._resizable(owner, pod, revisions)
         ]
@@ -258,7 +265,7 @@ class StatefulSetController:
             "availableReplicas": sum(wait == 0.0 for wait in waits),
         }
         counts = {
-            "readyReplicas": sum(map(is_ready, live)),
+            "readyReplicas": sum(map(is_ready, pods)),
             "currentReplicas": sum(self._has(pod, revisions.current) for pod in live),
             "updatedReplicas": len(updated),
         }

@@ -1,0 +1,37 @@
+"""What a StatefulSet makes of names and shares."""
+
+import pytest
+
+from podfit.controllers.workloads.statefulset import allowed_missing, is_member, ordinal
+
+
+def named(name: str) -> dict[str, object]:
+    return {"metadata": {"name": name}}
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "member"),
+    [
+        ("db-0", 0, True),
+        ("db-12", 12, True),
+        ("db", -1, False),
+        ("db-", -1, False),
+        ("db-x", -1, False),
+        ("other-0", 0, False),
+        ("my-db-0", 0, False),
+        ("db-0-1", 1, False),
+    ],
+)
+def test_only_a_name_with_an_ordinal_makes_a_member(name: str, number: int, member: bool) -> None:
+    assert (ordinal(named(name)), is_member(named("db"), named(name))) == (number, member)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "share", "allowed"), [(10, "25%", 2), (10, "1%", 1), (10, 3, 3), (3, "50%", 1), (4, None, 1)]
+)
+def test_a_share_of_missing_pods_is_rounded_down_to_one_at_least(
+    replicas: int, share: int | str | None, allowed: int
+) -> None:
+    rolling = {"partition": 0} if share is None else {"partition": 0, "maxUnavailable": share}
+    strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
+    assert allowed_missing({"spec": {"replicas": replicas, "updateStrategy": strategy}}) == allowed
