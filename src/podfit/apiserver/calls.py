@@ -76,7 +76,8 @@ class Call(msgspec.Struct):
             return self.answer(accepted, form, made.obj, status)
         if self.request.shares and isinstance(form, Spliced) and form.as_stored and accepted.media == JSON:
             # The bytes would be put together from what is at hand, only to be decoded to it again.
-            return Response(status, headers=warning_headers(self.warnings), shared=self.objects.decoded(record))
+            shared = made.obj if made.created else self.objects.decoded(record)
+            return Response(status, headers=warning_headers(self.warnings), shared=shared)
         return self.answer(accepted, form, record, status)
 
     def reply(self, accepted: Accepted, body: bytes, status: int = 200) -> Response:

@@ -146,7 +146,8 @@ class Writer:
 
     def _fill_system_fields(self, meta: Object, strategy: Strategy) -> None:
         for gone in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
-            meta.pop(gone, None)
+            if gone in meta:
+                del meta[gone]
         meta["creationTimestamp"] = rfc3339(self.objects.clock.now())
         meta["uid"] = new_uid()
         if not meta.get("name") and meta.get("generateName"):

@@ -166,7 +166,7 @@ class Strategy:
 
     def validate_name(self, name: str, prefix: bool = False) -> list[str]:
         """Complaints about metadata.name; `prefix` when it is a generateName, whose last dash may end it."""
-        return names.dns_subdomain(name, prefix)
+        return names.new_subdomain(name, prefix)
 
     def generate_name(self, base: str) -> str:
         """A name from metadata.generateName, cut so that the suffix fits."""

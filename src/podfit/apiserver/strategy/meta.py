@@ -41,13 +41,15 @@ def validate_object(
     if not name:
         errors.append(required("metadata.name", "name or generateName is required"))
     else:
-        errors.extend(invalid("metadata.name", name, text) for text in check_name(name, False))
+        for text in check_name(name, False):
+            errors.append(invalid("metadata.name", name, text))
     namespace = metadata.get("namespace")
     if namespaced:
         if not namespace:
             errors.append(required("metadata.namespace"))
         else:
-            errors.extend(invalid("metadata.namespace", namespace, text) for text in names.dns_label(namespace))
+            for text in names.dns_label(namespace):
+                errors.append(invalid("metadata.namespace", namespace, text))
     elif namespace:
         errors.append(forbidden("metadata.namespace", "not allowed on this type"))
     generation = metadata.get("generation")

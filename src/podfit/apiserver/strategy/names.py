@@ -94,10 +94,12 @@ def _complaints_label(name: str) -> tuple[str, ...]:
     return (*found, "must not contain dots" if _subdomain.fullmatch(name) else _DNS_LABEL_TEXT)
 
 
-@lru_cache(maxsize=65536)
-def _complaints_subdomain(name: str) -> tuple[str, ...]:
-    found = (max_length(253),) if len(name.encode()) > 253 else ()
+def _about_subdomain(name: str) -> tuple[str, ...]:
+    found = (max_length(253),) if len(name) > 253 or len(name.encode()) > 253 else ()
     return found if _subdomain.fullmatch(name) else (*found, _DNS_SUBDOMAIN_TEXT)
+
+
+_complaints_subdomain = lru_cache(maxsize=65536)(_about_subdomain)
 
 
 @lru_cache(maxsize=65536)
@@ -112,6 +114,11 @@ def dns_label(name: str, prefix: bool = False) -> list[str]:
 
 def dns_subdomain(name: str, prefix: bool = False) -> list[str]:
     return list(_complaints_subdomain(_without_dash(name, prefix)))
+
+
+def new_subdomain(name: str, prefix: bool = False) -> list[str]:
+    """`dns_subdomain` for names that hardly come back: every Event has one of its own. They are not remembered."""
+    return list(_about_subdomain(_without_dash(name, prefix)))
 
 
 @lru_cache(maxsize=4096)

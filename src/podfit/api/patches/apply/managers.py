@@ -86,7 +86,10 @@ def is_reset(entries: Any) -> bool:
 
 
 def write(owners: Owners) -> list[dict[str, Any]]:
-    return sorted((_entry(who, owner) for who, owner in owners.items() if owner.fields), key=_place)
+    entries = [_entry(who, owner) for who, owner in owners.items() if owner.fields]
+    if len(entries) > 1:
+        entries.sort(key=_place)
+    return entries
 
 
 def _place(entry: dict[str, Any]) -> tuple[str, ...]:
