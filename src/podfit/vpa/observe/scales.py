@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 FRESH_S, FAILED_FRESH_S, KEEP_S, DISCOVERY_S = 600.0, 30.0, 3600.0, 300.0
 AT_ONCE = 8
+NO_RESOURCE = "the server could not find the requested resource"
 
 
 class Scalable(NamedTuple):
@@ -84,30 +85,42 @@ class Scales:
         self._known[what] = Scale(selector, problem, now, before.used if before else now)
 
     async def _ask(self, what: Scalable) -> tuple[Selector | None, str]:
-        """The selector, or why there is none; neither when the server could not be asked."""
-        where = f"{what.kind} {what.namespace}/{what.name}"
+        """The selector, or why there is none, as upstream words it; neither when the server could not be asked."""
+        if what.api_version.count("/") > 1:
+            return None, f"unexpected GroupVersion string: {what.api_version}"
         try:
-            kind = await self._kind(what)
-            if kind is None:
-                return None, f"unhandled targetRef {what.api_version} / {what.kind} / {what.name}"
+            return parse(await self._text(what)), ""
+        except Unreachable as error:
+            log.info("scale of %s %s/%s: %s", what.kind, what.namespace, what.name, error)
+            return None, ""
+        except (ApiError, ValueError) as error:
+            where = f"{what.api_version} / {what.kind} / {what.name}"
+            return None, f"unhandled targetRef {where}, last error {error}"
+
+    async def _text(self, what: Scalable) -> str:
+        """The selector as the scale has it. Raises ApiError, Unreachable, and ValueError where there is none."""
+        kind = await self._kind(what)
+        if kind is None:
+            raise ValueError(f'no matches for kind "{what.kind}" in group "{_group(what)}"')
+        try:
             scale = await self._client.get(kind, what.namespace, what.name, "scale")
         except ApiError as error:
-            return None, f"{where}: {error}"
-        except Unreachable as error:
-            log.info("scale of %s: %s", where, error)
-            return None, ""
+            if error.code == 404 and not error.reason:
+                # A server that does not know the path answers with plain text.
+                raise ValueError(f"{NO_RESOURCE} (get {kind.plural} {what.name})") from error
+            raise
         text = (scale.get("status") or {}).get("selector") or ""
         if not text:
-            return None, f"Resource {what.namespace}/{what.name} has an empty selector for scale sub-resource"
-        try:
-            return parse(text), ""
-        except ValueError as error:
-            return None, f"{where}: {error}"
+            raise ValueError(f"resource {what.namespace}/{what.name} has an empty selector for scale sub-resource")
+        return str(text)
 
     async def _kind(self, what: Scalable) -> Kind | None:
-        group = what.api_version.rpartition("/")[0]
-        if self._clock.monotonic() - self._discovered > DISCOVERY_S or (group, what.kind) not in self._kinds:
-            found = await discover(self._client)
-            self._kinds = {(kind.group, kind.kind): kind for kind in found if kind.subresource("scale")}
+        named = (_group(what), what.kind)
+        if self._clock.monotonic() - self._discovered > DISCOVERY_S or named not in self._kinds:
+            self._kinds = {(kind.group, kind.kind): kind for kind in await discover(self._client)}
             self._discovered = self._clock.monotonic()
-        return self._kinds.get((group, what.kind))
+        return self._kinds.get(named)
+
+
+def _group(what: Scalable) -> str:
+    return what.api_version.rpartition("/")[0]

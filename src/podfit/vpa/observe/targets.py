@@ -56,7 +56,8 @@ class Targets:
         """The pods of a target. None: not known yet. Raises Unsupported."""
         reference = (vpa.get("spec") or {}).get("targetRef")
         if not reference:
-            raise Unsupported("Cannot read targetRef")
+            told = "targetRef not defined. If this is a v1beta1 object, switch to v1"
+            raise Unsupported(f"Cannot read targetRef. Reason: {told}")
         namespace = vpa["metadata"].get("namespace", "")
         kind, name = reference.get("kind") or "", reference.get("name") or ""
         if kind not in self._sight.workloads:
