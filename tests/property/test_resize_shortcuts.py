@@ -76,7 +76,7 @@ def patches() -> st.SearchStrategy[Object]:
         return st.lists(one, max_size=2, unique_by=lambda each: str(each["name"]))
 
     spec = st.fixed_dictionaries(
-        {"containers": listed("a", "b")},
+        {"containers": st.one_of(listed("a", "b"), st.none())},
         optional={
             "initContainers": listed("i"),
             "resources": resources,

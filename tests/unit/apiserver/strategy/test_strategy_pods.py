@@ -205,6 +205,18 @@ def test_pod_level_cpu_can_be_added_by_a_resize_and_huge_pages_cannot(added: dic
     assert changed(old, "resize", resources=added) == wanted
 
 
+@pytest.mark.parametrize("kept", [None, []])
+def test_a_resize_that_takes_all_containers_away_is_refused(kept: list[Any] | None) -> None:
+    old = pod(**container(resources={"requests": {"cpu": "500m"}}))
+    new = {**old, "spec": {**old["spec"], "containers": kept}}
+    assert PODS.set_apart(dict(new), old)
+    assert changed(old, "resize", containers=kept) == [
+        "spec.containers: Required value",
+        'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing',
+        "spec.containers: Forbidden: containers may not be added or removed on resize",
+    ]
+
+
 def test_two_controlling_owners_are_refused_by_kind_and_name() -> None:
     made = pod()
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u", "controller": True}

@@ -34,7 +34,7 @@ def is_resize(new: Object, old: Object) -> bool:
         if key not in _LISTS:
             if mine != stored:
                 return False
-        elif len(mine) != len(old[key]) or not all(map(_is_resized, mine, old[key])):
+        elif not mine or not stored or len(mine) != len(stored) or not all(map(_is_resized, mine, stored)):
             return False
     return True
 
