@@ -123,6 +123,14 @@ def test_new_values_carry_neither_nulls_nor_directives() -> None:
             {"spec": {"containers": [{"name": "a", "$patch": "frob"}]}},
             (500, "unknown patch type: frob in map: map[$patch:frob name:a]"),
         ),
+        (
+            {"spec": {"tolerations": ["c", None]}, "metadata": {"finalizers": ["z", 1]}},
+            (500, "list element types are not identical: [[x y] [z 1]]"),
+        ),
+        (
+            {"spec": {"volumes": ["c", None]}},
+            (500, "list element types are not identical: [[map[emptyDir:map[] name:v]] [c <nil>]]"),
+        ),
         ({"metadata": {"$patch": "frob"}}, (500, "unknown patch type: frob in map: map[$patch:frob]")),
         ([], (400, "json: cannot unmarshal array into Go value of type map[string]interface {}")),
     ],

@@ -138,7 +138,7 @@ def _merge_lists(document: list[Any], patch: list[Any], kind: Type, key: str, de
 def merged_list(document: list[Any], patch: list[Any], row: Field) -> list[Any]:
     if not document and not patch:
         return document
-    if not _holds_maps(document + patch):
+    if not _holds_maps(document, patch):
         both = list(dict.fromkeys([*document, *patch]))
         return enforce_order(both, patch, document, None)
     if not row.merge_key:
@@ -151,13 +151,14 @@ def merged_list(document: list[Any], patch: list[Any], row: Field) -> list[Any]:
     return enforce_order(out, given, remaining, row.merge_key)
 
 
-def _holds_maps(items: list[Any]) -> bool:
-    kinds = {type(item) for item in items}
-    if list in kinds:
+def _holds_maps(document: list[Any], patch: list[Any]) -> bool:
+    """Whether both lists hold maps; elements of several types are refused."""
+    first, *others = map(type, document + patch)
+    if first is list:
         raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
-    if dict in kinds and len(kinds) > 1:
-        raise server_error("list element types are not identical")
-    return dict in kinds
+    if any(other is not first for other in others):
+        raise server_error(f"list element types are not identical: {go_print([document, patch])}")
+    return first is dict
 
 
 def _special_elements(document: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any], bool]:
