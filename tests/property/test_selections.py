@@ -1,4 +1,4 @@
-"""A selection says the same of a record, of which it decodes little, and of the object that the record holds."""
+"""A selection says the same of records, of which it decodes little, and of the objects of a change between them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from podfit.api.kinds import EVENT, NODE, POD, Kind, Registry, kind_named
 from podfit.apiserver import wire
-from podfit.apiserver.events import Hub
+from podfit.apiserver.events import Happening, Hub
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.selection import chosen
 from podfit.apiserver.views import SELECTABLE, Views
 from podfit.kit.clock import RealClock
-from podfit.store.backend import Record
+from podfit.store.backend import Change, Record
 from podfit.store.memory import MemoryStore
 
 KINDS = (POD, EVENT, NODE, kind_named("ReplicaSet"), kind_named("Job"), kind_named("Secret"))
@@ -24,9 +24,8 @@ LABELS = st.one_of(st.none(), st.dictionaries(st.sampled_from(("x", "y")), st.sa
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Kind, dict[str, Any], str, str]:
-    """An object of a kind with some of the fields it can be selected by, and selectors."""
-    kind = draw(st.sampled_from(KINDS))
+def objects(draw: st.DrawFn, kind: Kind) -> dict[str, Any]:
+    """With some of the fields that the kind can be selected by."""
     names = sorted(SELECTABLE[kind.group, kind.plural])
     meta: dict[str, Any] = {"name": draw(st.sampled_from("ab")), "namespace": "ns"}
     if (labels := draw(LABELS)) is not None:
@@ -37,9 +36,23 @@ def cases(draw: st.DrawFn) -> tuple[Kind, dict[str, Any], str, str]:
         _put(obj, Views._path(name), value)
     for part in draw(st.lists(st.sampled_from(("spec", "status", "source")), unique=True)):
         obj.setdefault(part, draw(st.sampled_from((None, {}))))
+    return obj
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Kind, dict[str, Any], dict[str, Any], str, str]:
+    """Two states of an object, and selectors."""
+    kind = draw(st.sampled_from(KINDS))
+    names = sorted(SELECTABLE[kind.group, kind.plural])
     asked = draw(st.lists(st.sampled_from((*names, "metadata.name")), max_size=3))
     fields = ",".join(f"{name}{draw(st.sampled_from(('=', '!=')))}{draw(WORDS)}" for name in asked)
-    return kind, obj, draw(st.sampled_from(("", "x", "!x", "x=a", "x in (a,b),y!=b"))), fields
+    return (
+        kind,
+        draw(objects(kind)),
+        draw(objects(kind)),
+        draw(st.sampled_from(("", "x", "!x", "x=a", "x in (a,b),y!=b"))),
+        fields,
+    )
 
 
 def _put(obj: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
@@ -50,10 +63,14 @@ def _put(obj: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 @given(cases())
-def test_records_and_objects_are_selected_alike(case: tuple[Kind, dict[str, Any], str, str]) -> None:
-    kind, obj, labels, fields = case
+def test_records_and_objects_are_selected_alike(case: tuple[Kind, dict[str, Any], dict[str, Any], str, str]) -> None:
+    kind, obj, other, labels, fields = case
     store = MemoryStore()
     selection = chosen(Objects(store, Registry(), Hub(store), RealClock()), kind, labels, fields)
     if selection is not None:
-        record = Record(kind.key("ns", "a"), wire.stored_value(obj), 1, 1)
-        assert selection.takes(record) == selection.takes_object(wire.object_of(record))
+        key = kind.key("ns", "a")
+        old, new = Record(key, wire.stored_value(obj), 1, 1), Record(key, wire.stored_value(other), 1, 2)
+        taken = selection.takes(old), selection.takes(new)
+        for before, after in ((old, new), (old, None), (None, new)):
+            expected = before is not None and taken[0], after is not None and taken[1]
+            assert selection.between(Happening(Change(2, key, after, before))) == expected

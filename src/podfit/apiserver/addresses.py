@@ -24,8 +24,6 @@ class ServiceAddresses:
         self._taken.update(_addresses(service))
 
     def changed(self, happening: Happening) -> None:
-        if happening.resource != "/registry/core/services/":
-            return
         new = _addresses(happening.new) if happening.new else set()
         old = _addresses(happening.old) if happening.old else set()
         self._taken -= old - new - {self.first}

@@ -21,7 +21,7 @@ from podfit.apiserver.admission.chain import build
 from podfit.apiserver.admission.rbac_escalation import RbacEscalation
 from podfit.apiserver.admission.webhooks.call import Caller
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
-from podfit.apiserver.aggregation import Aggregation, local_services
+from podfit.apiserver.aggregation import API_SERVICE, Aggregation, local_services
 from podfit.apiserver.auth.authenticate import Authenticator, TokenAuthenticator
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.apiserver.auth.node import NodeAuthorizer, NodeGraph
@@ -31,7 +31,7 @@ from podfit.apiserver.auth.rbac import Rbac
 from podfit.apiserver.auth.reviews import Reviews
 from podfit.apiserver.auth.tokens import ServiceAccountTokens
 from podfit.apiserver.config import Config
-from podfit.apiserver.custom import CustomResources
+from podfit.apiserver.custom import DEFINITION, CustomResources
 from podfit.apiserver.endpoints import endpoint_of
 from podfit.apiserver.events import Hub
 from podfit.apiserver.groups import CustomGroups
@@ -40,7 +40,7 @@ from podfit.apiserver.nodes import NodeProxy
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.request import Request, Response
 from podfit.apiserver.server import Core, ForeignGroup
-from podfit.apiserver.standing import Standing
+from podfit.apiserver.standing import FOLLOWED, Standing
 from podfit.apiserver.subresources import binding, eviction
 from podfit.apiserver.subresources.reviews import ReviewHandlers
 from podfit.apiserver.subresources.scale import ScaleHandlers
@@ -130,10 +130,10 @@ class ApiServer:
     async def start(self) -> None:
         await self.config.store.open()
         self.standing.load()
-        self.hub.listen(self.standing.changed)
+        self.hub.listen(self.standing.changed, *FOLLOWED)
         self.hub.listen(self.custom.changed)
-        self.hub.listen(self.groups.changed)
-        self.hub.listen(self.aggregation.changed)
+        self.hub.listen(self.groups.changed, DEFINITION.storage_prefix)
+        self.hub.listen(self.aggregation.changed, API_SERVICE.storage_prefix)
         self.hub.start()
         await self.custom.start()
         self.aggregation.start()

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from podfit.api.status import Object
 from podfit.apiserver import wire
@@ -44,20 +44,27 @@ class Selection(Protocol):
     def key(self) -> Hashable:
         """Equal for selections that take the same objects."""
 
-    def takes_object(self, obj: Object) -> bool:
-        """`obj` is as it is stored."""
+    def between(self, happening: Happening) -> tuple[bool, bool]:
+        """Whether it takes the object as it was, and as it is now."""
+
+
+Reader = Callable[[Object], str]
+"""Reads a field that is selected by from a stored object."""
 
 
 class Happening:
     """One change, with what watchers share of it."""
 
     __slots__ = (
+        "_as_it_is",
+        "_as_it_was",
         "_bare_of",
         "_decode",
         "_encoded",
         "_new",
         "_old",
         "_shown",
+        "_texts",
         "_word",
         "_words",
         "at_once",
@@ -65,12 +72,13 @@ class Happening:
         "name",
         "namespace",
         "resource",
+        "revision",
     )
 
     def __init__(
         self, change: Change, decode: Callable[[Record], Object] = wire.object_of, bare: BareOf | None = None
     ) -> None:
-        self.change, self._decode, self._bare_of = change, decode, bare
+        self.change, self.revision, self._decode, self._bare_of = change, change.revision, decode, bare
         _, _, group, plural, *rest = change.key.split("/", 5)
         self.resource = f"{PREFIX}{group}/{plural}/"
         self.namespace, self.name = (rest[0], rest[1]) if len(rest) > 1 else ("", rest[0] if rest else "")
@@ -78,6 +86,9 @@ class Happening:
         self._shown: dict[tuple[int, str], Object] = {}
         self._word = _word(change.previous is not None, change.record is not None)
         self._words: dict[Hashable, str | None] = {}
+        self._texts: dict[Reader, tuple[str, str]] = {}
+        self._as_it_is: Object | None = None
+        self._as_it_was: Object | None = None
         self.at_once = AT_ONCE
         self._new: Object | None = None
         self._old: Object | None = None
@@ -102,14 +113,24 @@ class Happening:
         key = selection.key
         if key in self._words:
             return self._words[key]
-        old, new = self.old, self.new
-        was = old is not None and selection.takes_object(old)
-        word = self._words[key] = _word(was, new is not None and selection.takes_object(new))
+        word = self._words[key] = _word(*selection.between(self))
         return word
 
-    def nodes(self) -> set[str]:
+    def texts(self, read: Reader) -> tuple[str, str]:
+        """A field as it was and as it is now, each "" where there is no object; read once for all who select by it."""
+        known = self._texts.get(read)
+        if known is None:
+            old, new = self.old, self.new
+            known = read(old) if old is not None else "", read(new) if new is not None else ""
+            self._texts[read] = known
+        return known
+
+    def nodes(self) -> tuple[str, ...]:
         """The names of the nodes that a pod is bound to, or was."""
-        return {(obj.get("spec") or {}).get("nodeName", "") for obj in (self.old, self.new) if obj is not None}
+        was, now = _node_of(self.old), _node_of(self.new)
+        if now is None or was == now:
+            return () if was is None else (was,)
+        return (now,) if was is None else (was, now)
 
     def encoded(self, word: str, form: Representation) -> bytes:
         key = (id(form), word)
@@ -122,23 +143,30 @@ class Happening:
 
     def shown(self, word: str, form: Representation) -> Object:
         """The object that `encoded` tells of, for those in this process: without managedFields, shared, read only."""
+        if not getattr(form, "as_stored", False):
+            return self._formed(word, form)
+        if word == "DELETED":
+            if self._as_it_was is None:
+                assert self.old is not None
+                self._as_it_was = Bare(self.old, self.revision)
+            return self._as_it_was
+        if self._as_it_is is None:
+            assert self.new is not None and self.change.record is not None
+            bare = self._bare_of
+            self._as_it_is = bare(self.change.record, self.new) if bare is not None else Bare(self.new, self.revision)
+        return self._as_it_is
+
+    def _formed(self, word: str, form: Representation) -> Object:
         key = (id(form), word)
         obj = self._shown.get(key)
         if obj is None:
-            obj = self._shown[key] = self._bare(word, form)
+            obj = self._shown[key] = wire.decode(self.encoded(word, form))["object"]
+            obj.get("metadata", {}).pop("managedFields", None)
         return obj
 
-    def _bare(self, word: str, form: Representation) -> Object:
-        if not getattr(form, "as_stored", False):
-            other: Object = wire.decode(self.encoded(word, form))["object"]
-            other.get("metadata", {}).pop("managedFields", None)
-            return other
-        obj = self.old if word == "DELETED" else self.new
-        assert obj is not None
-        if word == "DELETED" or self._bare_of is None:
-            return Bare(obj, self.change.revision)
-        assert self.change.record is not None
-        return self._bare_of(self.change.record, obj)
+
+def _node_of(pod: Object | None) -> str | None:
+    return None if pod is None else (pod.get("spec") or {}).get("nodeName", "")
 
 
 def _word(was: bool, stays: bool) -> str | None:
@@ -198,26 +226,23 @@ class Watcher:
         self.taker: Taker | None = None
 
     def offer(self, happening: Happening) -> None:
-        revision = happening.change.revision
-        if revision <= self.after or self.lagging:
+        if happening.revision <= self.after or self.lagging:
             return
-        self.after = revision
+        self.after = happening.revision
         word = happening.word(self.selection)
         if word is None:
+            return
+        # Whoever reads is waiting and has nothing left to read: it need not be woken for this.
+        if self._wake is not None and not self.queue and happening.at_once and self._is_taken(happening, word):
             return
         if len(self.queue) >= BUFFER:
             self.lagging = True
             self.queue.clear()
-        elif self._is_taken(happening, word):
-            return
         else:
             self.queue.append(happening.encoded(word, self.form))
         self._notify()
 
     def _is_taken(self, happening: Happening, word: str) -> bool:
-        """Whoever reads is waiting and has nothing left to read: it need not be woken for this."""
-        if self._wake is None or self.queue or not happening.at_once:
-            return False
         if self.taker is not None:
             happening.at_once -= 1
             try:
@@ -314,6 +339,9 @@ class _Shelf:
                     watcher.offer(happening)
 
 
+Listener = Callable[[Happening], None]
+
+
 class Hub:
     """Files watchers and hands them what happens."""
 
@@ -322,7 +350,9 @@ class Hub:
         self._shelves: dict[str, _Shelf] = {}
         """By resource."""
         self._tasks = Tasks("watch hub")
-        self._listeners: list[Any] = []
+        self._listeners: list[tuple[Listener, frozenset[str]]] = []
+        self._listening: dict[str, tuple[Listener, ...]] = {}
+        """By resource."""
         self.seen = 0
         self.decode: Callable[[Record], Object] = wire.object_of
         self.bare: BareOf | None = None
@@ -341,9 +371,11 @@ class Hub:
         for shelf in self._shelves.values():
             yield from shelf
 
-    def listen(self, listener: Any) -> None:
-        """`listener(happening)` is called for every change, in order; it must be quick and must not raise."""
-        self._listeners.append(listener)
+    def listen(self, listener: Listener, *resources: str) -> None:
+        """`listener(happening)` is called for every change of these resources (of all, where none is named), in order;
+        it must be quick and must not raise."""
+        self._listeners.append((listener, frozenset(resources)))
+        self._listening.clear()
 
     def add(self, watcher: Watcher) -> None:
         self._shelves.setdefault(watcher.resource, _Shelf()).add(watcher)
@@ -386,8 +418,15 @@ class Hub:
     def _dispatch(self, change: Change) -> None:
         self.seen = change.revision
         happening = Happening(change, self.decode, self.bare)
-        for listener in self._listeners:
+        resource = happening.resource
+        listening = self._listening.get(resource)
+        if listening is None:
+            listening = self._listening[resource] = self._listening_to(resource)
+        for listener in listening:
             listener(happening)
-        shelf = self._shelves.get(happening.resource)
+        shelf = self._shelves.get(resource)
         if shelf is not None:
             shelf.offer(happening)
+
+    def _listening_to(self, resource: str) -> tuple[Listener, ...]:
+        return tuple(listener for listener, named in self._listeners if not named or resource in named)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from podfit.api.kinds import Kind
 from podfit.api.selectors import FieldSelector, LabelSelector, SelectorError
 from podfit.api.status import Object, bad_request, go_quote
+from podfit.apiserver.events import Happening
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.views import SELECTABLE, Views
 from podfit.store.backend import Record
@@ -33,14 +34,22 @@ class Chosen:
         view = self._views.of(record)
         return self._labels.matches(view.labels) and self._fields.matches(view.fields)
 
-    def takes_object(self, obj: Object) -> bool:
-        """What `takes` says of a record that holds `obj`."""
+    def between(self, happening: Happening) -> tuple[bool, bool]:
+        """What `takes` says of the records before and after a change; False where there is none."""
+        was, stays = happening.change.previous is not None, happening.change.record is not None
         for read, terms in self._terms:
-            text = read(obj)
+            old, new = happening.texts(read)
             for value, equal in terms:
-                if (text == value) is not equal:
-                    return False
-        return self._all_labels or self._labels.matches(obj["metadata"].get("labels"))
+                if (old == value) is not equal:
+                    was = False
+                if (new == value) is not equal:
+                    stays = False
+        if self._all_labels:
+            return was, stays
+        return was and self._takes_labels(happening.old), stays and self._takes_labels(happening.new)
+
+    def _takes_labels(self, obj: Object | None) -> bool:
+        return obj is not None and self._labels.matches(obj["metadata"].get("labels"))
 
     def filter(self, records: list[Record], limit: int = 0) -> list[Record]:
         if not limit:

@@ -22,6 +22,8 @@ _RBAC = {
     kind.storage_prefix: kind
     for kind in (_CLUSTER_ROLE, *(kind_named(name) for name in ("Role", "RoleBinding", "ClusterRoleBinding")))
 }
+FOLLOWED = (POD.storage_prefix, _CLAIM.storage_prefix, _SERVICE.storage_prefix, *_RBAC)
+"""The resources whose changes count."""
 
 
 class Standing:
@@ -45,7 +47,7 @@ class Standing:
         await self._tasks.stop()
 
     def changed(self, happening: Happening) -> None:
-        """A listener of the hub."""
+        """A listener of the hub, for what is followed."""
         resource = happening.resource
         if resource == POD.storage_prefix:
             self._graph.pod_changed(happening.old, happening.new)

@@ -90,9 +90,17 @@ class Views:
         self._decode = msgspec.json.Decoder(_shape(kind.kind, set(paths.values()))).decode
         self._seen: dict[str, tuple[int, View]] = {}
         """By key: the revision and the view of the newest state asked about."""
+        self._readers: dict[str, Callable[[Object], str]] = {}
 
     def reader(self, name: str) -> Callable[[Object], str]:
-        """Reads the field of this name, as `of(record).fields` shows it, from a stored object that is decoded."""
+        """Reads the field of this name, as `of(record).fields` shows it, from a stored object that is decoded. The
+        same for all who ask, so that what it read of an object can be remembered by it."""
+        known = self._readers.get(name)
+        if known is None:
+            known = self._readers[name] = self._reader(name)
+        return known
+
+    def _reader(self, name: str) -> Callable[[Object], str]:
         path = self._paths.get(name)
         if path is None:
             return lambda obj: ""

@@ -38,6 +38,8 @@ class NodeGraph:
 
     def pod_changed(self, old: Object | None, new: Object | None) -> None:
         """Follows one change: `old` None for a new pod, `new` None for a deleted one."""
+        if old is not None and new is not None and old.get("spec") is new.get("spec"):
+            return
         before, after = _node_of(old), _node_of(new)
         # Between binding and deletion what a pod names is immutable, but for ephemeral containers.
         if before == after and _same_references(old, new):
