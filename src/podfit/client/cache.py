@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from podfit.api.kinds import Kind
 from podfit.api.status import ApiError, Object
@@ -25,7 +26,32 @@ Key = tuple[str, str]
 """(namespace, name)"""
 Handler = Callable[[Object | None, Object | None], None]
 """Called with (before, after): None before means added, None after deleted. Must not block."""
-IndexBy = Callable[[Object], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Objects by the values that a function names."""
+
+    values: Callable[[Object], Iterable[str]]
+    field: tuple[str, str] | None
+    """The field that the values are made from, as ("spec", "nodeName"); None where they come from the name and the
+    namespace alone. Nothing is filed anew as long as it stays."""
+
+    def stays(self, before: Object, after: Object) -> bool:
+        """Whether two states of an object have the same values for sure."""
+        if self.field is None:
+            return True
+        part, name = self.field
+        was, now = before.get(part), after.get(part)
+        if was is now:
+            return True
+        if not was or not now:
+            return False
+        one, other = was.get(name), now.get(name)
+        return one is other or bool(one == other)
+
+
+BY_NAMESPACE = Index(lambda obj: (obj["metadata"].get("namespace", ""),), None)
 
 
 def key_of(obj: Object) -> Key:
@@ -40,7 +66,7 @@ class Cache:
         kind: Kind,
         namespace: str = "",
         *,
-        indexes: dict[str, IndexBy] | None = None,
+        indexes: Mapping[str, Index] | None = None,
         clock: Clock | None = None,
         page: int = 0,
         trim: Callable[[Object], Object] | None = None,
@@ -56,11 +82,12 @@ class Cache:
         self._clock = clock or RealClock()
         self._page = page
         self._trim = trim
-        self._trim_news = None if client.shares else trim
+        self._shares = client.shares
+        self._trim_news = None if self._shares else trim
         self._objects: dict[Key, Object] = {}
         self._handlers: list[Handler] = []
-        self._indexes: dict[str, dict[str, dict[Key, Object]]] = {name: {} for name in indexes or {}}
-        self._indexed = [(self._indexes[name], values) for name, values in (indexes or {}).items()]
+        self._indexes: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in indexes or {}}
+        self._indexed = [(self._indexes[name], index) for name, index in (indexes or {}).items()]
         self._revision = ""
         self._listed = ""
         """The revision of the last list."""
@@ -80,7 +107,8 @@ class Cache:
 
     def by(self, index: str, value: str) -> list[Object]:
         """The objects whose index function names `value`."""
-        return list(self._indexes[index].get(value, {}).values())
+        found, objects = self._indexes[index].get(value), self._objects
+        return [objects[key] for key in found] if found else []
 
     def subscribe(self, handler: Handler) -> None:
         """Also told of what is here already."""
@@ -158,7 +186,8 @@ class Cache:
         self.connected = True
         meta = obj["metadata"]
         if event != "BOOKMARK":
-            meta.pop("managedFields", None)
+            if not self._shares:
+                meta.pop("managedFields", None)
             kept = self._trim_news(obj) if self._trim_news else obj
             self._put((meta.get("namespace", ""), meta["name"]), None if event == "DELETED" else kept, kept)
         self._revision = meta["resourceVersion"]
@@ -171,8 +200,9 @@ class Cache:
             del self._objects[key]
         else:
             return
-        for index, values in self._indexed:
-            _reindex(index, values, key, before, after)
+        for filed, index in self._indexed:
+            if before is None or after is None or not index.stays(before, after):
+                _refile(filed, index, key, before, after)
         if after is None and last is not None:
             before = last
         for handler in self._handlers:
@@ -182,21 +212,15 @@ class Cache:
                 log.exception("a subscriber of %s failed", self.kind.plural)
 
 
-def _reindex(
-    index: dict[str, dict[Key, Object]], values: IndexBy, key: Key, before: Object | None, after: Object | None
+def _refile(
+    filed: dict[str, dict[Key, None]], index: Index, key: Key, before: Object | None, after: Object | None
 ) -> None:
-    old = tuple(values(before)) if before is not None else ()
-    new = tuple(values(after)) if after is not None else ()
-    if old != new:
-        for value in set(old).difference(new):
-            left = index.get(value, {})
-            left.pop(key, None)
-            if not left:
-                index.pop(value, None)
-    if after is None:
-        return
+    old = tuple(index.values(before)) if before is not None else ()
+    new = tuple(index.values(after)) if after is not None else ()
+    for value in set(old).difference(new):
+        left = filed.get(value, {})
+        left.pop(key, None)
+        if not left:
+            filed.pop(value, None)
     for value in new:
-        bucket = index.get(value)
-        if bucket is None:
-            bucket = index[value] = {}
-        bucket[key] = after
+        filed.setdefault(value, {})[key] = None

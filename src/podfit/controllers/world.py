@@ -13,7 +13,7 @@ from typing import Protocol
 from podfit.api.kinds import POD, Kind
 from podfit.api.status import Object
 from podfit.client import Cache, Client, EventRecorder
-from podfit.client.cache import IndexBy
+from podfit.client.cache import BY_NAMESPACE, Index
 from podfit.client.events import Voice
 from podfit.kit.clock import Clock
 from podfit.kit.tasks import Tasks
@@ -30,12 +30,17 @@ def orphan_in(obj: Object) -> Iterable[str]:
     return () if controller_uid(obj) else (obj["metadata"].get("namespace", ""),)
 
 
-def _namespace(obj: Object) -> Iterable[str]:
-    return (obj["metadata"].get("namespace", ""),)
-
-
 def _node(pod: Object) -> Iterable[str]:
     return ((pod.get("spec") or {}).get("nodeName") or "",)
+
+
+_OWNERS = ("metadata", "ownerReferences")
+_INDEXES = {
+    "namespace": BY_NAMESPACE,
+    "controller": Index(controller_uid, _OWNERS),
+    "orphan": Index(orphan_in, _OWNERS),
+}
+POD_INDEXES = {**_INDEXES, "node": Index(_node, ("spec", "nodeName"))}
 
 
 class Informers:
@@ -50,13 +55,7 @@ class Informers:
     def of(self, kind: Kind) -> Cache:
         cache = self._caches.get(kind)
         if cache is None:
-            indexes: dict[str, IndexBy] = {
-                "namespace": _namespace,
-                "controller": controller_uid,
-                "orphan": orphan_in,
-            }
-            if kind == POD:
-                indexes["node"] = _node
+            indexes = POD_INDEXES if kind == POD else _INDEXES
             cache = self._caches[kind] = Cache(self._client, kind, indexes=indexes, clock=self._clock, page=500)
             if self._running:
                 self._tasks.start(cache.run(), f"watch-{kind.plural}")

@@ -14,7 +14,7 @@ from podfit.agent.decide.allocate import is_static
 from podfit.agent.decide.states import Object
 from podfit.agent.furnish.objects import MissingObject
 from podfit.api.kinds import kind_named
-from podfit.client.cache import Cache
+from podfit.client.cache import BY_NAMESPACE, Cache
 from podfit.client.rest import Client
 from podfit.kit.clock import Clock
 
@@ -26,7 +26,7 @@ _NOT_READ = "services have not yet been read at least once, cannot construct env
 class Services:
     def __init__(self, client: Client, clock: Clock, api_server: str) -> None:
         """`api_server`: its URL, "" if nobody knows."""
-        self._cache = Cache(client, SERVICE, clock=clock, indexes={"namespace": _namespace})
+        self._cache = Cache(client, SERVICE, clock=clock, indexes={"namespace": BY_NAMESPACE})
         self._api_server = _address(api_server)
 
     async def run(self) -> None:
@@ -60,10 +60,6 @@ class Services:
 def _address(url: str) -> tuple[str, int] | None:
     parts = urlsplit(url)
     return (parts.hostname, parts.port or 443) if parts.hostname else None
-
-
-def _namespace(service: Object) -> list[str]:
-    return [str(service["metadata"].get("namespace") or "")]
 
 
 def _key(service: Object) -> tuple[str, str]:

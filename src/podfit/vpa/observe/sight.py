@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from podfit.api.kinds import POD, VPA, Kind, kind_named
 from podfit.api.status import Object
 from podfit.client import Cache, Client
-from podfit.client.cache import IndexBy
+from podfit.client.cache import BY_NAMESPACE, Index
 from podfit.kit.clock import Clock
 from podfit.kit.tasks import Tasks
 from podfit.vpa.observe import trims
@@ -37,10 +37,6 @@ PATIENCE_S = 5.0
 Trim = Callable[[Object], Object]
 
 
-def namespace_of(obj: Object) -> Iterable[str]:
-    return (obj["metadata"].get("namespace", ""),)
-
-
 class Sight:
     def __init__(self, client: Client, clock: Clock, namespace: str = "", ignored: Iterable[str] = ()) -> None:
         """`namespace` limits autoscalers and pods to one namespace; those in `ignored` ones are not seen."""
@@ -52,11 +48,11 @@ class Sight:
         self.workloads = {name: self.follow(kind, trim=trims.workload) for name, kind in WELL_KNOWN.items()}
 
     def follow(
-        self, kind: Kind, trim: Trim | None = None, indexes: dict[str, IndexBy] | None = None, **query: str
+        self, kind: Kind, trim: Trim | None = None, indexes: Mapping[str, Index] | None = None, **query: str
     ) -> Cache:
         """A cache of this kind, by namespace unless told otherwise; it starts with the others."""
         namespace = self.namespace if kind.namespaced else ""
-        by: dict[str, IndexBy] = {"namespace": namespace_of} if indexes is None else indexes
+        by = {"namespace": BY_NAMESPACE} if indexes is None else indexes
         return self.add(
             Cache(self.client, kind, namespace, indexes=by, clock=self.clock, page=PAGE, trim=trim, **query)
         )
