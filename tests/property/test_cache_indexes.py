@@ -1,4 +1,4 @@
-"""However objects change, and whatever a change shares with the state before: an index finds what its function names."""
+"""However objects change, and whatever they share with the state before: an index finds what its function names."""
 
 from __future__ import annotations
 

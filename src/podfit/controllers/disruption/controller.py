@@ -48,12 +48,10 @@ class DisruptionController:
             self._engine.add((after["metadata"]["namespace"], after["metadata"]["name"]))
 
     def _pod_changed(self, before: Object | None, after: Object | None) -> None:
-        states = [pod for pod in (before, after) if pod is not None]
-        budgets = self._budgets.by("namespace", states[0]["metadata"]["namespace"])
-        for pod in states if budgets else ():
-            for budget in budgets:
-                if _covers(budget, pod):
-                    self._budget_changed(None, budget)
+        namespace = (after or before or {})["metadata"]["namespace"]
+        for budget in self._budgets.by("namespace", namespace):
+            if any(pod is not None and _covers(budget, pod) for pod in (before, after)):
+                self._budget_changed(None, budget)
 
     def _owner_changed(self, before: Object | None, after: Object | None) -> None:
         if after is None or before is None or _replicas(before) == _replicas(after):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from functools import partial
 
 from podfit.api.kinds import EVENT, Kind
 from podfit.api.status import ApiError, Object
@@ -69,7 +70,7 @@ class GarbageCollector:
             return
         self._followed.add(id)
         known = next((cached for cached in self._world.informers.kinds() if (cached.group, cached.plural) == id), kind)
-        self._world.cache(known).subscribe(lambda before, after: self._changed(known, before, after))
+        self._world.cache(known).subscribe(partial(self._changed, known))
 
     def _changed(self, kind: Kind, before: Object | None, after: Object | None) -> None:
         if after is not None:
@@ -94,7 +95,7 @@ class GarbageCollector:
     def _settled(self, item: Item) -> bool:
         """Whether all its owners are there. Most changes are of what nobody looks at here; should an owner go or wait
         for its dependents, that calls for another look itself."""
-        return all(owner["uid"] in self._graph.nodes for owner in item.owners)
+        return not item.owners or all(owner["uid"] in self._graph.nodes for owner in item.owners)
 
     def _gone(self, uid: str) -> None:
         item = self._graph.drop(uid)

@@ -44,7 +44,7 @@ class PodGarbageController:
         node = (after.get("spec") or {}).get("nodeName")
         if not node and after["metadata"].get("deletionTimestamp"):
             self._engine.add(f"unbound/{after['metadata']['namespace']}/{after['metadata']['name']}")
-        elif node and self._nodes.ready.is_set() and self._nodes.get("", node) is None:
+        elif node and self._nodes.get("", node) is None and self._nodes.ready.is_set():
             self._engine.add(f"node/{node}")
 
     async def _reconcile(self, key: str) -> Result:

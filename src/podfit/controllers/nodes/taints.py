@@ -23,6 +23,8 @@ class TaintEvictionController:
         """When a pod was first seen to tolerate its node's taints only for a time: taints need not say their own."""
         self._doomed: set[Key] = set()
         """Pods that are to go when their toleration runs out."""
+        self._tainted: set[str] = set()
+        """The nodes that not every pod may stay on."""
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
         self._nodes.subscribe(self._node_changed)
         self._pods.subscribe(self._pod_changed)
@@ -31,8 +33,13 @@ class TaintEvictionController:
         await self._engine.run()
 
     def _node_changed(self, before: Object | None, after: Object | None) -> None:
-        if after is not None and no_execute(before) != no_execute(after):
-            for pod in self._pods.by("node", after["metadata"]["name"]):
+        name, taints = (after or before or {})["metadata"]["name"], no_execute(after)
+        if taints:
+            self._tainted.add(name)
+        else:
+            self._tainted.discard(name)
+        if after is not None and no_execute(before) != taints:
+            for pod in self._pods.by("node", name):
                 self._engine.add((pod["metadata"]["namespace"], pod["metadata"]["name"]))
 
     def _pod_changed(self, before: Object | None, after: Object | None) -> None:
@@ -42,8 +49,7 @@ class TaintEvictionController:
                 self._since.pop(key, None)
                 self._doomed.discard(key)
             return
-        node = self._nodes.get("", (after.get("spec") or {}).get("nodeName") or "")
-        if node is not None and no_execute(node):
+        if (after.get("spec") or {}).get("nodeName") in self._tainted:
             self._engine.add((after["metadata"]["namespace"], after["metadata"]["name"]))
 
     async def _reconcile(self, key: Key) -> Result:

@@ -7,6 +7,7 @@ updates mostly do not matter, but one that shows a smaller size does.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 
 from podfit.api.kinds import POD, Kind, kind_named
 from podfit.api.quantity import ZERO, Quantity
@@ -45,7 +46,7 @@ class QuotaController:
     def _follow(self, kind: Kind) -> None:
         if (kind.group, kind.plural) not in self._kinds:
             self._kinds[kind.group, kind.plural] = kind
-            self._world.cache(kind).subscribe(lambda before, after: self._object_changed(kind, before, after))
+            self._world.cache(kind).subscribe(partial(self._object_changed, kind))
 
     def _quota_changed(self, before: Object | None, after: Object | None) -> None:
         if after is not None and (

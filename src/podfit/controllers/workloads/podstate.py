@@ -49,13 +49,12 @@ def controller_of(obj: Object) -> Object | None:
 
 def newly_owned(before: Object | None, after: Object) -> bool:
     """Whether a change of owners, or that it is new, shows in the object."""
-    return before is None or before["metadata"].get("ownerReferences") != after["metadata"].get("ownerReferences")
+    return before is None or not _same_fields(before, after, ("ownerReferences",))
 
 
 def counts_the_same(before: Object, after: Object) -> bool:
     """Whether a set of pods is the same with either: whose the pod is, whether it is active, ready and since when."""
-    was, now = before["metadata"], after["metadata"]
-    if was is not now and any(was.get(field) != now.get(field) for field in _COUNTED):
+    if not _same_fields(before, after, _COUNTED):
         return False
     if before.get("status") is after.get("status"):
         return True
@@ -63,6 +62,20 @@ def counts_the_same(before: Object, after: Object) -> bool:
 
 
 _COUNTED = ("uid", "labels", "ownerReferences", "deletionTimestamp")
+
+
+def relabelled(before: Object, after: Object) -> bool:
+    return not _same_fields(before, after, ("labels",))
+
+
+def _same_fields(before: Object, after: Object, names: tuple[str, ...]) -> bool:
+    """Of the metadata. States of an object in one process share what did not change."""
+    was, now = before["metadata"], after["metadata"]
+    for name in names:
+        one, other = was.get(name), now.get(name)
+        if one is not other and one != other:
+            return False
+    return True
 
 
 def _ready_since(pod: Object) -> tuple[object, object] | None:

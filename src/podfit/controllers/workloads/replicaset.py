@@ -21,6 +21,7 @@ from podfit.controllers.workloads.podstate import (
     is_ready,
     newly_owned,
     phase,
+    relabelled,
     set_condition,
 )
 from podfit.controllers.world import World
@@ -58,30 +59,33 @@ class ReplicaSetController:
             self._owned.forget(before["metadata"]["uid"])
 
     def _pod_changed(self, before: Object | None, after: Object | None) -> None:
-        if before is not None and after is not None and counts_the_same(before, after):
-            self._sized(after)
+        if before is not None and after is not None and not newly_owned(before, after):
+            owner = controller_of(after)
+            if owner is None:
+                if relabelled(before, after):
+                    self._offer(after)
+            elif owner.get("kind") == self.kind.kind:
+                key = (after["metadata"]["namespace"], owner["name"])
+                if not counts_the_same(before, after) or self._sizes(key):
+                    self._engine.add(key)
             return
-        changed = after is None or newly_owned(before, after)
-        for pod in (before, after) if changed else (after,):
-            if pod is None:
-                continue
-            owner = controller_of(pod)
-            if owner is not None:
-                if owner.get("kind") == self.kind.kind:
-                    self._engine.add((pod["metadata"]["namespace"], owner["name"]))
-            elif pod is after and not is_deleting(pod) and (changed or _relabelled(before, after)):
-                # Nobody's pod, and it was not like this before: somebody may adopt it now.
-                for candidate in self._sets.by("namespace", pod["metadata"]["namespace"]):
-                    if self.selector(candidate).matches(pod["metadata"].get("labels") or {}):
-                        self._set_changed(None, candidate)
+        for pod in (before, after):
+            owner = controller_of(pod) if pod is not None else None
+            if pod is not None and owner is not None and owner.get("kind") == self.kind.kind:
+                self._engine.add((pod["metadata"]["namespace"], owner["name"]))
+            elif pod is not None and owner is None and pod is after:
+                self._offer(pod)
 
-    def _sized(self, pod: Object) -> None:
+    def _offer(self, orphan: Object) -> None:
+        """Nobody's pod, and it was not like this before: somebody may adopt it now."""
+        for candidate in () if is_deleting(orphan) else self._sets.by("namespace", orphan["metadata"]["namespace"]):
+            if self.selector(candidate).matches(orphan["metadata"].get("labels") or {}):
+                self._set_changed(None, candidate)
+
+    def _sizes(self, key: Key) -> bool:
         """Sizes, and how far a resize is, matter to those sets only that resize their pods themselves."""
-        above = controller_of(pod)
-        if above is not None and above.get("kind") == self.kind.kind:
-            owner = self._sets.get(pod["metadata"]["namespace"], above["name"])
-            if owner is not None and wants_in_place(owner):
-                self._set_changed(None, owner)
+        owner = self._sets.get(*key)
+        return owner is not None and wants_in_place(owner)
 
     async def _reconcile(self, key: Key) -> Result:
         owner = self._sets.get(*key)
@@ -198,10 +202,6 @@ class ReplicaSetController:
             "message": str(failure),
         }
         return set_condition(old, condition)
-
-
-def _relabelled(before: Object | None, after: Object) -> bool:
-    return before is None or before["metadata"].get("labels") != after["metadata"].get("labels")
 
 
 class ReplicationControllerController(ReplicaSetController):

@@ -69,7 +69,7 @@ class Resident:
 
     def seen(self, pod: Object) -> None:
         """It looks like this now."""
-        if _start_time(pod) != _start_time(self.pod):
+        if pod.get("status") is not self.pod.get("status") and _start_time(pod) != _start_time(self.pod):
             self.started = started_at(pod)
         self.pod = pod
 

@@ -91,7 +91,7 @@ class Undo:
             if before is not None:
                 self._lowered.pop(key_of(before), None)
             return
-        lowered = self._lowered.get(key_of(after))
+        lowered = self._lowered.get(key_of(after)) if self._lowered else None
         if lowered is None or before is None or "memory" not in lowered.resources or not self._recent(lowered):
             return
         ooms = ooms_between(before, after)

@@ -34,18 +34,20 @@ def ooms_between(old: Object, new: Object) -> list[Oom]:
 
 
 def _oom_of(old: Object, new: Object, status: Object) -> Oom | None:
+    is_now, last = status.get("state") or {}, (status.get("lastState") or {}).get("terminated")
+    if not _killed(is_now.get("terminated")) and not _killed(last):
+        return None
     name = status.get("name") or ""
     before = container_status(old, name)
     if before is None:
         return None
-    was, is_now = before.get("state") or {}, status.get("state") or {}
+    was = before.get("state") or {}
     restarted = (status.get("restartCount") or 0) > (before.get("restartCount") or 0)
     if _killed(is_now.get("terminated")) and (was.get("terminated") is None or restarted):
         return _record(new, name, is_now["terminated"], new)
-    last: Object = (status.get("lastState") or {}).get("terminated") or {}
     # A state is there as soon as it is named, even if nothing more is said about it.
     ran = was.get("running") is not None and is_now.get("running") is not None
-    if ran and restarted and _killed(last):
+    if ran and restarted and last is not None and _killed(last):
         # It died and came back between two looks: what it was allowed then stands in the older pod.
         return _record(old, name, last, new)
     return None
