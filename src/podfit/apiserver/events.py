@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from podfit.api.status import Object
@@ -41,7 +41,7 @@ class Representation(Protocol):
 
 class Selection(Protocol):
     @property
-    def key(self) -> Hashable:
+    def key(self) -> str:
         """Equal for selections that take the same objects."""
 
     def between(self, happening: Happening) -> tuple[bool, bool]:
@@ -82,10 +82,10 @@ class Happening:
         _, _, group, plural, *rest = change.key.split("/", 5)
         self.resource = f"{PREFIX}{group}/{plural}/"
         self.namespace, self.name = (rest[0], rest[1]) if len(rest) > 1 else ("", rest[0] if rest else "")
+        self._word = _word(change.previous is not None, change.record is not None)
         self._encoded: dict[tuple[int, str], bytes] = {}
         self._shown: dict[tuple[int, str], Object] = {}
-        self._word = _word(change.previous is not None, change.record is not None)
-        self._words: dict[Hashable, str | None] = {}
+        self._words: dict[str, str | None] = {}
         self._texts: dict[Reader, tuple[str, str]] = {}
         self._as_it_is: Object | None = None
         self._as_it_was: Object | None = None
@@ -232,28 +232,29 @@ class Watcher:
         word = happening.word(self.selection)
         if word is None:
             return
-        # Whoever reads is waiting and has nothing left to read: it need not be woken for this.
-        if self._wake is not None and not self.queue and happening.at_once and self._is_taken(happening, word):
-            return
+        if self._wake is not None and not self.queue and happening.at_once:
+            # Whoever reads is waiting and has nothing left to read: it need not be woken for this.
+            if self.taker is not None:
+                happening.at_once -= 1
+                try:
+                    self.taker(word, happening.shown(word, self.form))
+                    return
+                except Exception:
+                    log.debug("a watcher of %s failed to take an event", self.resource, exc_info=True)
+            elif self.sink is not None:
+                happening.at_once -= 1
+                if self.sink(happening.encoded(word, self.form)):
+                    return
+        self._keep(happening, word)
+
+    def _keep(self, happening: Happening, word: str) -> None:
+        """For when the reader comes."""
         if len(self.queue) >= BUFFER:
             self.lagging = True
             self.queue.clear()
         else:
             self.queue.append(happening.encoded(word, self.form))
         self._notify()
-
-    def _is_taken(self, happening: Happening, word: str) -> bool:
-        if self.taker is not None:
-            happening.at_once -= 1
-            try:
-                self.taker(word, happening.shown(word, self.form))
-            except Exception:
-                return False
-            return True
-        if self.sink is not None:
-            happening.at_once -= 1
-            return self.sink(happening.encoded(word, self.form))
-        return False
 
     def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():

@@ -22,7 +22,7 @@ class Chosen:
     def __init__(self, views: Views, labels: LabelSelector, fields: FieldSelector, text: tuple[str, str]) -> None:
         """`text`: the selectors as they were written."""
         self._views, self._labels, self._fields = views, labels, fields
-        self.key = (id(views), text)
+        self.key = f"{id(views)} {text!r}"
         self.name = fields.exact("metadata.name")
         self._all_labels = labels.everything
         terms: dict[str, list[tuple[str, bool]]] = {}
