@@ -62,6 +62,19 @@ def test_who_holds_the_room_is_told_largest_first() -> None:
     assert "250m short" in lines[0] and lines[1].index("d/big") < lines[1].index("d/small")
 
 
+def test_a_wish_that_waits_too_holds_only_what_was_promised() -> None:
+    told = {"requests": {"cpu": "300m", "memory": "32Mi"}}
+    waiting = pod(
+        "waits",
+        "800m",
+        containerStatuses=[{"name": "c", "allocatedResources": told["requests"], "resources": told}],
+        conditions=[{"type": "PodResizePending", "status": "True", "reason": "Deferred"}],
+    )
+    lines, numbers = room(pod("me", "800m"), NODE, [waiting])
+    assert numbers["cpu"]["free"] == 700
+    assert "100m short" in lines[0] and "300m" in lines[1]
+
+
 def test_pods_off_target_are_counted() -> None:
     one = Recommendation("v", "Auto", "c", "cpu", (100, 205, 195), 150, 200, 250)
     assert one.off == 1 and one.cells()[4] == "100m..205m"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.kinds import NODE, POD
-from podfit.api.resources import pod_requests
+from podfit.api.resources import Amounts, pod_requests
 from podfit.api.status import Object
 from podfit.cli.amounts import RESOURCES, amount_text, number
 from podfit.cli.node_side import states
 from podfit.cli.output import table
-from podfit.cli.stages import DEFERRED, ERROR, INFEASIBLE, Progress, progress
+from podfit.cli.stages import DEFERRED, ERROR, INFEASIBLE, PENDING, Progress, condition, progress
 from podfit.cli.usage import amounts_of
 from podfit.cli.wording import size_text
 from podfit.client import Client
@@ -70,7 +70,7 @@ def room(pod: Object, node: Object, pods: list[Object]) -> tuple[list[str], dict
     needs, told = _numbers(pod_requests(pod)), []
     numbers: dict[str, Any] = {}
     for resource in RESOURCES:
-        held = {_key(one): _numbers(pod_requests(one, use_status=True)).get(resource, 0) for one in others}
+        held = {_key(one): _numbers(_held(one)).get(resource, 0) for one in others}
         free = allocatable.get(resource, 0) - sum(held.values())
         wanted = needs.get(resource, 0)
         numbers[resource] = {"needs": wanted, "free": free, "allocatable": allocatable.get(resource, 0)}
@@ -87,6 +87,14 @@ def room(pod: Object, node: Object, pods: list[Object]) -> tuple[list[str], dict
         if rows:
             told.append(table(rows, ["  HELD BY", resource.upper(), "PRIORITY"]))
     return told, numbers
+
+
+def _held(pod: Object) -> Amounts:
+    """What its node has promised it. A wish that waits holds nothing there, whether or not it can ever come true."""
+    if condition(pod, PENDING) is not None:
+        status = {**pod["status"], "conditions": [{"type": PENDING, "reason": INFEASIBLE}]}
+        pod = {**pod, "status": status}
+    return pod_requests(pod, use_status=True)
 
 
 def _running(pod: Object) -> bool:
