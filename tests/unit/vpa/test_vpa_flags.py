@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
+
 import pytest
 
 from podfit.api.quantity import Quantity
+from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig, admission_config
 from podfit.vpa.flags import BadFlag, described, duration, gates
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
@@ -84,6 +87,25 @@ def test_gates_come_alone_and_in_groups() -> None:
 def test_the_namespace_of_the_process_is_where_the_webhooks_lease_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAMESPACE", "elsewhere")
     assert UpdaterConfig().admission_controller_status_lease_namespace == AdmissionConfig().namespace == "elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [
+        ("", ""),
+        ("nonsense", ""),
+        (
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,nonsense:TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+            "ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-CHACHA20-POLY1305",
+        ),
+        ("ECDHE-RSA-AES256-SHA", "ECDHE-RSA-AES256-SHA"),
+        ("TLS_AES_128_GCM_SHA256", ""),
+    ],
+)
+def test_ciphers_have_the_names_go_gives_them(text: str, listed: str) -> None:
+    assert openssl_list(text) == listed
+    if listed:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(listed)
 
 
 @pytest.mark.parametrize(

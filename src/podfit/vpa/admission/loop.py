@@ -29,6 +29,7 @@ from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock, rfc3339_micro
 from podfit.kit.tasks import Tasks
 from podfit.vpa.admission.certificates import Certificates, SharedCertificates, from_files
+from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.decide.gate import gate_patch, must_wait
 from podfit.vpa.admission.decide.review import Verdict, World, answer, answer_to
@@ -160,8 +161,8 @@ class AdmissionWebhook:
         self._tls.minimum_version = (
             ssl.TLSVersion.TLSv1_3 if self.config.min_tls_version == "tls1_3" else ssl.TLSVersion.TLSv1_2
         )
-        if self.config.tls_ciphers:
-            self._tls.set_ciphers(self.config.tls_ciphers.replace(",", ":"))
+        if ciphers := openssl_list(self.config.tls_ciphers):
+            self._tls.set_ciphers(ciphers)
         backoff = Backoff(0.5, 30.0)
         while self._certificates is None:
             try:
