@@ -38,7 +38,8 @@ _EXTENDED_S = 365 * 24 * 3600
 _MARKED_S = 3607
 """Mounted tokens ask for this; they get a year, and a note when they should have been renewed."""
 _REMEMBERED = 4096
-_BINDABLE = {("v1", "Pod"): POD, ("v1", "Secret"): SECRET, ("v1", "Node"): NODE}
+_BINDABLE = {"Pod": POD, "Secret": SECRET, "Node": NODE}
+_GROUP = "authentication.k8s.io"
 _ID = "authentication.kubernetes.io/"
 
 
@@ -62,28 +63,39 @@ class ServiceAccountTokens:
 
     # --- issuing ------------------------------------------------------------------------------------------------
 
-    def token_request(self, namespace: str, name: str, request: Object) -> Object:
-        """Answers POST serviceaccounts/NAME/token: the request with its defaults and the token in its status."""
+    def check_request(self, namespace: str, name: str, request: Object) -> Object:
+        """The account a token is asked for, if the request is in order."""
+        given = meta_of(request).get("name")
+        if given and given != name:
+            refusal = invalid("metadata.name", given, "must match the service account name if specified")
+            raise unprocessable("TokenRequest", name, [refusal], _GROUP)
         account = self._cluster.get(SERVICE_ACCOUNT, namespace, name)
         if account is None:
             raise not_found("serviceaccounts", name)
-        asked = spec_of(request)
-        seconds = asked.get("expirationSeconds")
-        seconds = 3600 if seconds is None else seconds
-        _check_duration(seconds)
+        uid, wanted = meta_of(account).get("uid"), meta_of(request).get("uid")
+        if wanted and wanted != uid:
+            detail = f"the UID in the token request ({wanted}) does not match the UID of the service account ({uid})"
+            raise conflict("TokenRequest", name, detail, _GROUP)
+        _check_duration(_duration(request))
+        return account
+
+    def token_request(self, namespace: str, name: str, request: Object) -> Object:
+        """Answers POST serviceaccounts/NAME/token: the request with its defaults and the token in its status."""
+        account = self.check_request(namespace, name, request)
+        asked, seconds = spec_of(request), _duration(request)
         ref = asked.get("boundObjectRef")
         audiences = asked.get("audiences") or list(self.audiences)
         now = int(self._clock.now())
         claims = self._claims(namespace, account, audiences, now, seconds)
-        if ref:
+        if ref is not None:
             self._bind(claims, namespace, name, ref)
             if seconds == _MARKED_S and ref.get("kind") == "Pod":
                 claims[_PRIVATE]["warnafter"] = now + seconds
                 claims["exp"] = now + _EXTENDED_S
-        spec: Object = {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": ref or None}
-        meta = {"name": name, "namespace": namespace, "creationTimestamp": rfc3339(now)}
+        spec: Object = {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": ref}
+        meta = {**meta_of(request), "name": name, "namespace": namespace, "creationTimestamp": rfc3339(now)}
         status = {"token": self._sign(claims), "expirationTimestamp": rfc3339(now + seconds)}
-        head = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"}
+        head = {"kind": "TokenRequest", "apiVersion": f"{_GROUP}/v1"}
         return {**head, "metadata": meta, "spec": spec, "status": status}
 
     def _claims(
@@ -105,31 +117,29 @@ class ServiceAccountTokens:
         }
 
     def _bind(self, claims: dict[str, Any], namespace: str, account: str, ref: Object) -> None:
-        kind = _BINDABLE.get((str(ref.get("apiVersion", "")), str(ref.get("kind", ""))))
+        group, version = _group_version(ref.get("apiVersion", ""))
+        called = ref.get("kind", "")
+        kind = None if group else _BINDABLE.get(called)
         if kind is None:
-            group_version = ref.get("apiVersion") or ""
-            raise bad_request(
-                f"cannot bind token for serviceaccount to object of type {group_version}, {ref.get('kind')}"
-            )
+            raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={called}")
         name = str(ref.get("name", ""))
         bound = self._cluster.get(kind, namespace if kind.namespaced else "", name)
         if bound is None:
             raise not_found(kind.plural, name)
+        if kind is POD and spec_of(bound).get("serviceAccountName") != account:
+            raise bad_request(
+                f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
+            )
         uid = meta_of(bound).get("uid")
         if ref.get("uid") and ref["uid"] != uid:
             raise conflict(
-                kind.plural,
+                called,
                 name,
                 f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record. "
                 "The object might have been deleted and then recreated",
             )
-        claims[_PRIVATE][kind.kind.lower()] = {"name": name, "uid": uid}
+        claims[_PRIVATE][called.lower()] = {"name": name, "uid": uid}
         if kind is POD:
-            if spec_of(bound).get("serviceAccountName") != account:
-                raise bad_request(
-                    f'cannot bind token for serviceaccount "{account}" '
-                    "to pod running with different serviceaccount name."
-                )
             self._note_node(claims, str(spec_of(bound).get("nodeName") or ""))
 
     def _note_node(self, claims: dict[str, Any], node_name: str) -> None:
@@ -242,7 +252,20 @@ def _refused(why: str) -> ApiError:
     return error
 
 
-def _check_duration(seconds: Any) -> None:
+def _group_version(text: str) -> tuple[str, str]:
+    """What Kubernetes reads in an apiVersion; it takes one with several slashes for none."""
+    if text.count("/") > 1:
+        return "", ""
+    group, _, version = text.rpartition("/")
+    return group, version
+
+
+def _duration(request: Object) -> int:
+    seconds: int | None = spec_of(request).get("expirationSeconds")
+    return 3600 if seconds is None else seconds
+
+
+def _check_duration(seconds: int) -> None:
     path = "spec.expirationSeconds"
     problem = None
     if seconds < 600:
@@ -250,4 +273,4 @@ def _check_duration(seconds: Any) -> None:
     elif seconds > 1 << 32:
         problem = invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")
     if problem is not None:
-        raise unprocessable("TokenRequest", "", [problem], "authentication.k8s.io")
+        raise unprocessable("TokenRequest", "", [problem], _GROUP)

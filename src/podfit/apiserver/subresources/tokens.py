@@ -12,7 +12,7 @@ from podfit.apiserver.bodies import read_body
 from podfit.apiserver.calls import Call
 from podfit.apiserver.options import write_options
 from podfit.apiserver.request import Response
-from podfit.kit.clock import rfc3339
+from podfit.apiserver.writes import match_namespace
 
 TOKEN_REQUEST = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests", True)
 
@@ -27,15 +27,13 @@ class TokenHandlers:
     async def request(self, call: Call) -> Response:
         options = write_options(call.request.query, "CreateOptions")
         asked = read_body(call, TOKEN_REQUEST, options.validation)
-        asked.setdefault("metadata", {})
+        match_namespace(asked.setdefault("metadata", {}), call.namespace)
         name = call.route.name
         attrs = Attributes(CREATE, call.kind, "token", call.namespace, name, asked, None, call.request.user)
         await call.parts.writer.chain.admit(attrs)
+        self._tokens.check_request(call.namespace, name, asked)
         await call.parts.writer.chain.validate(attrs)
-        call.objects.required(call.kind, call.namespace, name)
-        made = self._tokens.token_request(call.namespace, name, asked)
-        made.setdefault("metadata", {}).setdefault("creationTimestamp", rfc3339(call.objects.clock.now()))
-        return call.answer_value(made, 201)
+        return call.answer_value(self._tokens.token_request(call.namespace, name, asked), 201)
 
     async def review(self, call: Call) -> Response:
         options = write_options(call.request.query, "CreateOptions")

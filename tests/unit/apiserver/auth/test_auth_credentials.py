@@ -208,6 +208,12 @@ def test_token_names_its_account_pod_and_node(tokens):
     assert user.extra["authentication.kubernetes.io/node-name"] == ("n1",)
 
 
+def test_a_token_is_bound_to_a_pod_whatever_version_is_named(tokens):
+    answer = tokens.token_request("ns", "robot", {**bound(apiVersion=""), "metadata": {"labels": {"a": "b"}}})
+    assert answer["spec"]["boundObjectRef"]["name"] == "p"
+    assert answer["metadata"].items() >= {"name": "robot", "namespace": "ns", "labels": {"a": "b"}}.items()
+
+
 async def test_token_ends_with_its_time(tokens, clock):
     answer = tokens.token_request("ns", "robot", {"spec": {"expirationSeconds": 600}})
     token = answer["status"]["token"]
@@ -264,7 +270,26 @@ def test_token_of_another_key_is_not_ours(tokens, objects, clock):
         ({"spec": {"expirationSeconds": 5}}, 422, "may not specify a duration less than 10 minutes"),
         (bound(name="none"), 404, 'pods "none" not found'),
         (bound(uid="wrong"), 409, "does not match the UID in record"),
-        (bound(kind="ConfigMap"), 400, "cannot bind token"),
+        (
+            bound(uid="wrong"),
+            409,
+            'Operation cannot be fulfilled on Pod "p": the UID in the bound object reference (wrong)',
+        ),
+        (bound(kind="ConfigMap"), 400, "cannot bind token to object of type /v1, Kind=ConfigMap"),
+        (bound(apiVersion="apps/v1"), 400, "cannot bind token to object of type apps/v1, Kind=Pod"),
+        ({"spec": {"boundObjectRef": {}}}, 400, "cannot bind token to object of type /, Kind="),
+        (
+            {"metadata": {"name": "other"}},
+            422,
+            'TokenRequest.authentication.k8s.io "robot" is invalid: metadata.name: Invalid value: "other": '
+            "must match the service account name if specified",
+        ),
+        (
+            {"metadata": {"uid": "u9"}},
+            409,
+            'Operation cannot be fulfilled on TokenRequest.authentication.k8s.io "robot": '
+            "the UID in the token request (u9) does not match the UID of the service account (u1)",
+        ),
     ],
 )
 def test_token_requests_that_cannot_be_met_say_why(tokens, request_body, code, message):
