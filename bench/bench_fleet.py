@@ -45,10 +45,12 @@ class Fleet:
     async def start(self) -> None:
         from podfit.api.kinds import NAMESPACE, kind_named
         from podfit.kit import garbage
+        from podfit.kit.pages import keep_in_huge_pages
 
         garbage.look_rarely()
         await self.up.start()
         garbage.keep_what_is_here()
+        self.up.tasks.start(keep_in_huge_pages(self.up.clock), "pages")
         await self.client.create(NAMESPACE, {"metadata": {"name": "bench"}})
         while await self.client.find(kind_named("ServiceAccount"), "bench", "default") is None:
             await asyncio.sleep(0.02)

@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NoReturn
 
 from podfit.kit import garbage
+from podfit.kit.clock import RealClock
 from podfit.kit.logs import setup_logs
+from podfit.kit.pages import keep_in_huge_pages
 
 
 def run(main: Coroutine[Any, Any, None], verbosity: int = 0) -> None:
@@ -55,7 +57,7 @@ async def serve(start: Callable[[], Awaitable[str]], stop: Callable[[], Awaitabl
         ready = await start()
         garbage.keep_what_is_here()
         print(ready, flush=True)
-        await asyncio.Event().wait()
+        await keep_in_huge_pages(RealClock())
 
     try:
         await until_stopped(work())
