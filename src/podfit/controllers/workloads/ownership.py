@@ -117,9 +117,7 @@ class Owned:
         orphans = [
             obj
             for obj in self._cache.by("orphan", owner["metadata"]["namespace"])
-            if obj["metadata"]["uid"] not in found
-            and not is_deleting(obj)
-            and self._belongs(owner, selector, obj)
+            if obj["metadata"]["uid"] not in found and not is_deleting(obj) and self._belongs(owner, selector, obj)
         ]
         if not orphans or not await self._lives(owner):
             return
