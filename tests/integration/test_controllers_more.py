@@ -315,6 +315,52 @@ async def test_a_finished_job_without_time_to_live_goes_with_its_pods(whole: Who
     await all_become(whole.client, POD, "default", lambda pods: not pods)
 
 
+async def test_a_deployment_is_rescaled_in_the_middle_of_a_roll_out_by_the_shares_of_its_sets(whole: Whole) -> None:
+    # The new template fits nowhere, so the roll-out stands still: 8 old pods and 5 new ones of 10, 3 more and 2 fewer.
+    body = workload("Deployment", "web", 10, pod=pod_spec("1m", "1Mi", node=""))
+    body["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}}
+    await whole.client.create(DEPLOYMENT, body)
+    await becomes(whole.client, DEPLOYMENT, "default", "web", ready(10))
+    change = {"spec": {"template": {"spec": {"nodeSelector": {"no": "where"}}}}}
+    await whole.client.patch(DEPLOYMENT, "default", "web", change)
+
+    def sizes(*wanted: int) -> Any:
+        return lambda sets: sorted(one["spec"]["replicas"] for one in sets) == sorted(wanted)
+
+    await all_become(whole.client, SET, "default", sizes(8, 5))
+    await whole.client.patch(DEPLOYMENT, "default", "web", {"spec": {"replicas": 15}})
+    sets = await all_become(whole.client, SET, "default", sizes(11, 7))
+    aims = {one["metadata"]["annotations"]["deployment.kubernetes.io/max-replicas"] for one in sets}
+    assert aims == {"18"}
+
+
+async def test_a_paused_deployment_grows_from_nothing_with_its_last_template(whole: Whole) -> None:
+    await whole.client.create(DEPLOYMENT, workload("Deployment", "web", 0))
+    await becomes(whole.client, DEPLOYMENT, "default", "web", seen)
+    await whole.client.patch(DEPLOYMENT, "default", "web", {"spec": {"paused": True}})
+    await resize(whole, DEPLOYMENT, "web", "120m")
+    await whole.client.patch(DEPLOYMENT, "default", "web", {"spec": {"replicas": 2}})
+    pods = await all_become(whole.client, POD, "default", lambda pods: len(pods) == 2)
+    assert cpus(pods) == {"100m"}
+
+
+async def test_a_deployment_tells_that_its_replica_set_cannot_be_made(whole: Whole) -> None:
+    meta = {"name": "none", "namespace": "default"}
+    spec = {"hard": {"count/replicasets.apps": "0"}}
+    await whole.client.create(QUOTA, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": spec})
+    await becomes(whole.client, QUOTA, "default", "none", lambda one: "used" in status_of(one))
+    await whole.client.create(DEPLOYMENT, workload("Deployment", "web", 2))
+    one = await becomes(whole.client, DEPLOYMENT, "default", "web", lambda one: bool(status_of(one).get("conditions")))
+    (found,) = status_of(one)["conditions"]
+    assert (found["type"], found["status"], found["reason"]) == ("Progressing", "False", "ReplicaSetCreateError")
+    assert found["message"].startswith('Failed to create new replica set "web-')
+    assert "is forbidden: exceeded quota: none, requested: count/replicasets.apps=1" in found["message"]
+    events = await all_become(
+        whole.client, kind_named("Event"), "default", lambda all: any(one["reason"] == found["reason"] for one in all)
+    )
+    assert any((one["reason"], one["message"]) == (found["reason"], found["message"]) for one in events)
+
+
 # --- StatefulSets
 
 

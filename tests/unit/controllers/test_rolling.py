@@ -1,5 +1,6 @@
 """The arithmetic of a rolling update, as properties."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,30 @@ def test_rescaling_shares_out_exactly_the_new_total(total: int, old: list[int]) 
     before = [Size(f"rs-{number}", size, size) for number, size in enumerate(old)]
     after = proportional(total, before)
     assert sum(after.get(one.name, one.replicas) for one in before) == total
+
+
+@pytest.mark.parametrize(
+    ("total", "before", "after"),
+    [
+        (18, [8, 5], [11, 7]),
+        (15, [5, 5], [7, 8]),
+        (5, [5, 5], [2, 3]),
+        (0, [4, 7], [0, 0]),
+        (13, [2, 3, 6], [2, 4, 7]),
+    ],
+)
+def test_rescaling_shares_by_size_and_what_is_left_goes_to_the_largest(
+    total: int, before: list[int], after: list[int]
+) -> None:
+    sets = [Size(f"rs-{number}", size, size) for number, size in enumerate(before)]
+    found = proportional(total, sets)
+    assert [found.get(one.name, one.replicas) for one in sets] == after
+
+
+def test_rescaling_compares_with_the_total_that_sets_were_made_for() -> None:
+    # Made for 12, but some of it was given up: 6 of 12 are 3 of 6, and the rest goes to the largest.
+    sets = [Size("old", 6, 6), Size("new", 2, 0)]
+    assert proportional(24, sets, {"old": 12, "new": 12}) == {"old": 20, "new": 4}
 
 
 def test_a_rollout_with_instant_pods_ends_with_only_the_new_set() -> None:

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from podfit.api.kinds import POD, kind_named
 from podfit.api.selectors import LabelSelector
-from podfit.api.status import ApiError, Object
+from podfit.api.status import ApiError, Object, go_quote
 from podfit.controllers.workloads.hashing import template_hash
 from podfit.controllers.workloads.inplace import BATCH, wants_in_place
-from podfit.controllers.workloads.ownership import Owned, owner_reference
+from podfit.controllers.workloads.ownership import Owned, is_namespace_going, owner_reference
 from podfit.controllers.workloads.podstate import controller_of, is_active, is_deleting
-from podfit.controllers.workloads.progress import deployment_status
+from podfit.controllers.workloads.progress import Start, deployment_status, is_complete, not_made
 from podfit.controllers.workloads.revisions import (
     DESIRED,
     HASH_LABEL,
     MAXIMUM,
     REVISION,
+    aim_of,
     bare_template,
     by_age,
     count,
@@ -79,17 +80,21 @@ class DeploymentController:
         selector = LabelSelector.from_object(deployment["spec"]["selector"])
         sets = await self._owned.of(deployment, selector)
         paused = bool(deployment["spec"].get("paused"))
-        new = self._existing(deployment, sets)
+        new, start = self._existing(deployment, sets), Start.NOTHING
         if not is_deleting(deployment):
             if new is None and not paused:
                 new = await self._make(deployment, sets)
                 if new is not None:
                     sets.append(new)
+                    start = Start.MADE
             elif new is not None:
+                start = Start.NOTHING if paused or _has_sizes(new, deployment) else Start.RESIZING
                 new = await self._refresh(deployment, new, sets, paused)
+            if new is not None:
+                deployment = await self._note_revision(deployment, revision_of(new))
             await self._advance(deployment, new, [one for one in sets if new is None or _uid(one) != _uid(new)], paused)
             await self._clean_up(deployment, new, sets)
-        return await self._report(deployment, new, await self._owned.of(deployment, selector))
+        return await self._report(deployment, new, await self._owned.of(deployment, selector), start)
 
     # --- which ReplicaSet
     def _existing(self, deployment: Object, sets: list[Object]) -> Object | None:
@@ -118,10 +123,18 @@ class DeploymentController:
         except ApiError as error:
             if error.code == 409 and error.reason == "AlreadyExists":
                 return await self._collided(deployment, body)
+            if not is_namespace_going(error):
+                await self._tell_not_made(deployment, body["metadata"]["name"], error)
             raise
-        await self._note_revision(deployment, revision)
         self._tell_scaled(deployment, made, 0, size)
         return made
+
+    async def _tell_not_made(self, deployment: Object, name: str, error: ApiError) -> None:
+        message = f"Failed to create new replica set {go_quote(name)}: {error}"
+        status = not_made(deployment, message, self._world.clock.now())
+        if status != (deployment.get("status") or {}):
+            await self._world.client.update(DEPLOYMENT, {**deployment, "status": status}, "status")
+        self._world.recorder.record(deployment, "Warning", "ReplicaSetCreateError", message)
 
     async def _collided(self, deployment: Object, body: Object) -> Object | None:
         """The name is taken: by our own set that the cache does not show yet, or by chance, then hash once more."""
@@ -169,7 +182,7 @@ class DeploymentController:
         newest = max((revision_of(one) for one in sets if _uid(one) != _uid(new)), default=0)
         revision = max(revision_of(new), newest + 1)
         template = deployment["spec"]["template"]
-        other_size = bare_template(new["spec"]["template"]) != bare_template(template)
+        other_size = not _has_sizes(new, deployment)
         if other_size and not paused:
             await self._keep_former(deployment, new, sets)
             revision = max(revision, revision_of(new) + 1)
@@ -191,10 +204,7 @@ class DeploymentController:
             spec["minReadySeconds"] = int(deployment["spec"].get("minReadySeconds", 0))
         if spec:
             change["spec"] = spec
-        if change:
-            new = await self._update_set(new, change)
-        await self._note_revision(deployment, revision)
-        return new
+        return await self._update_set(new, change) if change else new
 
     async def _update_set(self, one: Object, change: Object) -> Object:
         body = {**one, "metadata": {**one["metadata"]}, "spec": {**one["spec"], **(change.get("spec") or {})}}
@@ -223,17 +233,19 @@ class DeploymentController:
             if error.reason != "AlreadyExists":
                 raise
 
-    async def _note_revision(self, deployment: Object, revision: int) -> None:
+    async def _note_revision(self, deployment: Object, revision: int) -> Object:
         meta = deployment["metadata"]
-        if (meta.get("annotations") or {}).get(REVISION) != str(revision):
-            change = {"metadata": {"annotations": {REVISION: str(revision)}}}
-            await self._world.client.patch(DEPLOYMENT, meta["namespace"], meta["name"], change)
+        if (meta.get("annotations") or {}).get(REVISION) == str(revision):
+            return deployment
+        # Of this very Deployment: what was decided so far is about no other.
+        change = {"metadata": {"annotations": {REVISION: str(revision)}, "resourceVersion": meta["resourceVersion"]}}
+        return await self._world.client.patch(DEPLOYMENT, meta["namespace"], meta["name"], change)
 
     # --- how large each
     async def _advance(self, deployment: Object, new: Object | None, old: list[Object], paused: bool) -> None:
         live = [one for one in old if replicas_of(one) or count(one, "replicas")]
         if paused or self._was_rescaled(deployment, [one for one in [new, *live] if one]):
-            await self._rescale(deployment, new, live)
+            await self._rescale(deployment, new, old)
             return
         if new is None:
             return
@@ -258,16 +270,17 @@ class DeploymentController:
         wanted = str(replicas_of(deployment))
         return any((one["metadata"].get("annotations") or {}).get(DESIRED, wanted) != wanted for one in alive)
 
-    async def _rescale(self, deployment: Object, new: Object | None, live: list[Object]) -> None:
+    async def _rescale(self, deployment: Object, new: Object | None, old: list[Object]) -> None:
         wanted = replicas_of(deployment)
-        alive = [one for one in [new, *live] if one and replicas_of(one)]
+        alive = [one for one in [new, *old] if one and replicas_of(one)]
         if len(alive) <= 1:
-            target = alive[0] if alive else new
+            target = alive[0] if alive else new or max(old, key=revision_of, default=None)
             if target is not None and (replicas_of(target) != wanted or self._was_rescaled(deployment, [target])):
                 await self._resize_set(deployment, target, wanted)
             return
         surge = bounds(deployment["spec"]).surge if wanted else 0
-        sizes = proportional(wanted + surge if wanted else 0, [_size(one) for one in alive])
+        aims = {one["metadata"]["name"]: aim_of(one) for one in alive}
+        sizes = proportional(wanted + surge if wanted else 0, [_size(one) for one in by_age(alive)], aims)
         for one in alive:
             await self._resize_set(deployment, one, sizes.get(one["metadata"]["name"], replicas_of(one)))
 
@@ -303,6 +316,9 @@ class DeploymentController:
             self._world.recorder.record(deployment, "Normal", "ScalingReplicaSet", message)
 
     async def _clean_up(self, deployment: Object, new: Object | None, sets: list[Object]) -> None:
+        if not deployment["spec"].get("paused") and not is_complete(deployment):
+            # Until a roll-out has ended, any former revision may be what it goes back to.
+            return
         limit = int(deployment["spec"].get("revisionHistoryLimit", 10))
         spent = [
             one
@@ -313,17 +329,13 @@ class DeploymentController:
             and not is_deleting(one)
             and count(one, "observedGeneration") >= int(one["metadata"].get("generation", 0))
         ]
-        if new is None or (
-            replicas_of(new) < replicas_of(deployment) and any(replicas_of(one) for one in sets if one is not new)
-        ):
-            return
         spent.sort(key=revision_of)
         for one in spent[: max(0, len(spent) - limit)]:
             await self._owned.delete(one)
 
-    async def _report(self, deployment: Object, new: Object | None, sets: list[Object]) -> Result:
+    async def _report(self, deployment: Object, new: Object | None, sets: list[Object], start: Start) -> Result:
         now = self._world.clock.now()
-        status, deadline = deployment_status(deployment, new, sets, now, self._updated(deployment, new))
+        status, deadline = deployment_status(deployment, new, sets, now, self._updated(deployment, new), start)
         if status != (deployment.get("status") or {}):
             await self._world.client.update(DEPLOYMENT, {**deployment, "status": status}, "status")
         if deadline is not None and deadline > now:
@@ -341,6 +353,11 @@ class DeploymentController:
 
 def _uid(obj: Object) -> str:
     return str(obj["metadata"]["uid"])
+
+
+def _has_sizes(new: Object, deployment: Object) -> bool:
+    """Whether the set has the Deployment's template to the letter; otherwise it is one to be resized in place."""
+    return bare_template(new["spec"]["template"]) == bare_template(deployment["spec"]["template"])
 
 
 def _has_pods(one: Object) -> bool:

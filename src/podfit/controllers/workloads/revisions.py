@@ -22,8 +22,17 @@ def count(obj: Object, field: str) -> int:
 
 
 def revision_of(obj: Object) -> int:
+    return _noted(obj, REVISION)
+
+
+def aim_of(one: Object) -> int:
+    """How many pods all sets of the Deployment were to have at most when this one's size was chosen; 0: unknown."""
+    return _noted(one, MAXIMUM)
+
+
+def _noted(obj: Object, annotation: str) -> int:
     try:
-        return int((obj["metadata"].get("annotations") or {}).get(REVISION, "0"))
+        return int((obj["metadata"].get("annotations") or {}).get(annotation, "0"))
     except ValueError:
         return 0
 
@@ -57,11 +66,15 @@ def find_resizable(deployment: Object, sets: list[Object]) -> Object | None:
 
 
 def set_annotations(deployment: Object, current: dict[str, str], revision: int, maximum: int) -> dict[str, str]:
-    """The annotations a ReplicaSet should carry: the Deployment's own, its revision and its aims."""
+    """The annotations a ReplicaSet should carry: the Deployment's own, its revision, and what its size was chosen for.
+
+    The last stays until another size is chosen: it tells what the set's share of the whole was.
+    """
     copied = {
         key: value for key, value in (deployment["metadata"].get("annotations") or {}).items() if key not in _NOT_COPIED
     }
-    made = {**current, **copied, REVISION: str(revision), DESIRED: str(replicas_of(deployment)), MAXIMUM: str(maximum)}
+    aims = {DESIRED: str(replicas_of(deployment)), MAXIMUM: str(maximum)}
+    made = {**aims, **current, **copied, REVISION: str(revision)}
     before = current.get(REVISION)
     if before and before != str(revision):
         made[REVISION_HISTORY] = ",".join(filter(None, [current.get(REVISION_HISTORY, ""), before]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podfit.api.status import Object
@@ -80,19 +81,23 @@ def old_sizes(replicas: int, unavailable: int, new: Size, old: list[Size]) -> di
     return {one.name: sizes[one.name] for one in old if sizes[one.name] != one.replicas}
 
 
-def proportional(total: int, sets: list[Size]) -> dict[str, int]:
-    """Shares a new total among ReplicaSets that are in the middle of a roll-out, by their size; largest first."""
+def proportional(total: int, sets: list[Size], aims: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Shares a new total among ReplicaSets that are in the middle of a roll-out, by their size; largest first.
+
+    `sets` are sorted by age: of two that are as large the newer one grows first, and the older one shrinks first.
+    `aims` are the totals that sets were made for, where it is not what there is now.
+    """
     now = sum(one.replicas for one in sets)
     change = total - now
     if not change or not now:
         return {}
-    ordered = sorted(sets, key=lambda one: -one.replicas)
+    ordered = sorted(reversed(sets) if change > 0 else sets, key=lambda one: -one.replicas)
     sizes: dict[str, int] = {}
     left = change
     for one in ordered:
-        share = round(one.replicas * change / now)
-        share = max(min(share, left), 0) if change > 0 else min(max(share, left), 0)
-        sizes[one.name] = max(0, one.replicas + share)
+        aim = (aims or {}).get(one.name) or now
+        share = (2 * one.replicas * total + aim) // (2 * aim) - one.replicas if left else 0
+        sizes[one.name] = max(0, one.replicas + (min(share, left) if change > 0 else max(share, left)))
         left -= sizes[one.name] - one.replicas
     for one in ordered:
         # What rounding left over goes to the largest, or to as many as it takes.
