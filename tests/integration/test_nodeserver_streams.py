@@ -166,11 +166,29 @@ async def test_a_container_that_waits_has_no_log_yet(front: Front) -> None:
 
     def waits(pod: Object | None) -> bool:
         states = ((pod or {}).get("status") or {}).get("containerStatuses") or [{}]
-        return "ull" in str((states[0].get("state") or {}).get("waiting"))
+        return "ErrImagePull" in str((states[0].get("state") or {}).get("waiting"))
 
     await becomes(front.whole.client, POD, "default", "p", waits)
     status, told = await front.get(f"{front.api}{POD_PATH}/log")
-    why = 'container "c" in pod "p" is waiting to start: trying and failing to pull image'
+    whys = ("image can't be pulled", "trying and failing to pull image")
+    assert status == 400
+    assert msgspec.json.decode(told)["message"] in [
+        f'container "c" in pod "p" is waiting to start: {why}' for why in whys
+    ]
+
+
+async def test_a_container_that_waits_for_the_first_ones_says_so(front: Front) -> None:
+    pod = body("sleep 1d")
+    pod["spec"]["initContainers"] = [{**pod["spec"]["containers"][0], "name": "first"}]
+    await front.whole.client.create(POD, pod)
+
+    def begun(pod: Object | None) -> bool:
+        states = ((pod or {}).get("status") or {}).get("initContainerStatuses") or [{}]
+        return "running" in (states[0].get("state") or {})
+
+    await becomes(front.whole.client, POD, "default", "p", begun)
+    status, told = await front.get(f"{front.api}{POD_PATH}/log?container=c")
+    why = 'container "c" in pod "p" is waiting to start: PodInitializing'
     assert (status, msgspec.json.decode(told)["message"]) == (400, why)
 
 

@@ -16,6 +16,9 @@ class Refusal(Exception):
         self.code, self.text = code, text
 
 
+_WAITING = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}
+
+
 def find_pod(agent: Agent, namespace: str, name: str, uid: str = "") -> PodRecord:
     record = agent.find(namespace, name)
     if record is None or (uid and uid not in _uids(record)):
@@ -76,6 +79,14 @@ async def logged_container(agent: Agent, record: PodRecord, name: str, previous:
 def _not_started(record: PodRecord, name: str) -> str:
     if record.terminal:
         return f'container "{name}" in pod "{record.name}" is not available'
-    reason = record.waiting.get(name, ("ContainerCreating", ""))[0]
-    shown = "trying and failing to pull image" if reason in ("ErrImagePull", "ImagePullBackOff") else reason
-    return f'container "{name}" in pod "{record.name}" is waiting to start: {shown}'
+    reason = record.waiting.get(name, ("", ""))[0] or _shown_reason(record, name)
+    return f'container "{name}" in pod "{record.name}" is waiting to start: {_WAITING.get(reason, reason)}'
+
+
+def _shown_reason(record: PodRecord, name: str) -> str:
+    """Why it waits, as its pod's status says."""
+    status = record.shown.get("status") or {}
+    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        if one["name"] == name and "waiting" in one["state"]:
+            return str(one["state"]["waiting"]["reason"])
+    return "ContainerCreating"
