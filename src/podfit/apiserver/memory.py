@@ -22,8 +22,10 @@ class Bare(Object):
 
     def __init__(self, whole: Object, at: int) -> None:
         """`at` is the revision that it tells of."""
-        meta = {name: value for name, value in whole["metadata"].items() if name != "managedFields"}
-        meta["resourceVersion"] = str(at)
+        meta = dict(whole["metadata"])
+        meta.pop("managedFields", None)
+        if meta.get("resourceVersion") != (revision := str(at)):
+            meta["resourceVersion"] = revision
         super().__init__(whole, metadata=meta)
         self.whole, self.at = whole, at
 
@@ -73,10 +75,10 @@ class Memory:
     def _share_fields(self, obj: Object, before: Bare | None) -> None:
         """Puts equal sets of owned fields in place of those that came with this state: what makes up most of a whole
         object beyond the bare one is then kept once for all that are alike."""
-        shared = [entry.get("fieldsV1") for entry in _entries(before.whole)] if before is not None else []
+        shared = {id(entry.get("fieldsV1")) for entry in _entries(before.whole)} if before is not None else ()
         for entry in _entries(obj):
             fields = entry.get("fieldsV1")
-            if isinstance(fields, dict) and not any(fields is known for known in shared):
+            if id(fields) not in shared and isinstance(fields, dict):
                 entry["fieldsV1"] = self._fields.shared(fields)
 
 

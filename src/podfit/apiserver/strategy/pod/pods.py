@@ -38,9 +38,7 @@ class PodStrategy(Strategy):
         new["metadata"] = dict(new["metadata"])
         status = new.get("status")
         if status and status is not old.get("status"):
-            status = new["status"] = dict(status)
-            if status.get("conditions"):
-                status["conditions"] = [dict(each) for each in status["conditions"]]
+            new["status"] = dict(status)
         if new.get("spec") is old.get("spec"):
             return False
         spec, stored = new.get("spec") or {}, old["spec"]

@@ -26,18 +26,22 @@ def prepare(new: Object, old: Object) -> None:
     status, before = new.setdefault("status", {}), old.get("status") or {}
     if not status.get("qosClass") and before.get("qosClass"):
         status["qosClass"] = before["qosClass"]
-    _keep_observed(status, before)
+    if not status.get("observedGeneration"):
+        meta.keep(status, before, "observedGeneration")
     _sync_addresses(status)
-    if status.get("conditions"):
-        known = {condition.get("type"): condition for condition in before.get("conditions") or ()}
-        for condition in status["conditions"]:
-            _keep_observed(condition, known.get(condition.get("type")) or {})
+    conditions, stored = status.get("conditions") or [], before.get("conditions") or []
+    if conditions is not stored and not all(each.get("observedGeneration") for each in conditions):
+        known = {condition.get("type"): condition for condition in stored}
+        status["conditions"] = [_observed(each, known.get(each.get("type")) or {}) for each in conditions]
 
 
-def _keep_observed(new: Object, old: Object) -> None:
-    """Clients that do not know of observedGeneration must not wipe it out."""
-    if not new.get("observedGeneration"):
-        meta.keep(new, old, "observedGeneration")
+def _observed(condition: Object, before: Object) -> Object:
+    """Clients that do not know of observedGeneration must not wipe it out. The condition given may be a stored one."""
+    if condition.get("observedGeneration"):
+        return condition
+    made = dict(condition)
+    meta.keep(made, before, "observedGeneration")
+    return made
 
 
 def _sync_addresses(status: Object) -> None:
