@@ -55,6 +55,24 @@ async def test_the_node_registers_with_what_it_has_and_renews_its_lease(cluster:
     assert (await cluster.client.get(LEASE, "kube-node-lease", "node1"))["spec"]["renewTime"] > before
 
 
+async def test_a_renewal_leaves_alone_what_others_wrote_in_the_lease_and_who_they_are(
+    cluster: Cluster, node: TestNode
+) -> None:
+    place = (LEASE, "kube-node-lease", "node1")
+    await cluster.client.patch(*place, {"metadata": {"labels": {"theirs": "1"}}}, fieldManager="others")
+    before = await cluster.client.get(*place)
+    # The next renewal is refused because it does not know of the label.
+    await node.pass_time(21)
+    after = await cluster.client.get(*place)
+    assert after["spec"]["renewTime"] > before["spec"]["renewTime"]
+    assert after["metadata"]["labels"] == {"theirs": "1"}
+    assert _owners(after) == _owners(before)
+
+
+def _owners(shown: dict[str, Any]) -> dict[str, Any]:
+    return {entry["manager"]: entry["fieldsV1"] for entry in shown["metadata"]["managedFields"]}
+
+
 async def test_foreign_capacity_survives_the_heartbeat(cluster: Cluster, node: TestNode) -> None:
     change = {"status": {"capacity": {"dummy.com/dummy": "123"}}}
     await cluster.client.patch(NODE, "", "node1", change, "status", STRATEGIC)

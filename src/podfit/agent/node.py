@@ -228,7 +228,10 @@ class NodeKeeper:
         if self._lease is None:
             self._lease = await self._new_lease(now)
             return
-        lease = {**self._lease, "spec": {**(self._lease.get("spec") or {}), **self._lease_spec(now)}}
+        # Who wrote which field is the server's to know: it keeps that of an update that does not say.
+        meta = {name: value for name, value in self._lease["metadata"].items() if name != "managedFields"}
+        spec = {**(self._lease.get("spec") or {}), **self._lease_spec(now)}
+        lease = {**self._lease, "metadata": meta, "spec": spec}
         try:
             self._lease = await self._client.update(LEASE, lease)
         except ApiError as error:
