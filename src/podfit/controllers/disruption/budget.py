@@ -48,3 +48,17 @@ def counts(spec: Object, expected: int, healthy: int) -> Count:
 def needs_scale(spec: Object) -> bool:
     """Whether `expected` must come from the controllers' scale rather than from counting pods."""
     return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
+
+
+def selector_text(selector: Object | None) -> str:
+    """A label selector the way Go prints one."""
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{key}: {value}," for key, value in sorted((selector.get("matchLabels") or {}).items()))
+    rules = "".join(
+        f"LabelSelectorRequirement{{Key:{rule['key']},Operator:{rule['operator']},"
+        f"Values:[{' '.join(rule.get('values') or [])}],}},"
+        for rule in selector.get("matchExpressions") or []
+    )
+    matched = f"MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{rules}}},"
+    return f"&LabelSelector{{{matched}}}"

@@ -9,22 +9,20 @@ from __future__ import annotations
 from podfit.api.kinds import POD, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import Object
-from podfit.controllers.disruption.budget import Count, counts, is_healthy, needs_scale
+from podfit.controllers.disruption.budget import Count, counts, is_healthy, needs_scale, selector_text
+from podfit.controllers.disruption.scales import NoScale, Scales, controller_of, replicas_of
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
 from podfit.reconcile import DONE, Again, Engine, Result
 
 PDB = kind_named("PodDisruptionBudget")
-_SCALED = {
-    (row.api_version, row.kind): row
-    for row in map(kind_named, ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"))
-}
 _DELETION_TIMEOUT_S = 120.0
+_UNMANAGED = (
+    "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of "
+    "the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please "
+    'set ".spec.minAvailable" field of the PDB to an integer value.'
+)
 Key = tuple[str, str]
-
-
-class NoScale(Exception):
-    """A pod's controller has no scale to compare with; the message says which."""
 
 
 class DisruptionController:
@@ -33,11 +31,11 @@ class DisruptionController:
     def __init__(self, world: World) -> None:
         self._world = world
         self._budgets, self._pods = world.cache(PDB), world.cache(POD)
-        self._owners = {id: world.cache(kind) for id, kind in _SCALED.items()}
+        self._scales = Scales(world)
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
         self._budgets.subscribe(self._budget_changed)
         self._pods.subscribe(self._pod_changed)
-        for cache in self._owners.values():
+        for cache in self._scales.followed:
             cache.subscribe(self._owner_changed)
 
     async def run(self) -> None:
@@ -54,7 +52,7 @@ class DisruptionController:
                 self._budget_changed(None, budget)
 
     def _owner_changed(self, before: Object | None, after: Object | None) -> None:
-        if after is None or before is None or _replicas(before) == _replicas(after):
+        if after is None or before is None or replicas_of(before) == replicas_of(after):
             return
         for budget in self._budgets.by("namespace", after["metadata"]["namespace"]):
             self._budget_changed(None, budget)
@@ -66,16 +64,14 @@ class DisruptionController:
         pods = [pod for pod in self._pods.by("namespace", key[0]) if _covers(budget, pod)]
         disrupted, recheck_s = self._disrupted(budget, pods)
         healthy = sum(1 for pod in pods if is_healthy(pod) and pod["metadata"]["name"] not in disrupted)
+        if not pods:
+            self._world.recorder.record(budget, "Normal", "NoPods", "No matching pods found")
         try:
-            expected = self._expected(pods) if needs_scale(budget["spec"]) else len(pods)
+            expected = await self._expected(budget, pods) if needs_scale(budget["spec"]) else len(pods)
             status = self._status(budget, counts(budget["spec"], expected, healthy), disrupted)
         except NoScale as error:
-            self._world.recorder.record(
-                budget,
-                "Warning",
-                "CalculateExpectedPodCountFailed",
-                f"Failed to calculate the number of expected pods: {error}",
-            )
+            message = f"Failed to calculate the number of expected pods: {error}"
+            self._world.recorder.record(budget, "Warning", "CalculateExpectedPodCountFailed", message)
             status = self._failed(budget, str(error))
         if status != budget.get("status"):
             await self._world.client.update(PDB, {**budget, "status": status}, "status")
@@ -104,25 +100,18 @@ class DisruptionController:
                 )
         return left, recheck_s
 
-    def _expected(self, pods: list[Object]) -> int:
+    async def _expected(self, budget: Object, pods: list[Object]) -> int:
+        """How many pods the controllers of these ask for together; pods without one do not count."""
         replicas: dict[str, int] = {}
-        for pod in pods:
-            owner = _controller(pod)
-            if owner is None:
-                raise NoScale(f"found no controller ref for pod {pod['metadata']['name']!r}".replace("'", '"'))
-            uid, count = self._scale(owner, pod["metadata"]["namespace"])
-            replicas[uid] = count
+        owners = [(pod, controller_of(pod)) for pod in pods]
+        for pod, owner in owners:
+            if owner is not None and owner["uid"] not in replicas:
+                uid, count = await self._scales.of(owner, pod)
+                replicas[uid] = count
+        if any(owner is None for _, owner in owners):
+            message = _UNMANAGED.format(selector_text(budget["spec"].get("selector")))
+            self._world.recorder.record(budget, "Warning", "UnmanagedPods", message)
         return sum(replicas.values())
-
-    def _scale(self, owner: Object, namespace: str) -> tuple[str, int]:
-        cache = self._owners.get((owner.get("apiVersion", ""), owner.get("kind", "")))
-        obj = cache.get(namespace, owner["name"]) if cache is not None else None
-        if obj is None or obj["metadata"]["uid"] != owner["uid"]:
-            raise NoScale(f"{owner.get('apiVersion')}.{owner.get('kind')} does not implement the scale subresource")
-        above = _controller(obj)
-        if above is not None and above.get("kind") == "Deployment":
-            return self._scale(above, namespace)
-        return owner["uid"], _replicas(obj)
 
     def _status(self, budget: Object, count: Count, disrupted: dict[str, str]) -> Object:
         status: Object = {
@@ -135,7 +124,7 @@ class DisruptionController:
         if disrupted:
             status["disruptedPods"] = disrupted
         reason = "SufficientPods" if count.allowed else "InsufficientPods"
-        status["conditions"] = self._conditions(budget, count.allowed > 0, reason, "")
+        status["conditions"] = self._conditions(budget, count.allowed > 0, reason, "", status["observedGeneration"])
         return status
 
     def _failed(self, budget: Object, message: str) -> Object:
@@ -143,17 +132,19 @@ class DisruptionController:
         status["disruptionsAllowed"] = 0
         for field in ("currentHealthy", "desiredHealthy", "expectedPods"):
             status.setdefault(field, 0)
-        status["observedGeneration"] = budget["metadata"].get("generation", 0)
-        status["conditions"] = self._conditions(budget, False, "SyncFailed", message)
+        # What the status counts is of the generation before: evictions wait for it to be made up for.
+        status["conditions"] = self._conditions(
+            budget, False, "SyncFailed", message, int(status.get("observedGeneration", 0))
+        )
         return status
 
-    def _conditions(self, budget: Object, allowed: bool, reason: str, message: str) -> list[Object]:
+    def _conditions(self, budget: Object, allowed: bool, reason: str, message: str, generation: int) -> list[Object]:
         old = (budget.get("status") or {}).get("conditions") or []
         before = next((one for one in old if one["type"] == "DisruptionAllowed"), None)
         condition = {
             "type": "DisruptionAllowed",
             "status": "True" if allowed else "False",
-            "observedGeneration": budget["metadata"].get("generation", 0),
+            **({"observedGeneration": generation} if generation else {}),
             "lastTransitionTime": rfc3339(self._world.clock.now()),
             "reason": reason,
             "message": message,
@@ -172,11 +163,3 @@ def _covers(budget: Object, pod: Object) -> bool:
     if selector is None:
         return False
     return LabelSelector.from_object(selector).matches(pod["metadata"].get("labels") or {})
-
-
-def _replicas(obj: Object) -> int:
-    return int((obj.get("spec") or {}).get("replicas", 1))
-
-
-def _controller(obj: Object) -> Object | None:
-    return next((owner for owner in obj["metadata"].get("ownerReferences") or [] if owner.get("controller")), None)

@@ -1,0 +1,76 @@
+"""How many pods their controllers ask for: read from those we follow anyway, else from `scale` of whatever they are."""
+
+from __future__ import annotations
+
+from podfit.api.kinds import BUILT_IN, Kind, kind_named
+from podfit.api.status import ApiError, Object, go_quote
+from podfit.client import Cache
+from podfit.client.discovery import discover
+from podfit.controllers.world import World
+
+_FOLLOWED = tuple(map(kind_named, ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")))
+
+
+class NoScale(Exception):
+    """A pod's controller has no scale to compare with; the message says which."""
+
+
+def controller_of(obj: Object) -> Object | None:
+    return next((owner for owner in obj["metadata"].get("ownerReferences") or [] if owner.get("controller")), None)
+
+
+def replicas_of(obj: Object) -> int:
+    return int((obj.get("spec") or {}).get("replicas", 1))
+
+
+class Scales:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._caches = {(kind.group, kind.kind): world.cache(kind) for kind in _FOLLOWED}
+        self._kinds = {(kind.api_version, kind.kind): kind for kind in BUILT_IN}
+
+    @property
+    def followed(self) -> list[Cache]:
+        return list(self._caches.values())
+
+    async def of(self, owner: Object, pod: Object) -> tuple[str, int]:
+        """The UID of what sets the number of pods like this one, and the number."""
+        namespace = pod["metadata"]["namespace"]
+        found = self._known(owner, namespace) or await self._asked(owner, namespace)
+        if found is None:
+            raise NoScale(f"found no controllers for pod {go_quote(pod['metadata']['name'])}")
+        return found
+
+    def _known(self, owner: Object, namespace: str) -> tuple[str, int] | None:
+        cache = self._caches.get((owner.get("apiVersion", "").rpartition("/")[0], owner.get("kind", "")))
+        obj = cache.get(namespace, owner["name"]) if cache is not None else None
+        if obj is None or obj["metadata"]["uid"] != owner["uid"]:
+            return None
+        above = controller_of(obj)
+        if above is not None and above.get("kind") == "Deployment":
+            return self._known(above, namespace)
+        return owner["uid"], replicas_of(obj)
+
+    async def _asked(self, owner: Object, namespace: str) -> tuple[str, int] | None:
+        kind = await self._kind(owner.get("apiVersion", ""), owner.get("kind", ""))
+        if all(one.name != "scale" for one in kind.subresources):
+            name = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+            raise NoScale(f"{name} does not implement the scale subresource")
+        try:
+            scale = await self._world.client.get(kind, namespace, owner["name"], "scale")
+        except ApiError as error:
+            if error.code != 404:
+                raise NoScale(str(error)) from None
+            return None
+        if scale["metadata"].get("uid") != owner["uid"]:
+            return None
+        return owner["uid"], int((scale.get("spec") or {}).get("replicas", 0))
+
+    async def _kind(self, api_version: str, name: str) -> Kind:
+        """Definitions come and change: those of others are looked up each time."""
+        if (kind := self._kinds.get((api_version, name))) is not None:
+            return kind
+        for kind in await discover(self._world.client, preferred_only=False):
+            if (kind.api_version, kind.kind) == (api_version, name):
+                return kind
+        raise NoScale(f"no matches for kind {go_quote(name)} in version {go_quote(api_version)}")
