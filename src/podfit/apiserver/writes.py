@@ -7,8 +7,10 @@ is written when nothing changed.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from podfit.api.kinds import Kind
 from podfit.api.status import (
@@ -54,8 +56,7 @@ class Lens:
     """The object, changed to what is shown."""
 
 
-@dataclass(slots=True)
-class Write:
+class Write(msgspec.Struct, eq=False):
     """One write request: where it goes, who asks, and what the client is warned of."""
 
     kind: Kind
@@ -64,7 +65,7 @@ class Write:
     user: User
     options: WriteOptions
     subresource: str = ""
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = []
     track: Track | None = None
     lens: Lens | None = None
     replaces: bool = False

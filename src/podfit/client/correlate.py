@@ -17,7 +17,7 @@ _REMEMBERED = 4096
 Key = tuple[object, ...]
 
 
-class Said(Struct, frozen=True):
+class Said(Struct, frozen=True, gc=False):
     message: str
     combined: bool
     """One Event stands for many: its message is replaced, its count goes up."""
@@ -28,7 +28,7 @@ class _Similar(Struct):
     messages: dict[str, None] = {}
 
 
-class _Patience(Struct):
+class _Patience(Struct, gc=False):
     left: float
     at_s: float
 
@@ -64,8 +64,8 @@ class Correlator:
         self._patience.move_to_end(who)
         if len(self._patience) > _REMEMBERED:
             self._patience.popitem(last=False)
-        known.left = min(float(BURST), known.left + (now - known.at_s) / EVERY_S)
-        known.at_s = now
+        left = known.left + (now - known.at_s) / EVERY_S
+        known.left, known.at_s = left if left < BURST else float(BURST), now
         if known.left < 1:
             return False
         known.left -= 1

@@ -48,7 +48,7 @@ class _Waiting(Struct):
     count: int = 1
 
 
-class _Sent(Struct):
+class _Sent(Struct, gc=False):
     namespace: str
     name: str
     count: int
@@ -57,8 +57,22 @@ class _Sent(Struct):
 @dataclass(slots=True)
 class _Lane:
     waiting: OrderedDict[Key, _Waiting] = field(default_factory=OrderedDict)
-    filled: asyncio.Event = field(default_factory=asyncio.Event)
     sent: OrderedDict[Key, _Sent] = field(default_factory=OrderedDict)
+    idle: asyncio.Future[None] | None = None
+    """Of whoever sends, while there is nothing to send."""
+
+    async def filled(self) -> None:
+        """Until something is waiting."""
+        if not self.waiting:
+            self.idle = asyncio.get_running_loop().create_future()
+            try:
+                await self.idle
+            finally:
+                self.idle = None
+
+    def wake(self) -> None:
+        if self.idle is not None and not self.idle.done():
+            self.idle.set_result(None)
 
 
 class EventRecorder:
@@ -123,7 +137,7 @@ class EventRecorder:
         lane.waiting[key] = _Waiting(component, _reference(about, part), type, reason, message, now, now)
         self._unsent += 1
         self._idle.clear()
-        lane.filled.set()
+        lane.wake()
 
     def _drop(self, reason: str, name: str) -> None:
         self.dropped += 1
@@ -143,7 +157,7 @@ class EventRecorder:
 
     async def _drive(self, lane: _Lane) -> None:
         while True:
-            await lane.filled.wait()
+            await lane.filled()
             while lane.waiting:
                 # A server in this process may answer without ever giving way: others go first, Events can wait.
                 await asyncio.sleep(0)
@@ -152,7 +166,6 @@ class EventRecorder:
                 self._unsent -= 1
                 if not self._unsent:
                     self._idle.set()
-            lane.filled.clear()
 
     async def _deliver(self, lane: _Lane, key: Key, event: _Waiting) -> None:
         backoff: Backoff | None = None

@@ -8,8 +8,9 @@ so they replace what they change and never reach into it) and may only refuse in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 from podfit.api.kinds import Kind
 from podfit.api.status import ApiError, Object, forbidden
@@ -18,8 +19,7 @@ from podfit.apiserver.request import User
 CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 
 
-@dataclass(slots=True)
-class Attributes:
+class Attributes(msgspec.Struct, eq=False):
     """One write on its way. `object` is the new state (None for DELETE), `old` the stored one (None for CREATE)."""
 
     operation: str
@@ -33,17 +33,17 @@ class Attributes:
     old: Object | None
     user: User
     dry_run: bool = False
-    options: Object = field(default_factory=dict)
+    options: Object = {}
     """CreateOptions, UpdateOptions or DeleteOptions as JSON, without kind and apiVersion."""
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = []
     """Sent to the client as Warning headers."""
-    annotations: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = {}
     """Audit annotations."""
     reinvocation: bool = False
     """True in the second mutating pass, which runs when a webhook has changed the object."""
     reinvoke: bool = False
     """Set by a plugin whose change the plugins before it should see."""
-    state: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, Any] = {}
     """What a plugin remembers between the passes, by its name."""
 
     @property

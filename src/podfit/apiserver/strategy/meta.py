@@ -17,7 +17,8 @@ NameCheck = Callable[[str, bool], list[str]]
 ANNOTATIONS_LIMIT = 256 * 1024
 _STANDARD_FINALIZERS = frozenset(("kubernetes", "foregroundDeletion", "orphan"))
 _FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
-_CHECKED = frozenset((*_FIXED, "generateName", "labels", "annotations", "ownerReferences", "finalizers"))
+_CONTENTS = frozenset(("labels", "annotations", "ownerReferences"))
+_CHECKED = frozenset((*_FIXED, *_CONTENTS, "generateName", "finalizers"))
 _RESET_FOR_STATUS = (
     "deletionTimestamp",
     "generation",
@@ -62,6 +63,8 @@ def validate_object(
 
 
 def _contents(metadata: Object, errors: Errors) -> None:
+    if _CONTENTS.isdisjoint(metadata):
+        return
     if metadata.get("labels"):
         labels(metadata["labels"], "metadata.labels", errors)
     if metadata.get("annotations"):

@@ -5,10 +5,11 @@ A manager is identified by name, operation and subresource; updates also by the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from podfit.api.patches.apply import fieldset
 from podfit.api.patches.apply.fieldset import FieldSet, union
@@ -20,8 +21,7 @@ MOST_UPDATERS = 10
 LONGEST_NAME = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True, gc=False):
     name: str
     operation: str
     version: str
@@ -35,8 +35,7 @@ class Identity:
         return f"{text} using {self.version}" if self.operation == UPDATE else text
 
 
-@dataclass(slots=True)
-class Owner:
+class Owner(msgspec.Struct):
     fields: FieldSet
     version: str
     time: str | None = None
