@@ -8,6 +8,7 @@ import re
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -452,6 +453,28 @@ async def test_stopping_a_pod_ends_its_containers_and_keeps_their_story(bench: B
     ]
     with pytest.raises(CannotRun):
         await bench.container(uid, "true", name="c3")
+
+
+async def test_nothing_is_made_in_a_pod_that_is_being_stopped(bench: Bench) -> None:
+    uid = await bench.pod()
+    await bench.runtime.start_container(await bench.container(uid, "sleep", "1000"))
+    stopping = asyncio.ensure_future(bench.runtime.stop_pod(uid))
+    await asyncio.sleep(0)
+    with pytest.raises(CannotRun):
+        await bench.container(uid, "sleep", "1000", attempt=1)
+    await stopping
+
+
+async def test_a_container_that_starts_while_its_pod_is_stopped_ends_with_it(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.container(uid, "sleep", "1000")
+    starting = asyncio.ensure_future(bench.runtime.start_container(cid))
+    await asyncio.sleep(0)
+    await bench.runtime.stop_pod(uid)
+    with suppress(CannotRun):
+        await starting
+    await bench.event("exited", cid)
+    assert (await bench.state(cid)).state == EXITED
 
 
 async def test_a_stopped_pod_may_be_run_anew(bench: Bench) -> None:

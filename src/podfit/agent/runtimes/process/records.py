@@ -84,6 +84,8 @@ class Pod:
     containers: dict[str, Container] = field(default_factory=dict)
     lost: bool = False
     """Its cgroup was removed by somebody else: it has to be stopped and made anew."""
+    ending: bool = False
+    """Nothing starts in it any more: what is there now is all that has to be ended."""
 
     def view(self, ips: tuple[str, ...]) -> PodState:
         ordered = sorted(self.containers.values(), key=lambda item: (item.record.created_at, item.record.id))

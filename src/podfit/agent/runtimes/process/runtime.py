@@ -147,10 +147,12 @@ class ProcessRuntime:
         pod = self._pods.get(uid)
         if pod is None or pod.record.stopped:
             return
+        pod.ending = True
         self._cgroups.kill_all(pod.record.group)
         with suppress(KeeperFailed):
             await self._link.ask("forget_pod", uid=uid)
-        await asyncio.gather(*(self._until_ended(cid) for cid, item in pod.containers.items() if item.running))
+        async with asyncio.timeout(KILL_WAIT_S):
+            await asyncio.gather(*(self._until_ended(cid) for cid, item in pod.containers.items() if item.running))
         pod.record.stopped = True
         self._records.save_pod(pod.record)
 
@@ -176,8 +178,7 @@ class ProcessRuntime:
 
     async def create_container(self, uid: str, config: ContainerConfig) -> str:
         pod = self._pod(uid)
-        if pod.record.stopped:
-            raise CannotRun(f"pod {uid} is stopped", "CreateContainerError")
+        self._check_lasts(pod, "CreateContainerError")
         if not self._cgroups.exists(pod.record.group):
             self._lose(pod)
             raise CannotRun(f"the cgroup of pod {uid} is gone", "CreateContainerError")
@@ -212,6 +213,16 @@ class ProcessRuntime:
             await self._failed_to_start(container, str(error))
             raise CannotRun(f"failed to start container: {error}", "RunContainerError") from error
         self._started(container_id, answer["state"])
+        try:
+            self._check_lasts(self._pod(container.record.pod_uid), "RunContainerError")
+        except (CannotRun, NotFound):
+            await self._kill(container)  # it was not there yet when all others were
+            raise
+
+    @staticmethod
+    def _check_lasts(pod: Pod, reason: str) -> None:
+        if pod.ending or pod.record.stopped:
+            raise CannotRun(f"pod {pod.record.config.uid} is stopped", reason)
 
     def _target_pid(self, container: Container) -> int:
         name = container.record.config.target
