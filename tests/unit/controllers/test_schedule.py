@@ -23,7 +23,13 @@ def at(text: str) -> float:
         ("0 0 13 * fri", "2026-11-01T00:00:00", "2026-11-06T00:00:00"),
         ("@hourly", "2026-05-05T05:59:59", "2026-05-05T06:00:00"),
         ("15,45 9-17/4 * jan-mar 1-5", "2026-01-03T00:00:00", "2026-01-05T09:15:00"),
-        ("0 0 * * 7", "2026-11-14T12:00:00", "2026-11-15T00:00:00"),
+        ("0 0 * * 0", "2026-11-14T12:00:00", "2026-11-15T00:00:00"),
+        # A star with a step restricts: either day will do. Without one the other field decides alone.
+        ("0 0 */10 * mon", "2026-11-03T00:00:00", "2026-11-09T00:00:00"),
+        ("0 0 */10 * mon", "2026-11-09T00:00:00", "2026-11-11T00:00:00"),
+        ("0 0 */1 * mon", "2026-11-10T00:00:00", "2026-11-16T00:00:00"),
+        ("0 0 5,* * mon", "2026-11-03T00:00:00", "2026-11-09T00:00:00"),
+        ("5,,+7 * * * *", "2026-01-01T00:05:00", "2026-01-01T00:07:00"),
     ],
 )
 def test_next_due_time_follows_cron(schedule: str, after: str, expected: str) -> None:
@@ -31,7 +37,7 @@ def test_next_due_time_follows_cron(schedule: str, after: str, expected: str) ->
 
 
 @pytest.mark.parametrize(
-    "text", ["", "* * * *", "61 * * * *", "a * * * *", "5-1 * * * *", "*/0 * * * *", "* * * * * *"]
+    "text", ["", "* * * *", "61 * * * *", "a * * * *", "5-1 * * * *", "*/0 * * * *", "* * * * * *", "* * * * 7"]
 )
 def test_what_is_no_schedule_is_refused(text: str) -> None:
     with pytest.raises(BadSchedule):
@@ -44,6 +50,34 @@ def test_a_day_that_never_comes_has_no_next_time() -> None:
 
 def test_time_zones_are_respected() -> None:
     assert Schedule.parse("0 12 * * *", "Asia/Tokyo").next(at("2026-01-01T00:00:00")) == at("2026-01-01T03:00:00")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "after", "due"),
+    [
+        # In New York the hour from two is left out on 8 March 2026, and the one from one comes twice on 1 November.
+        ("30 2 * * *", "2026-03-08T05:00:00", ["2026-03-09T06:30:00"]),
+        ("30 1 * * *", "2026-11-01T04:00:00", ["2026-11-01T05:30:00", "2026-11-01T06:30:00", "2026-11-02T06:30:00"]),
+        ("0 */2 * * *", "2026-03-08T04:30:00", ["2026-03-08T05:00:00", "2026-03-08T08:00:00"]),
+        ("0 0 * * *", "2026-11-01T04:00:00", ["2026-11-02T05:00:00"]),
+    ],
+)
+def test_time_goes_on_when_the_clock_is_changed(schedule: str, after: str, due: list[str]) -> None:
+    found, now = [], at(after)
+    for _ in due:
+        now = Schedule.parse(schedule, "America/New_York").next(now) or 0.0
+        found.append(now)
+    assert found == [at(one) for one in due]
+
+
+def test_a_day_may_begin_after_midnight() -> None:
+    # In Beirut clocks go from midnight to one o'clock: 29 March 2026 begins at one, which is 22:00 in UTC.
+    assert Schedule.parse("0 * 29 3 *", "Asia/Beirut").next(at("2026-03-01T00:00:00")) == at("2026-03-28T22:00:00")
+
+
+@pytest.mark.parametrize("text", ["0", "-5s", "+0.5s", "500ms"])
+def test_every_is_a_second_at_least(text: str) -> None:
+    assert Schedule.parse(f"@every {text}").every_s == 1.0
 
 
 def test_every_counts_from_the_time_before() -> None:

@@ -1,7 +1,9 @@
 """Cron schedules: when is the next time? Pure.
 
 Five fields (minute, hour, day of month, month, day of week), names, ranges, steps, lists, `@hourly` and friends,
-`@every 90s`; the day matches when either day field does, if both are restricted, as cron has always done it.
+`@every 90s`; the day matches when either day field does, if both are restricted, as cron has always done it. A field
+is restricted unless it has a star without a step. Time goes on through changes of the clock: an hour that is left out
+has no due times, one that comes twice has them twice.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _MONTHS = {
     )
 }
 _DAYS = {name: number for number, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
-_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_INTEGER = re.compile(r"\+?[0-9]+")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _HORIZON = timedelta(days=366 * 5)
 
@@ -61,16 +64,16 @@ class Schedule:
             return Schedule(none, none, none, none, none, False, False, where, _duration_s(text[7:]))
         fields = _MACROS.get(text.strip(), text).split()
         if len(fields) != 5:
-            raise BadSchedule(f"expected exactly 5 fields, found {len(fields)}: {text}")
+            raise BadSchedule(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")
         minute, hour, day, month, weekday = fields
         return Schedule(
             _field(minute, 0, 59, {}),
             _field(hour, 0, 23, {}),
             _field(day, 1, 31, {}),
             _field(month, 1, 12, _MONTHS),
-            frozenset(number % 7 for number in _field(weekday, 0, 7, _DAYS)),
-            day[0] in "*?",
-            weekday[0] in "*?",
+            _field(weekday, 0, 6, _DAYS),
+            _is_any(day),
+            _is_any(weekday),
             where,
         )
 
@@ -78,20 +81,26 @@ class Schedule:
         """The first due time later than `after`; None when there is none within years."""
         if self.every_s:
             return math.floor(after) + self.every_s
-        at = datetime.fromtimestamp(after, self.zone).replace(second=0, microsecond=0) + timedelta(minutes=1)
+        at = datetime.fromtimestamp(after // 60 * 60 + 60, UTC)
         end = at + _HORIZON
         while at < end:
-            if at.month not in self.months:
-                at = (at.replace(day=1, hour=0, minute=0) + timedelta(days=32)).replace(day=1)
-            elif not self._day_matches(at):
-                at = at.replace(hour=0, minute=0) + timedelta(days=1)
-            elif at.hour not in self.hours:
-                at = at.replace(minute=0) + timedelta(hours=1)
-            elif at.minute not in self.minutes:
+            here = at.astimezone(self.zone)
+            if here.month not in self.months:
+                at = self._midnight(here.replace(day=1) + timedelta(days=32), day=1)
+            elif not self._day_matches(here):
+                at = self._midnight(here + timedelta(days=1))
+            elif here.hour not in self.hours:
+                at += timedelta(hours=1, minutes=-here.minute)
+            elif here.minute not in self.minutes:
                 at += timedelta(minutes=1)
             else:
                 return at.timestamp()
         return None
+
+    def _midnight(self, day_of: datetime, day: int | None = None) -> datetime:
+        """When the day began, there: at midnight, or right after an hour that was left out."""
+        began = datetime(day_of.year, day_of.month, day or day_of.day, tzinfo=self.zone)
+        return began.astimezone(UTC)
 
     def upcoming(self, since: float, now: float) -> float | None:
         """The first due time later than `now`, counted from `since` where times are counted."""
@@ -106,9 +115,13 @@ class Schedule:
         return day or weekday
 
 
+def _is_any(text: str) -> bool:
+    return any(part in ("*", "?", "*/1", "?/1") for part in text.split(","))
+
+
 def _field(text: str, low: int, high: int, names: dict[str, int]) -> frozenset[int]:
     found: set[int] = set()
-    for part in text.split(","):
+    for part in filter(None, text.split(",")):
         span, slash, step = part.partition("/")
         first, dash, last = span.partition("-")
         if first in ("*", "?"):
@@ -125,15 +138,16 @@ def _field(text: str, low: int, high: int, names: dict[str, int]) -> frozenset[i
 
 def _duration_s(text: str) -> float:
     """Go's notation; whole seconds, at least one."""
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    sign, bare = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
+    parts = _DURATION.findall(bare)
+    if bare != "0" and (not parts or "".join(number + unit for number, unit in parts) != bare):
         raise BadSchedule(f"failed to parse duration @every {text}")
-    return float(max(1, int(sum(float(number) * _UNITS[unit] for number, unit in parts))))
+    return float(max(1, sign * int(sum(float(number) * _UNITS[unit] for number, unit in parts))))
 
 
 def _number(text: str, names: dict[str, int]) -> int:
     if text.lower() in names:
         return names[text.lower()]
-    if not text.isdigit():
+    if not _INTEGER.fullmatch(text):
         raise BadSchedule(f"failed to parse {text!r} as a number")
     return int(text)
