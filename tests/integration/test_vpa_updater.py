@@ -235,6 +235,25 @@ async def test_requests_fall_by_at_most_half_a_pass(cluster: Autoscaled) -> None
         assert "800m" in [(await requests(cluster, pod))["cpu"] for pod in pods]
 
 
+@pytest.mark.parametrize(("mode", "cpu"), [("Off", "100m"), ("InPlaceOrRecreate", "50m")])
+async def test_a_boost_is_taken_back_at_once_and_for_good(cluster: Autoscaled, mode: str, cpu: str) -> None:
+    (pod,) = await cluster.deployment("web", 1, cpu="800m")
+    boost = {"cpu": {"type": "Factor", "factor": 8, "durationSeconds": 30}}
+    await cluster.vpa("web", "web", updatePolicy={"updateMode": mode}, startupBoost=boost)
+    await cluster.recommend("web", {"cpu": "50m", "memory": "100Mi"}, **bounds("20m", "1"))
+    original = {"vpaCpuStartupBoost/main": '{"requests":{"cpu":"100m","memory":"100Mi"},"limits":{}}'}
+    await cluster.admin.patch(POD, "default", pod, {"metadata": {"annotations": original}})
+    async with updating(cluster, replace(CONFIG, feature_gates={"CPUStartupBoost": True})) as updater:
+        await one_pass(cluster, updater, 20)
+        assert (await requests(cluster, pod))["cpu"] == "800m"
+        await one_pass(cluster, updater)
+        assert (await requests(cluster, pod))["cpu"] == cpu
+        cluster.use(pod, cpu, "50Mi")
+        await one_pass(cluster, updater)
+    assert (await requests(cluster, pod))["cpu"] == cpu
+    assert "vpaCpuStartupBoost/main" not in (await cluster.admin.get(POD, "default", pod))["metadata"]["annotations"]
+
+
 async def test_requests_fall_only_after_the_target_stayed_low(cluster: Autoscaled) -> None:
     pods = await cluster.deployment("web", 2, cpu="500m")
     await cluster.vpa("web", "web", updatePolicy=IN_PLACE)

@@ -20,6 +20,7 @@ from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock
 from podfit.vpa.model.jsonpatch import Patch, add
 from podfit.vpa.model.pods import containers, limits_of, requests_of
+from podfit.vpa.model.policy import CPU
 from podfit.vpa.recommender.decide.oom import ooms_between
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.decide.actions import Resize
@@ -66,6 +67,8 @@ class Undo:
         fell: set[str] = set()
         for (index, kind, resource), amount in changes_of(resize).items():
             name = containers(resize.pod)[index].get("name") or ""
+            if resource == CPU and name in resize.unboosted:
+                continue
             held = (requests_of if kind == "requests" else limits_of)(resize.pod, name).get(resource)
             if held is not None:
                 before[index, kind, resource] = held.as_written()

@@ -54,6 +54,8 @@ class Resize:
     pod: Object
     patch: Patch
     annotations: Patch
+    unboosted: tuple[str, ...] = ()
+    """The containers whose startup boost it takes back: their CPU falls because its time is up."""
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -78,7 +80,7 @@ def resize(pod: Object, vpa: Object, now: Seconds, bounds: NamespaceBounds = NO_
         annotations.append(add("/metadata/annotations", {}))
     annotations.append(annotate(UPDATED_IN_PLACE, "true"))
     annotations += [remove_annotation(annotation_key(name)) for name in expired]
-    return Resize(pod, patch, annotations)
+    return Resize(pod, patch, annotations, tuple(expired))
 
 
 def expired_boosts(pod: Object, vpa: Object, now: Seconds) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from podfit.api.quantity import Quantity
 from podfit.vpa.model.pods import containers, limits_of, requests_of
-from podfit.vpa.model.policy import RESOURCES
+from podfit.vpa.model.policy import CPU, RESOURCES
 from podfit.vpa.updater.decide.actions import Resize
 
 Object = Mapping[str, Any]
@@ -65,6 +65,9 @@ def amend(resize: Resize, room: Room, rails: Rails, lower: Mapping[tuple[str, st
     current = _current(pod)
     for key in [key for key in wanted if key[1] == "requests" and key[2] in RESOURCES]:
         name = containers(pod)[key[0]].get("name") or ""
+        if key[2] == CPU and name in resize.unboosted:
+            # Half of a boost would stay for good: nobody knows of it any more.
+            continue
         eased = _eased(wanted[key], current.get(key), key[2], rails, rails.floors.get((name, key[2]), 0))
         _set(wanted, key, eased)
     for resource in RESOURCES:
