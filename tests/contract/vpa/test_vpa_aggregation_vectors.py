@@ -12,7 +12,7 @@ from podfit.vpa.model.selectors import parse
 from podfit.vpa.model.times import NEVER, to_rfc3339
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError
 from podfit.vpa.recommender.decide.checkpoints import checkpoints_of, status_patch
-from podfit.vpa.recommender.decide.cluster import ClusterState, UnknownTarget, stamp_created
+from podfit.vpa.recommender.decide.cluster import ClusterState, UnknownTarget
 from podfit.vpa.recommender.decide.config import from_flags
 from podfit.vpa.recommender.decide.container import OomRefused
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
@@ -170,7 +170,7 @@ class World:
         return answer
 
     def do_gc(self, now: int, created: int) -> None:
-        stamp_created(self.cluster, created)
+        self.cluster.stamp_created(created)
         self.cluster.collect_garbage(now, [id for id, pod in self.cluster.pods.items() if not pod.finished])
 
 

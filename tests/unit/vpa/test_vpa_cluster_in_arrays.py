@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podfit.vpa.model.selectors import parse
-from podfit.vpa.recommender.decide.cluster import ClusterState, UnknownTarget, stamp_created
+from podfit.vpa.recommender.decide.cluster import ClusterState, UnknownTarget
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.scrape import Scrape, recommend_all
@@ -104,7 +104,7 @@ def test_history_survives_a_missing_target_only_if_so_configured(survives: bool)
 
 def test_empty_aggregates_age_from_when_they_were_first_seen() -> None:
     cluster = cluster_of("a")
-    stamp_created(cluster, START)
+    cluster.stamp_created(START)
     cluster.collect_garbage(START + 86400, [("ns", "a")])
     assert samples(cluster) == {"app=web": 0}
     cluster.collect_garbage(START + 8 * 86400, [("ns", "a")])

@@ -11,6 +11,7 @@ import logging
 import sqlite3
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,7 +38,7 @@ CREATE INDEX IF NOT EXISTS ooms_by_time ON ooms (at);
 _COLUMNS = np.dtype([("id", "<u4"), ("at", "<f4"), ("cpu", "<i8"), ("memory", "<i8")])
 _CLEAN_EVERY_S = 3600.0
 _Waiting = tuple[NDArray[np.int64], Batch]
-"""A batch, and the numbers of its series."""
+"""A batch without its series, and their numbers."""
 
 
 class LocalHistory:
@@ -78,7 +79,8 @@ class LocalHistory:
 
     def record(self, batch: Batch) -> None:
         ids = np.fromiter((self._id(one) for one in batch.series), np.int64, len(batch.series))
-        self._waiting.append((ids, batch))
+        # The numbers stand for the series: those of a minute would be a hundred thousand objects.
+        self._waiting.append((ids, replace(batch, series=())))
         self._last.update(dict.fromkeys(ids.tolist(), self._clock.now()))
 
     async def flush(self) -> None:
@@ -157,7 +159,7 @@ class LocalHistory:
             parts.append(table)
             if not ripe.all():
                 left = ~ripe
-                kept = Batch(batch.series, batch.index[left], batch.times[left], batch.cpu[left], batch.memory[left])
+                kept = Batch((), batch.index[left], batch.times[left], batch.cpu[left], batch.memory[left])
                 rest.append((ids, kept))
         table = np.concatenate(parts) if parts else np.zeros(0, [("id", "i8"), ("at", "f8")])
         return self._thinned(table), ooms, rest

@@ -20,7 +20,7 @@ from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets, Unsupported
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError
-from podfit.vpa.recommender.decide.cluster import ClusterState, PodId, UnknownTarget, Vpa, VpaId, stamp_created
+from podfit.vpa.recommender.decide.cluster import ClusterState, PodId, UnknownTarget, Vpa, VpaId
 from podfit.vpa.recommender.decide.oom import Oom, ooms_between, ooms_of_eviction
 
 log = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class Feed:
 
     def collect_garbage(self, now: Seconds) -> None:
         """Hourly: aggregates without a future, and checkpoints' past that is too old to count."""
-        stamp_created(self.cluster, now)
+        self.cluster.stamp_created(now)
         if now - self._collected < GC_EVERY_S and now >= self._collected:
             return
         self._collected = now

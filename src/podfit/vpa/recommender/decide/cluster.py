@@ -71,6 +71,8 @@ class ClusterState:
         self._by_handle: dict[int, tuple[Pod, str]] | None = None
         self.vpas: dict[VpaId, Vpa] = {}
         self._aggregates_in: dict[str, dict[AggregateKey, AggregateState]] = {}
+        self._ageless: list[AggregateState] = []
+        """New ones, until somebody says what time it is."""
         self._pods_in: dict[str, dict[PodId, Pod]] = {}
         self._vpas_in: dict[str, dict[VpaId, Vpa]] = {}
         self._vpas_by_label: dict[tuple[str, str, str], dict[VpaId, Vpa]] = {}
@@ -228,6 +230,13 @@ class ClusterState:
                     found[name].subtract_peak(state.peak, state.window_end)
         return found
 
+    def stamp_created(self, created: Seconds) -> None:
+        """Gives aggregates that have no age yet the instant at which they were first seen."""
+        ageless, self._ageless = self._ageless, []
+        for state in ageless:
+            if state.created == NEVER:
+                state.created = created
+
     # --- forgetting -----------------------------------------------------------------------------------------------
 
     def collect_garbage(self, now: Seconds, contributive: Iterable[PodId]) -> None:
@@ -265,6 +274,7 @@ class ClusterState:
         state = states.get(key)
         if state is None:
             state = states[key] = self._new_aggregate()
+            self._ageless.append(state)
             labels = labels_from(pod.label_text)
             for vpa in self.matching(pod.id[0], labels):
                 self._use(vpa, key, state)
@@ -353,10 +363,3 @@ def _handle(vpa: Vpa) -> tuple[str, str, str]:
 def _release(state: AggregateState | None) -> None:
     if isinstance(state, RowAggregate):
         state.release()
-
-
-def stamp_created(cluster: ClusterState, created: Seconds) -> None:
-    """Gives aggregates that have no age yet the instant at which they were first seen."""
-    for state in cluster.aggregates.values():
-        if state.created == NEVER:
-            state.created = created
