@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.patches import strategic
+from podfit.api.encoded import encoded
+from podfit.api.patches import STRATEGIC, patch_object, strategic, take_patch
 from podfit.api.patches.quick import quick_merge
 from podfit.api.schema import type_named
 from podfit.api.schema.decode import convert
@@ -99,6 +100,33 @@ def test_the_quick_way_and_the_long_way_agree(pod: Any, patch: Any, said: st.Dat
     long = convert(strategic.merged(live, patch, POD), POD, base=live)
     assert in_text(quick) == in_text(long.obj)
     assert long.warnings == []
+
+
+def containers_of(value: Any) -> set[int]:
+    """The identities of all that can change in it."""
+    if not isinstance(value, (dict, list)):
+        return set()
+    inner = value.values() if isinstance(value, dict) else value
+    return {id(value)}.union(*map(containers_of, inner))
+
+
+@given(pods(False), pods(True), st.data())
+def test_a_patch_that_never_was_bytes_does_what_its_json_does(pod: Any, patch: Any, said: st.DataObject) -> None:
+    live, patch = convert(pod, POD).obj, directed(patch, said)
+    before = deepcopy((live, patch))
+    taken = take_patch(live, patch, POD)
+    assert (live, patch) == before
+    if taken is None:
+        return
+    told = patch_object(live, encoded(patch), STRATEGIC, POD)
+    assert in_text(taken) == in_text(told.obj)
+    assert told.warnings == []
+    assert containers_of(taken).isdisjoint(containers_of(patch))
+
+
+@pytest.mark.parametrize("patch", [[], {"spec": {1: "x"}}, {"status": {"phase": object()}}, {"other": 1}])
+def test_a_patch_that_is_not_plain_has_to_be_encoded(patch: Any) -> None:
+    assert take_patch(LIVE, patch, POD) is None
 
 
 @given(pods(False))

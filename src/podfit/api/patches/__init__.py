@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from podfit.api.kinds import Kind
 from podfit.api.patches import json_patch, merge_patch, strategic
 from podfit.api.patches.goprint import go_print
@@ -49,6 +51,20 @@ def patch_object(
         raise _invalid_patch(value, None, refusal)
     problems = [] if field_validation == "Ignore" else dialect.strict_problems(raw)
     return _typed(live, value, struct, field_validation, JSON, problems, None)
+
+
+def take_patch(live: Object, patch: Any, struct: Struct) -> Object | None:
+    """What `patch_object` makes of the JSON of a strategic patch that never was bytes. Nothing of the patch is kept
+    that can change.
+
+    None where there is more to it: then it has to be encoded.
+    """
+    if "custom" in struct.cache or not isinstance(patch, dict):
+        return None
+    try:
+        return quick_merge(live, msgspec.to_builtins(patch, str_keys=True), struct)
+    except (Surprise, ApiError, TypeError, RecursionError):
+        return None
 
 
 def _strategic(live: Object, patch: Object, struct: Struct, mode: str, problems: list[str]) -> Decoded:
