@@ -242,3 +242,48 @@ async def test_files_that_show_objects_are_mounted_read_only_whatever_the_mount_
     running = next(iter(node.machine.containers.values()))
     read_only = {one.container_path: one.read_only for one in running.config.mounts if "/dev" not in one.container_path}
     assert read_only == {"/v": True, "/token": True, "/told": True, "/empty": False, "/host": False}
+
+
+async def test_nothing_of_a_pod_is_made_before_its_volumes_are(cluster: Cluster, node: TestNode) -> None:
+    await cluster.client.create(POD, pod("p", MAPPED))
+    await node.quiet()
+    status = (await cluster.pod("p"))["status"]
+    shown = {one["type"]: one["status"] for one in status["conditions"]}
+    assert (shown["PodReadyToStartContainers"], "podIP" in status, node.machine.pods) == ("False", False, {})
+    assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
+    told = {event["reason"]: event["message"] for event in await cluster.events()}
+    assert told == {"FailedMount": 'MountVolume.SetUp failed for volume "v" : configmap "settings" not found'}
+    larger = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]}}
+    with pytest.raises(ApiError, match="QOS"):
+        await cluster.resize("p", larger)
+    await cluster.client.create(CONFIG_MAP, settings("blue"))
+    await node.pass_time(3)
+    assert (await cluster.pod("p"))["status"]["phase"] == "Running"
+
+
+async def test_a_pod_that_waits_for_a_volume_may_be_resized_and_deleted(cluster: Cluster, node: TestNode) -> None:
+    body = pod("p", MAPPED)
+    body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "100m"}}
+    await cluster.client.create(POD, body)
+    await node.quiet()
+    await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "200m"}}}]}})
+    await node.quiet()
+    status = (await cluster.pod("p"))["status"]
+    assert status["allocatedResources"] == {"cpu": "200m"}
+    assert "PodResizeInProgress" not in {one["type"] for one in status["conditions"]}
+    await cluster.client.delete(POD, "default", "p")
+    await node.pass_time(3)
+    assert await cluster.client.find(POD, "default", "p") is None
+    assert not node.agent.volumes.known()
+
+
+async def test_what_a_container_lacked_for_long_is_noticed_as_soon_as_a_kubelet_would(
+    cluster: Cluster, node: TestNode
+) -> None:
+    body = pod("p")
+    body["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "settings"}}]
+    await cluster.client.create(POD, body)
+    await node.pass_time(1800, 10)
+    await cluster.client.create(CONFIG_MAP, settings("blue"))
+    await node.pass_time(16)
+    assert (await cluster.pod("p"))["status"]["phase"] == "Running"

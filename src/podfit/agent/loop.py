@@ -101,6 +101,10 @@ class PodLoop:
         if following.over:
             return await self._closing.over(record, snapshot, following)
         if snapshot.state is None:
+            if missing_s := await self._starter.mount(record):
+                self._settle(record, snapshot)
+                await self._reporter.report(record, snapshot, following.initialized)
+                return Again(min([missing_s, *self._closing.deadline(record)]), "a volume is missing")
             await self._make(record, snapshot, following.initialized)
             snapshot = await observe(record, self._ledger, self._runtime)
         elif not snapshot.sandbox:

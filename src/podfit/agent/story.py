@@ -32,6 +32,11 @@ class Story:
         """Mostly a few; an empty deque would take more memory than they do."""
 
     def tell(self, what: str, why: str = "", **numbers: Any) -> None:
+        """What is tried again and again with the same end is told once, and leaves room for the rest."""
+        if self._chapters:
+            last = self._chapters[-1]
+            if last.what == what and last.why == why and last.numbers == numbers:
+                return
         self._chapters.append(Chapter(self._clock.now(), what, why, numbers))
         if len(self._chapters) > KEPT:
             del self._chapters[0]

@@ -79,6 +79,18 @@ class ContainerMaker:
     def log_folder(self, record: PodRecord) -> Path:
         return self._config.logs_dir / f"{record.namespace}_{record.name}_{record.uid}"
 
+    async def mount(self, record: PodRecord) -> None:
+        """Makes the pod's volumes, before anything else of it is made."""
+        allocated = self._ledger.allocated(record.uid)
+        await self._mount(record.sized(allocated).pod if allocated is not None else record.pod, ())
+
+    async def _mount(self, pod: Object, ips: tuple[str, ...]) -> None:
+        try:
+            if self._config.on_disk:
+                await self._volumes.prepare(pod, ips)
+        except BadVolume as problem:
+            raise VolumeProblem(str(problem)) from problem
+
     async def container_config(
         self, record: PodRecord, container: Object, attempt: int, limits: Limits
     ) -> ContainerConfig:
@@ -86,11 +98,7 @@ class ContainerMaker:
         pod = record.sized(allocated).pod if allocated is not None else record.pod
         ips = record.state.ips if record.state is not None else ()
         await self._check_user(record, container)
-        try:
-            if self._config.on_disk:
-                await self._volumes.prepare(pod, ips)
-        except BadVolume as problem:
-            raise VolumeProblem(str(problem), "ContainerCreating") from problem
+        await self._mount(pod, ips)
         try:
             environment = await self._environment.of(pod, container, ips)
         except (MissingObject, *_MALFORMED) as problem:

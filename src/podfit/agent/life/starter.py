@@ -24,6 +24,10 @@ _PATIENCE_S = 0.05
 """An image that is here already is found within this; a pull goes on by itself."""
 _PULL_FAILED_S = 1.0
 """How long a failed pull is shown as that before it is shown as a pause."""
+_TROUBLE_S = 15.0
+"""What a container lacks may come at any moment: it is tried again as often as a kubelet tries, not less and less."""
+_VOLUMES = ""
+"""Held back together under no container's name: nothing of a pod is made before its volumes are."""
 _IMAGE_EVENTS = {"ErrImageNeverPull": "ErrImageNeverPull", "InvalidImageName": "InspectFailed"}
 
 
@@ -44,8 +48,24 @@ class Starter:
         self._runtime, self._ledger, self._notices, self._maker = runtime, ledger, notices, maker
         self._hooks, self._stopper, self._restarts = hooks, stopper, restarts
         self._clock, self._tasks, self._kick = clock, tasks, kick
-        self._trouble = Backoff(1.0, 300.0)
+        self._trouble = Backoff(1.0, _TROUBLE_S)
         self._pulls = Backoff(10.0, 300.0)
+
+    async def mount(self, record: PodRecord) -> float:
+        """Makes the pod's volumes. Returns seconds after which to try again, 0 when all are there."""
+        if (left := record.held.get(_VOLUMES, 0.0) - self._clock.monotonic()) > 0:
+            return left
+        try:
+            await self._maker.mount(record)
+        except VolumeProblem as problem:
+            return self._not_mounted(record, _VOLUMES, problem)
+        self._trouble.forget((record.uid, _VOLUMES))
+        return 0.0
+
+    def _not_mounted(self, record: PodRecord, name: str, problem: VolumeProblem) -> float:
+        self._notices.say(record.pod, WARNING, "FailedMount", str(problem))
+        record.story.tell("not mounted", str(problem))
+        return self._hold(record, name)
 
     async def sandbox(self, record: PodRecord, snapshot: Snapshot) -> None:
         """The pod's cgroup and namespaces, with the limits promised."""
@@ -94,9 +114,7 @@ class Starter:
             await self._run(record, snapshot, container, image)
         except VolumeProblem as problem:
             record.waiting.pop(name, None)
-            self._notices.say(record.pod, WARNING, "FailedMount", str(problem))
-            record.story.tell("not started", str(problem), container=name)
-            return self._hold(record, name)
+            return self._not_mounted(record, name, problem)
         except (RuntimeFailure, ConfigProblem, OSError) as problem:
             reason = problem.reason if isinstance(problem, (CannotRun, ConfigProblem)) else "CreateContainerError"
             record.waiting[name] = (reason, str(problem))
