@@ -235,6 +235,19 @@ async def test_requests_fall_by_at_most_half_a_pass(cluster: Autoscaled) -> None
         assert "800m" in [(await requests(cluster, pod))["cpu"] for pod in pods]
 
 
+async def test_requests_fall_step_by_step_until_they_are_there(cluster: Autoscaled) -> None:
+    (pod,) = await cluster.deployment("web", 1, cpu="1600m")
+    await cluster.vpa("web", "web", updatePolicy={**IN_PLACE, "minReplicas": 1})
+    await cluster.recommend("web", {"cpu": "100m"}, lowerBound={"cpu": "50m"}, upperBound={"cpu": "1500m"})
+    seen = []
+    async with updating(cluster) as updater:
+        for _ in range(6):
+            await one_pass(cluster, updater)
+            seen.append((await requests(cluster, pod))["cpu"])
+            await cluster.running("default", pod, resources={"requests": await requests(cluster, pod)})
+    assert seen == ["800m", "400m", "200m", "100m", "100m", "100m"]
+
+
 @pytest.mark.parametrize(("mode", "cpu"), [("Off", "100m"), ("InPlaceOrRecreate", "50m")])
 async def test_a_boost_is_taken_back_at_once_and_for_good(cluster: Autoscaled, mode: str, cpu: str) -> None:
     (pod,) = await cluster.deployment("web", 1, cpu="800m")

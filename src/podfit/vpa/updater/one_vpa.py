@@ -13,7 +13,7 @@ from podfit.vpa.model.pods import containers, requests_of
 from podfit.vpa.model.policy import IN_PLACE_MODES, RESOURCES, recommendation, update_mode
 from podfit.vpa.serve.measures import size_class
 from podfit.vpa.updater.decide.actions import Evict, Resize
-from podfit.vpa.updater.decide.amend import Rails, Wait, amend, cut_short
+from podfit.vpa.updater.decide.amend import Rails, Wait, amend, cut_short, eased
 from podfit.vpa.updater.decide.one_pass import Action, Report, World, update_pass
 from podfit.vpa.updater.decide.restriction import Attempts, Restriction
 from podfit.vpa.updater.decide.whynot import WhyNot, why_not
@@ -85,6 +85,7 @@ async def _resize(work: Work, action: Resize) -> Wait | None:
     amended = amend(action, room, rails, _lower_bounds(work.vpa))
     uid = action.pod["metadata"].get("uid", "")
     if amended is None:
+        work.attempts.easing.discard(uid)
         return Wait("AtTarget", UNCHANGED)
     if isinstance(amended, Wait):
         updater.waiting.setdefault(uid, updater.clock.monotonic())
@@ -103,6 +104,10 @@ async def _resize(work: Work, action: Resize) -> Wait | None:
     if answered is None:
         updater.budget.back()
         return Wait("ResizeRefused", error or "")
+    if eased(action, amended):
+        work.attempts.easing.add(uid)
+    else:
+        work.attempts.easing.discard(uid)
     updater.headroom.count(answered)
     updater.undo.note(amended, work.vpa)
     if told := cut_short(action, amended):

@@ -68,8 +68,8 @@ def amend(resize: Resize, room: Room, rails: Rails, lower: Mapping[tuple[str, st
         if key[2] == CPU and name in resize.unboosted:
             # Half of a boost would stay for good: nobody knows of it any more.
             continue
-        eased = _eased(wanted[key], current.get(key), key[2], rails, rails.floors.get((name, key[2]), 0))
-        _set(wanted, key, eased)
+        least = rails.floors.get((name, key[2]), 0)
+        _set(wanted, key, _eased(wanted[key], current.get(key), key[2], rails, least))
     for resource in RESOURCES:
         waiting = _fit(pod, wanted, current, resource, room, lower)
         if waiting is not None:
@@ -91,6 +91,12 @@ def cut_short(asked: Resize, sent: Resize) -> str:
         if kind == "requests" and given.get((index, kind, resource), amount) < amount
     ]
     return ", ".join(told)
+
+
+def eased(asked: Resize, sent: Resize) -> bool:
+    """Whether a request is still above what was asked for."""
+    wanted, given = changes_of(asked), changes_of(sent)
+    return any(given.get(key, amount) > amount for key, amount in wanted.items() if key[1] == "requests")
 
 
 def _desired(pod: Object, key: tuple[int, str, str]) -> Quantity | None:

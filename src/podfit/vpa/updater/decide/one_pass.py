@@ -104,8 +104,9 @@ class _Pass:
             yield from self._evict(pod)
 
     def _ordered(self, pods: Iterable[Object]) -> list[Object]:
-        tried = self.restriction.attempts.infeasible
-        return [entry.pod for entry in candidates(pods, self.vpa, self.now, self.config, self.bounds, tried)]
+        known = self.restriction.attempts
+        found = candidates(pods, self.vpa, self.now, self.config, self.bounds, known.infeasible, known.easing)
+        return [entry.pod for entry in found]
 
     def _resizable(self, pod: Object) -> bool:
         decision = self.restriction.can_resize(pod, self.clock)
@@ -134,7 +135,7 @@ class _Pass:
             if decision is Decision.INFEASIBLE:
                 self.restriction.remember_infeasible(pod)
             worked = yield from self._resize(pod, "InPlaceUpdateError")
-            if not worked and evict_instead:
+            if not worked and evict_instead and pod["metadata"].get("uid") not in self.restriction.attempts.easing:
                 rest.append(pod)
         return rest
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,21 +111,25 @@ def candidates(
     config: Config,
     bounds: NamespaceBounds = NO_BOUNDS,
     infeasible: Mapping[str, Object] | None = None,
+    easing: Collection[str] = (),
 ) -> list[Candidate]:
     """The pods worth an update: those that must grow first, then the ones furthest from their target.
 
     `infeasible` are recommendations, by UID, that pods could not be given: in mode InPlace only less is tried again.
+    Pods that are `easing` go on down to their target, although they are within its bounds by now.
     """
     found = []
     tried = (infeasible or {}) if update_mode(vpa) == "InPlace" else {}
     for pod in pods:
         capped = capped_for_pod(vpa, pod, bounds)
         recommended = capped[0] if capped else []
-        before = tried.get((pod.get("metadata") or {}).get("uid") or "")
+        uid = (pod.get("metadata") or {}).get("uid") or ""
+        before = tried.get(uid)
         if before is not None and not lower_than(before, {entry.container: entry.target for entry in recommended}):
             continue
         priority = priority_of(pod, recommended)
-        if worth_updating(pod, vpa, priority, now, config):
+        goes_on = uid in easing and priority.difference > 0 and not priority.scale_up
+        if goes_on or worth_updating(pod, vpa, priority, now, config):
             found.append(Candidate(pod, priority, recommended))
     found.sort(key=lambda entry: (not entry.priority.scale_up, -entry.priority.difference))
     return [entry for entry in found if meets_requirements(entry, vpa)]

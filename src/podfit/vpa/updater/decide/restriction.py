@@ -33,12 +33,15 @@ class Attempts:
     resizing_since: dict[PodId, Seconds] = field(default_factory=dict)
     infeasible: dict[str, Object] = field(default_factory=dict)
     """The recommendation that a pod (by UID) could not be given."""
+    easing: set[str] = field(default_factory=set)
+    """Pods (by UID) that were brought only a part of their way down."""
 
     def forget(self, pods: Iterable[Object], config: Config) -> None:
         """Drops what concerns pods that are gone and, if so configured, resizes that are over."""
         alive = list(pods)
         uids = {(pod.get("metadata") or {}).get("uid") for pod in alive}
         self.infeasible = {uid: entry for uid, entry in self.infeasible.items() if uid in uids}
+        self.easing &= uids
         if config.timeouts_per_attempt:
             resizing = {pod_id(pod) for pod in alive if is_resizing(pod)}
             self.resizing_since = {id: since for id, since in self.resizing_since.items() if id in resizing}
