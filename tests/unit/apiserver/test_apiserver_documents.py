@@ -73,3 +73,65 @@ async def test_a_structural_schema_is_taken_and_may_not_become_another(server: A
     )["metadata"]["resourceVersion"]
     answer = await ask(server, "PUT", f"{DEFINITIONS}/things.example.com", changed)
     assert answer.status == 422
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted"),
+    [
+        (
+            {"additionalPrinterColumns": [{"name": "A", "type": "string"}]},
+            "spec.additionalPrinterColumns[0].JSONPath: Required value",
+        ),
+        (
+            {"subresources": {"scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".n"}}},
+            'spec.subresources.scale.statusReplicasPath: Invalid value: ".n": should be a json path under .status',
+        ),
+        (
+            {"selectableFields": [{"jsonPath": ".spec.b"}]},
+            'spec.selectableFields[0].jsonPath: Invalid value: ".spec.b": is an invalid path: '
+            "does not refer to a valid field",
+        ),
+        (
+            {"storage": False},
+            'spec.versions: Invalid value: [{"Name":"v0","Served":true,"Storage":false,"Deprecated":false,'
+            '"DeprecationWarning":null,"Schema":null,"Subresources":null,"AdditionalPrinterColumns":null,'
+            '"SelectableFields":null}]: must have exactly one version marked as storage version',
+        ),
+    ],
+)
+async def test_what_all_versions_have_alike_is_the_definitions_own(
+    server: ApiServer, version: dict[str, Any], wanted: str
+) -> None:
+    made = definition({"type": "object", "properties": {"spec": {"type": "object"}}})
+    made["spec"]["versions"][0].update(version)
+    answer = await ask(server, "POST", DEFINITIONS, made)
+    assert answer.status == 422
+    assert wanted in json.loads(answer.body)["message"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        (
+            {"names": {"plural": "things", "kind": "A Thing", "singular": "thing"}},
+            'spec.names.kind: Invalid value: "A Thing": may have mixed case, but should otherwise match: a DNS-1035 ',
+        ),
+        (
+            {"names": {"plural": "things", "kind": "Thing", "categories": ["X"]}},
+            'spec.names.categories[0]: Invalid value: "X": a DNS-1035 label',
+        ),
+        (
+            {"preserveUnknownFields": True},
+            "spec.preserveUnknownFields: Invalid value: true: cannot set to true, "
+            "set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+        ),
+    ],
+)
+async def test_a_definition_with_bad_names_or_that_keeps_all_is_refused(
+    server: ApiServer, spec: dict[str, Any], wanted: str
+) -> None:
+    made = definition({"type": "object"})
+    made["spec"].update(spec)
+    answer = await ask(server, "POST", DEFINITIONS, made)
+    assert answer.status == 422
+    assert wanted in json.loads(answer.body)["message"]

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from podfit.api.cel import BadExpression, Failed, compiled, problem
-from podfit.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, FieldError, go_quote, required
+from podfit.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, FieldError, invalid
 
 Schema = dict[str, Any]
 RULES = "x-kubernetes-validations"
@@ -102,13 +102,10 @@ def rule_problems(schema: Schema, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for at, rule in enumerate(schema.get(RULES) or ()):
         where = f"{path}.{RULES}[{at}]"
-        if not (rule.get("rule") or "").strip():
-            errors.append(required(f"{where}.rule", "rule is not specified"))
-        elif told := problem(rule["rule"], VARIABLES):
-            errors.append(FieldError(INVALID, f"{where}.rule", told, _as_go(rule)))
+        if told := problem(rule["rule"], VARIABLES):
+            errors.append(invalid(f"{where}.rule", _as_go(rule), told))
         elif rule.get("messageExpression") and (told := problem(rule["messageExpression"], VARIABLES)):
-            why = f"messageExpression {told}"
-            errors.append(FieldError(INVALID, f"{where}.messageExpression", why, _as_go(rule)))
+            errors.append(invalid(f"{where}.messageExpression", _as_go(rule), f"messageExpression {told}"))
     for name in sorted(schema.get("properties") or {}):
         errors += rule_problems(schema["properties"][name], f"{path}.properties[{name}]")
     for word in ("items", "additionalProperties"):
@@ -117,14 +114,16 @@ def rule_problems(schema: Schema, path: str) -> list[FieldError]:
     return errors
 
 
-def _as_go(rule: dict[str, Any]) -> str:
-    texts = [f"{field}:{go_quote(rule.get(key) or '')}" for field, key in _SHOWN]
-    reason = "(*apiextensions.FieldValueErrorReason)(nil)"
-    rest = f"Reason:{reason}, FieldPath:{go_quote(rule.get('fieldPath') or '')}, OptionalOldSelf:(*bool)(nil)"
-    return "apiextensions.ValidationRule{" + ", ".join([*texts, rest]) + "}"
-
-
-_SHOWN = (("Rule", "rule"), ("Message", "message"), ("MessageExpression", "messageExpression"))
+def _as_go(rule: dict[str, Any]) -> dict[str, Any]:
+    """The rule with the names of the Go struct, which is how messages show it."""
+    return {
+        "Rule": rule.get("rule") or "",
+        "Message": rule.get("message") or "",
+        "MessageExpression": rule.get("messageExpression") or "",
+        "Reason": rule.get("reason"),
+        "FieldPath": rule.get("fieldPath") or "",
+        "OptionalOldSelf": rule.get("optionalOldSelf"),
+    }
 
 
 def _message(rule: dict[str, Any], variables: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ Called when a definition is created or changed; the objects themselves are check
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from podfit.api.status import FORBIDDEN, FieldError, invalid, required
@@ -16,118 +17,189 @@ _EMPTY_TYPE = {
     "item": "must not be empty for specified array items",
     "field": "must not be empty for specified object fields",
 }
-_LOGIC = ("allOf", "anyOf", "oneOf")
-_STRUCTURE = ("default", "nullable", "title", "description", "additionalProperties")
-_INT_OR_STRING = ([{"type": "integer"}, {"type": "string"}],)
+_LOGIC = ("anyOf", "allOf", "oneOf")
+_EITHER, _KEPT, _EMBEDDED = (
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-embedded-resource",
+)
+_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+_EMPTY = "must be empty to be structural"
+_UNDEFINED = "must be undefined to be structural"
+_FALSE = "must be false to be structural"
+_NOT_IN_LOGIC = {
+    "type": _EMPTY,
+    "additionalProperties": _UNDEFINED,
+    "default": _UNDEFINED,
+    "title": _EMPTY,
+    "description": _EMPTY,
+    "nullable": _FALSE,
+    "externalDocs": _UNDEFINED,
+    _KEPT: _FALSE,
+    _EMBEDDED: _FALSE,
+    _EITHER: _FALSE,
+    "x-kubernetes-list-map-keys": _EMPTY,
+    "x-kubernetes-list-type": _UNDEFINED,
+    "x-kubernetes-map-type": _UNDEFINED,
+    "x-kubernetes-validations": _EMPTY,
+}
 
 
 def structural_problems(schema: Schema, path: str = ROOT) -> list[FieldError]:
-    """What keeps the schema from being structural, each with its place in the definition."""
-    return _place(schema, path, "root")
+    """What keeps the schema from being structural, each with its place in the definition; sorted by its words."""
+    return sorted(_place(schema, path, "root") + _incomplete(schema, path), key=str)
 
 
 def _place(schema: Schema, path: str, level: str) -> list[FieldError]:
-    errors = _type_problems(schema, path, level) + _unsupported(schema, path)
+    errors = _type_problems(schema, path, level)
     properties, more = schema.get("properties") or {}, schema.get("additionalProperties")
-    if properties and isinstance(more, dict):
-        errors.append(_forbidden(f"{path}.additionalProperties", "must not be used together with properties"))
-    for name in sorted(properties):
-        if level == "root" and name in ("apiVersion", "kind", "metadata"):
-            errors += _meta_problems(name, properties[name], f"{path}.properties[{name}]")
-            continue
-        errors += _place(properties[name], f"{path}.properties[{name}]", "field")
+    if more is not None and level == "root":
+        errors.append(_forbidden(f"{path}.additionalProperties", "must not be used at the root"))
+    if more is not None and schema.get(_EMBEDDED):
+        why = f"must not be used if {_EMBEDDED} is set"
+        errors.append(_forbidden(f"{path}.additionalProperties", why))
+    for name, place in properties.items():
+        errors += _place(place, f"{path}.properties[{name}]", "field")
+    errors += _meta_problems(schema, properties, path, level)
     if isinstance(more, dict):
         errors += _place(more, f"{path}.additionalProperties", "field")
     if isinstance(schema.get("items"), dict):
         errors += _place(schema["items"], f"{path}.items", "item")
-    return errors + _logic_problems(schema, path)
+    return errors + _logic_problems(schema, path, schema.get("anyOf") == _INT_OR_STRING, _starts_with_either(schema))
 
 
 def _type_problems(schema: Schema, path: str, level: str) -> list[FieldError]:
     kind, errors = schema.get("type"), []
-    either = bool(schema.get("x-kubernetes-int-or-string"))
-    free = either or bool(schema.get("x-kubernetes-preserve-unknown-fields"))
-    if not kind and (level == "root" or not free):
+    either, kept, embedded = (bool(schema.get(word)) for word in (_EITHER, _KEPT, _EMBEDDED))
+    if kind == "array" and schema.get("items") is None:
+        errors.append(required(f"{path}.items", "must be specified"))
+    for word, given in ((_KEPT, kept), (_EMBEDDED, embedded)):
+        if either and given:
+            errors.append(invalid(f"{path}.{word}", True, f"must be false if {_EITHER} is true"))
+    if embedded and kind != "object":
+        why = f"must be object if {_EMBEDDED} is true"
+        errors.append(invalid(f"{path}.type", kind, why) if kind else required(f"{path}.type", why))
+    elif not kind and not either and not kept:
         errors.append(required(f"{path}.type", _EMPTY_TYPE[level]))
     if level == "root" and kind and kind != "object":
         errors.append(invalid(f"{path}.type", kind, "must be object at the root"))
-    if kind and either:
-        errors.append(invalid(f"{path}.type", kind, "must be empty if x-kubernetes-int-or-string is true"))
-    if schema.get("x-kubernetes-embedded-resource") and kind != "object":
-        errors.append(invalid(f"{path}.type", kind or "", "must be object if x-kubernetes-embedded-resource is true"))
-    if kind == "array" and schema.get("items") is None:
-        errors.append(required(f"{path}.items", "must be specified"))
-    if schema.get("x-kubernetes-list-type") == "map" and not schema.get("x-kubernetes-list-map-keys"):
-        where, why = f"{path}.x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map"
-        errors.append(required(where, why))
+    if embedded and not kept and not schema.get("properties"):
+        why = f"must not be empty if {_EMBEDDED} is true without {_KEPT}"
+        errors.append(required(f"{path}.properties", why))
     return errors
 
 
-def _unsupported(schema: Schema, path: str) -> list[FieldError]:
-    errors = []
-    if schema.get("uniqueItems"):
-        why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        errors.append(_forbidden(f"{path}.uniqueItems", why))
-    if schema.get("additionalProperties") is False:
-        errors.append(_forbidden(f"{path}.additionalProperties", "additionalProperties cannot be set to false"))
-    for name in ("definitions", "dependencies", "patternProperties"):
-        if schema.get(name):
-            errors.append(_forbidden(f"{path}.{name}", f"{name} is not supported"))
-    if schema.get("$ref"):
-        errors.append(_forbidden(f"{path}.$ref", "$ref is not supported"))
-    return errors
-
-
-def _meta_problems(name: str, schema: Schema, path: str) -> list[FieldError]:
+def _meta_problems(schema: Schema, properties: Schema, path: str, level: str) -> list[FieldError]:
     """The parts every object has may be restricted a little, never described."""
-    if name != "metadata":
-        return [] if schema.get("type") == "string" else [_wrong_type(path, schema, "string")]
-    errors = [] if schema.get("type") == "object" else [_wrong_type(path, schema, "object")]
-    if set(schema.get("properties") or {}) - {"name", "generateName"}:
+    if level != "root" and not schema.get(_EMBEDDED):
+        return []
+    errors = []
+    for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
+        if name in properties and properties[name].get("type") != wanted:
+            where = f"{path}.properties[{name}].type"
+            errors.append(invalid(where, properties[name].get("type") or "", f"must be {wanted}"))
+    metadata = properties.get("metadata")
+    if level == "root" and metadata is not None and not _restricts_names_only(metadata):
         why = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-        errors.append(_forbidden(path, why))
+        errors.append(_forbidden(f"{path}.properties[metadata]", why))
     return errors
 
 
-def _wrong_type(path: str, schema: Schema, wanted: str) -> FieldError:
-    return invalid(f"{path}.type", schema.get("type", ""), f"must be {wanted}")
+def _restricts_names_only(metadata: Schema) -> bool:
+    said = {word for word, value in metadata.items() if value not in (None, "", False, [], {})}
+    return said <= {"type", "default", "properties"} and (metadata.get("properties") or {}).keys() <= {
+        "name",
+        "generateName",
+    }
 
 
-def _logic_problems(schema: Schema, path: str) -> list[FieldError]:
+def _starts_with_either(schema: Schema) -> bool:
+    branches: list[Schema] = schema.get("allOf") or []
+    return bool(branches) and branches[0].get("anyOf") == _INT_OR_STRING
+
+
+def _logic_problems(schema: Schema, path: str, skip_any: bool = False, skip_first: bool = False) -> list[FieldError]:
+    """Of combinations below a place; both ways to say "integer or string" are let through."""
     errors: list[FieldError] = []
     for word in _LOGIC:
-        branches = schema.get(word) or []
-        if word == "anyOf" and schema.get("x-kubernetes-int-or-string") and branches in _INT_OR_STRING:
+        if word == "anyOf" and skip_any:
             continue
-        for index, branch in enumerate(branches):
-            errors += _branch_problems(branch, f"{path}.{word}[{index}]", schema)
+        for at, branch in enumerate(schema.get(word) or ()):
+            errors += _branch_problems(branch, f"{path}.{word}[{at}]", word == "allOf" and at == 0 and skip_first)
     if isinstance(schema.get("not"), dict):
-        errors += _branch_problems(schema["not"], f"{path}.not", schema)
+        errors += _branch_problems(schema["not"], f"{path}.not")
+    if schema.get("pattern") and (told := pattern_problem(schema["pattern"])):
+        why = f"must be a valid regular expression, but isn't: {told}"
+        errors.append(invalid(f"{path}.pattern", schema["pattern"], why))
     return errors
 
 
-def _branch_problems(branch: Schema, path: str, outside: Schema) -> list[FieldError]:
+def _branch_problems(branch: Schema, path: str, skip_any: bool = False) -> list[FieldError]:
     """Logic restricts what is specified outside of it; it specifies nothing itself."""
-    errors = [
-        _forbidden(f"{path}.{word}", "must be undefined to be structural" if word == "default" else _MUST_BE_EMPTY)
-        for word in ("type", *_STRUCTURE)
-        if branch.get(word) not in (None, "", False)
-    ]
-    known = outside.get("properties") or {}
-    for name, below in sorted((branch.get("properties") or {}).items()):
-        where = f"properties[{name}]"
-        if name not in known and not outside.get("additionalProperties"):
-            at = path[: path.rindex(".")] if "." in path else path
-            errors.append(required(f"{at}.{where}", f"because it is defined in {path}.{where}"))
-        else:
-            errors += _branch_problems(below, f"{path}.{where}", known.get(name) or {})
-    for word in _LOGIC:
-        for index, below in enumerate(branch.get(word) or []):
-            errors += _branch_problems(below, f"{path}.{word}[{index}]", outside)
+    errors = _logic_problems(branch, path, skip_any)
+    if isinstance(branch.get("items"), dict):
+        errors += _branch_problems(branch["items"], f"{path}.items")
+    for name, below in (branch.get("properties") or {}).items():
+        errors += _branch_problems(below, f"{path}.properties[{name}]")
+    for word, why in _NOT_IN_LOGIC.items():
+        if branch.get(word) not in (None, "", False, []):
+            errors.append(_forbidden(f"{path}.{word}", why))
+    if "metadata" in (branch.get("properties") or {}):
+        errors.append(_forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context"))
     return errors
 
 
-_MUST_BE_EMPTY = "must be empty to be structural"
+def _incomplete(schema: Schema, path: str) -> list[FieldError]:
+    """Places that only logic at the root names; Kubernetes does not look for others."""
+    errors: list[FieldError] = []
+    for word in _LOGIC:
+        for at, branch in enumerate(schema.get(word) or ()):
+            errors += _missing(schema, branch, path, f"{path}.{word}[{at}]")
+    if isinstance(schema.get("not"), dict):
+        errors += _missing(schema, schema["not"], path, f"{path}.not")
+    return errors
+
+
+def _missing(outside: Schema, branch: Schema, path: str, named: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    items = branch.get("items")
+    if isinstance(items, dict):
+        if isinstance(outside.get("items"), dict):
+            errors += _missing(outside["items"], items, f"{path}.items", f"{named}.items")
+        else:
+            errors.append(required(f"{path}.items", f"because it is defined in {named}.items"))
+    known = outside.get("properties") or {}
+    for name, below in (branch.get("properties") or {}).items():
+        where = f"properties[{name}]"
+        if name in known:
+            errors += _missing(known[name], below, f"{path}.{where}", f"{named}.{where}")
+        else:
+            errors.append(required(f"{path}.{where}", f"because it is defined in {named}.{where}"))
+    for word in _LOGIC:
+        for at, below in enumerate(branch.get(word) or ()):
+            errors += _missing(outside, below, path, f"{named}.{word}[{at}]")
+    if isinstance(branch.get("not"), dict):
+        errors += _missing(outside, branch["not"], path, f"{named}.not")
+    return errors
+
+
+def pattern_problem(pattern: str) -> str:
+    """Why a regular expression cannot be read, in Go's words; empty if it can, or if only Python cannot."""
+    try:
+        re.compile(pattern.replace(r"\z", r"\Z"))
+    except re.error as error:
+        words, whole = _GO_WORDS.get(error.msg.partition(",")[0], ("", True))
+        quoted = pattern if whole else pattern[error.pos :]
+        return f"error parsing regexp: {words}: `{quoted}`" if words else ""
+    return ""
+
+
+_GO_WORDS = {
+    "missing )": ("missing closing )", True),
+    "unbalanced parenthesis": ("unexpected )", True),
+    "unterminated character set": ("missing closing ]", False),
+}
+"""Of what both languages refuse: Go's words, and whether it quotes the whole expression or from the fault on."""
 
 
 def _forbidden(path: str, why: str) -> FieldError:

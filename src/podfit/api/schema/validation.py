@@ -75,16 +75,40 @@ def errors_of(value: Any, schema: Schema, path: str, old: Any = _MISSING) -> lis
 
 
 def default_problems(schema: Schema, path: str) -> list[FieldError]:
-    """Defaults of a definition that its own schema would refuse."""
+    """Defaults of a definition that its own schema would refuse or prune."""
     errors: list[FieldError] = []
-    if schema.get("default") is not None:
-        errors += errors_of(schema["default"], schema, f"{path}.default")
+    default = schema.get("default")
+    if default is not None:
+        if _has_unknown(default, schema):
+            errors.append(FieldError(INVALID, f"{path}.default", "must not have unknown fields", _json_value(default)))
+        errors += errors_of(default, schema, f"{path}.default")
+    if isinstance(schema.get("items"), dict):
+        errors += default_problems(schema["items"], f"{path}.items")
     for name in sorted(schema.get("properties") or {}):
         errors += default_problems(schema["properties"][name], f"{path}.properties[{name}]")
-    for word in ("items", "additionalProperties"):
-        if isinstance(schema.get(word), dict):
-            errors += default_problems(schema[word], f"{path}.{word}")
     return errors
+
+
+def _has_unknown(value: Any, schema: Schema) -> bool:
+    """Whether a value has fields that are pruned."""
+    if isinstance(value, list):
+        return any(_has_unknown(item, schema.get("items") or {}) for item in value)
+    if not isinstance(value, dict):
+        return False
+    properties, more = schema.get("properties") or {}, schema.get("additionalProperties")
+    kept = more is True or bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+    embedded = _META_FIELDS if schema.get("x-kubernetes-embedded-resource") else ()
+    for name, item in value.items():
+        below = properties.get(name, more)
+        if isinstance(below, dict):
+            if _has_unknown(item, below):
+                return True
+        elif not kept and name not in embedded:
+            return True
+    return False
+
+
+_META_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 def _same(left: Any, right: Any) -> bool:

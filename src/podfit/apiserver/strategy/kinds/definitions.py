@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from podfit.api.schema.rules import rule_problems
-from podfit.api.schema.structure import ROOT, structural_problems
-from podfit.api.schema.validation import default_problems
-from podfit.api.status import field_forbidden, go_quote, invalid, not_supported, required
+from podfit.api.schema.openapi_checks import definition_problems, schema_at
+from podfit.api.status import duplicate, field_forbidden, go_quote, invalid, not_supported, required, too_many
 from podfit.apiserver.strategy import meta, names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, chosen, equal, names_valid
@@ -17,6 +16,7 @@ from podfit.apiserver.strategy.kinds.workloads import set_default
 
 Object = dict[str, Any]
 
+_MOST_SELECTABLE = 8
 _SCOPES = ("Cluster", "Namespaced")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -71,7 +71,7 @@ class CustomResourceDefinitionStrategy(Strategy):
         if name != wanted:
             detail = 'must be spec.names.plural+"."+spec.group'
             errors.insert(0, invalid("metadata.name", name, detail))
-        return errors + _structural(obj) + _approval(obj)
+        return errors + _schemas(obj) + _approval(obj) + _keeps_all(obj)
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
@@ -91,36 +91,40 @@ class CustomResourceDefinitionStrategy(Strategy):
         return errors
 
     def _versions(self, versions: list[Object], errors: Errors) -> None:
-        seen: set[str] = set()
-        if sum(bool(version.get("storage")) for version in versions) != 1:
-            detail = "must have exactly one version marked as storage version"
-            errors.append(invalid("spec.versions", [_version(each) for each in versions], detail))
+        shared = _shared(versions)
         for at, version in enumerate(versions):
             path, name = f"spec.versions[{at}]", version.get("name", "")
-            if name in seen:
-                errors.append(invalid("spec.versions", name, "must contain unique version names"))
-            seen.add(name)
             names_valid(name, f"{path}.name", names.dns_1035(name), errors)
             if (version.get("schema") or {}).get("openAPIV3Schema") is None:
                 errors.append(required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
             _deprecation(version, path, errors)
-            _scale(version.get("subresources") or {}, f"{path}.subresources", errors)
-            for place, column in enumerate(version.get("additionalPrinterColumns") or ()):
-                _column(column, f"{path}.additionalPrinterColumns[{place}]", errors)
+            _shown({field: value for field, value in version.items() if field not in shared}, version, path, errors)
+        listed = [_version(each, shared) for each in versions]
+        if len({version.get("name", "") for version in versions}) < len(versions):
+            errors.append(invalid("spec.versions", listed, "must contain unique version names"))
+        if sum(bool(version.get("storage")) for version in versions) != 1:
+            errors.append(invalid("spec.versions", listed, "must have exactly one version marked as storage version"))
+        if versions:
+            _shown({field: versions[0].get(field) for field in shared}, versions[0], "spec", errors)
 
     def _names(self, listed: Object, errors: Errors) -> None:
         path = "spec.names"
-        for field in ("plural", "singular", "kind", "listKind"):
-            value = listed.get(field, "")
-            if not value and field in ("plural", "kind", "listKind"):
+        for field in ("plural", "kind", "listKind"):
+            if not listed.get(field):
                 errors.append(required(f"{path}.{field}"))
-            elif value:
-                text = value.lower() if field in ("kind", "listKind") else value
-                names_valid(value, f"{path}.{field}", names.dns_1035(text), errors)
+        for field in ("plural", "singular"):
+            if listed.get(field):
+                names_valid(listed[field], f"{path}.{field}", names.dns_1035(listed[field]), errors)
+        for field in ("kind", "listKind"):
+            for told in names.dns_1035(listed[field].lower()) if listed.get(field) else ():
+                detail = f"may have mixed case, but should otherwise match: {told}"
+                errors.append(invalid(f"{path}.{field}", listed[field], detail))
         for at, short in enumerate(listed.get("shortNames") or ()):
             names_valid(short, f"{path}.shortNames[{at}]", names.dns_1035(short), errors)
         if listed.get("kind") and listed.get("kind") == listed.get("listKind"):
             errors.append(invalid(f"{path}.listKind", listed["listKind"], "kind and listKind may not be the same"))
+        for at, category in enumerate(listed.get("categories") or ()):
+            names_valid(category, f"{path}.categories[{at}]", names.dns_1035(category), errors)
 
     def validate_change(self, new: Object, old: Object) -> Errors:
         errors: Errors = []
@@ -135,29 +139,94 @@ class CustomResourceDefinitionStrategy(Strategy):
                 errors.append(invalid(f"spec.names.{field}", mine, IMMUTABLE))
         if _approval_state(new) != _approval_state(old):
             errors += _approval(new)
-        # One that was let in without is not stuck for it.
-        return errors if _structural(old) else errors + _structural(new)
+        if not _schemas(old):
+            # One that was let in without is not stuck for it.
+            errors += _schemas(new)
+        return errors if stored.get("preserveUnknownFields") else errors + _keeps_all(new)
 
 
-def _structural(definition: Object) -> Errors:
-    """A schema that all versions share is spoken of as the definition's own."""
+_SHARED = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
+
+
+def _shared(versions: list[Object]) -> frozenset[str]:
+    """What all versions have alike. Kubernetes speaks of it as the definition's own."""
+    alike = (field for field in _SHARED if all(equal(row.get(field), versions[0].get(field)) for row in versions))
+    return frozenset(alike)
+
+
+def _schemas(definition: Object) -> Errors:
     versions = (definition.get("spec") or {}).get("versions") or []
     schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
-    if schemas and schemas[0] is not None and all(equal(schema, schemas[0]) for schema in schemas):
-        return _schema_problems(schemas[0], ROOT)
+    if schemas and schemas[0] is not None and "schema" in _shared(versions):
+        return definition_problems(schemas[0], "spec.validation.openAPIV3Schema")
     errors: Errors = []
     for at, schema in enumerate(schemas):
         if schema is not None:
-            errors += _schema_problems(schema, f"spec.versions[{at}].schema.openAPIV3Schema")
+            errors += definition_problems(schema, f"spec.versions[{at}].schema.openAPIV3Schema")
     return errors
 
 
-def _schema_problems(schema: Object, path: str) -> Errors:
-    return structural_problems(schema, path) or [*default_problems(schema, path), *rule_problems(schema, path)]
+def _keeps_all(definition: Object) -> Errors:
+    if not (definition.get("spec") or {}).get("preserveUnknownFields"):
+        return []
+    detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+    return [invalid("spec.preserveUnknownFields", True, detail)]
 
 
-def _version(version: Object) -> Object:
-    return {"Name": version.get("name"), "Served": bool(version.get("served")), "Storage": bool(version.get("storage"))}
+def _version(version: Object, shared: frozenset[str]) -> Object:
+    """A version with the names of the Go struct, without its schema: how messages show it."""
+    shown = {field: version.get(field) for field in _SHARED if field not in shared}
+    return {
+        "Name": version.get("name"),
+        "Served": bool(version.get("served")),
+        "Storage": bool(version.get("storage")),
+        "Deprecated": bool(version.get("deprecated")),
+        "DeprecationWarning": version.get("deprecationWarning"),
+        **{field[0].upper() + field[1:]: shown.get(field) for field in _SHARED},
+    }
+
+
+def _shown(fields: Object, version: Object, path: str, errors: Errors) -> None:
+    """How objects are scaled, printed and selected."""
+    _scale(fields.get("subresources") or {}, f"{path}.subresources", errors)
+    for place, column in enumerate(fields.get("additionalPrinterColumns") or ()):
+        _column(column, f"{path}.additionalPrinterColumns[{place}]", errors)
+    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    _selectable(fields.get("selectableFields") or (), schema, f"{path}.selectableFields", errors)
+
+
+def _selectable(fields: Sequence[Object], schema: Object, path: str, errors: Errors) -> None:
+    seen: set[str] = set()
+    for at, field in enumerate(fields):
+        where, leads = f"{path}[{at}].jsonPath", field.get("jsonPath") or ""
+        if not leads:
+            errors.append(required(where))
+            continue
+        if "[" in leads:
+            continue
+        place = schema_at(schema, leads) if leads.startswith(".") else None
+        if place is None:
+            errors.append(invalid(where, leads, f"is an invalid path: {_no_path(leads)}"))
+            continue
+        if leads.startswith(".metadata."):
+            errors.append(invalid(where, leads, "must not point to fields in metadata"))
+        if place.get("type") not in ("string", "boolean", "integer"):
+            detail = (
+                "must point to a field of type string, boolean or integer. "
+                "Enum string fields and strings with formats are allowed."
+            )
+            errors.append(invalid(where, leads, detail))
+        if leads in seen:
+            errors.append(duplicate(where, leads))
+        seen.add(leads)
+    if len(seen) > _MOST_SELECTABLE:
+        errors.append(too_many(path, len(seen), _MOST_SELECTABLE))
+
+
+def _no_path(leads: str) -> str:
+    if leads.startswith("."):
+        return "does not refer to a valid field"
+    return f"expected [ or . but got: {leads.partition('.')[0]}"
 
 
 # --- versions ------------------------------------------------------------------------------------------------------
@@ -197,7 +266,7 @@ def _scale(subresources: Object, path: str, errors: Errors) -> None:
         elif not value.startswith("."):
             errors.append(invalid(where, value, "must be a simple json path starting with ."))
         elif not value.startswith(roots):
-            under = " or ".join(root.rstrip(".") for root in roots)
+            under = ("either " if len(roots) > 1 else "") + " or ".join(root.rstrip(".") for root in roots)
             errors.append(invalid(where, value, f"should be a json path under {under}"))
 
 
