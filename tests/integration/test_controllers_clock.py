@@ -189,7 +189,70 @@ async def test_an_index_over_its_own_backoff_limit_fails_and_the_others_go_on(ti
         assert (done["status"]["failed"], done["status"]["completedIndexes"]) == (2, "1")
 
 
+async def test_a_pod_deleted_before_it_had_a_node_counts_as_failed(timed: Start) -> None:
+    # The Job waits to see how its pods end, and nobody but the collector will ever say so of this one.
+    async with timed("job-controller", "pod-garbage-collector") as one:
+        spec = {"podReplacementPolicy": "Failed", "template": {"spec": pod_spec(node="", restartPolicy="Never")}}
+        meta = {"name": "j", "namespace": "default"}
+        await one.client.create(JOB, {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec})
+        (pod,) = await all_become(one.client, POD, "default", lambda pods: len(pods) == 1)
+        await one.client.delete(POD, "default", pod["metadata"]["name"])
+        job = await becomes(one.client, JOB, "default", "j", lambda job: job["status"].get("failed") == 1)
+        assert job is not None
+        await all_become(one.client, POD, "default", lambda pods: all(it["metadata"]["uid"] != uid(pod) for it in pods))
+
+
+def uid(obj: Object) -> str:
+    return str(obj["metadata"]["uid"])
+
+
+async def test_every_container_of_an_indexed_job_knows_its_index(timed: Start) -> None:
+    async with timed("job-controller") as one:
+        pod = pod_spec(restartPolicy="Never")
+        own = {"name": "JOB_COMPLETION_INDEX", "value": "mine"}
+        pod["initContainers"] = [{"name": "i", "image": "x"}, {"name": "own", "image": "x", "env": [own]}]
+        name = "j" * 52
+        spec = {"completionMode": "Indexed", "completions": 1, "template": {"spec": pod}}
+        meta = {"name": name, "namespace": "default"}
+        await one.client.create(JOB, {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec})
+        (made,) = await all_become(one.client, POD, "default", lambda pods: len(pods) == 1)
+        containers = [*made["spec"]["initContainers"], *made["spec"]["containers"]]
+        shown = {container["name"]: container["env"] for container in containers}
+        path = "metadata.labels['batch.kubernetes.io/job-completion-index']"
+        given = [{"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}]
+        assert shown == {"i": given, "own": [own], "c": given}
+        assert made["metadata"]["generateName"] == f"{name}-0-"
+
+
 # --- nodes
+
+
+async def test_pods_that_are_to_end_on_a_node_out_of_service_are_removed(timed: Start) -> None:
+    async with timed("pod-garbage-collector", "taint-eviction-controller") as one:
+        await join(one, "n")
+        meta = {"name": "p", "namespace": "default"}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+        await one.client.create(POD, {**body, "spec": {**pod_spec(node="n"), "terminationGracePeriodSeconds": 30}})
+        await one.client.delete(POD, "default", "p")
+        taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+        await one.client.patch(NODE, "", "n", {"spec": {"taints": [taint]}})
+        await one.pass_time(1)
+        assert await one.client.find(POD, "default", "p") is not None, "the node says that it is ready"
+        change = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+        await one.client.patch(NODE, "", "n", change, subresource="status", content_type=STRATEGIC)
+        await becomes(one.client, POD, "default", "p", lambda pod: pod is None)
+
+
+async def test_an_evicted_pod_tells_why_and_of_which_generation(timed: Start) -> None:
+    async with timed("taint-eviction-controller") as one:
+        await join(one, "n")
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}}
+        await one.client.create(POD, {**body, "spec": {**pod_spec(node="n"), "terminationGracePeriodSeconds": 30}})
+        await one.client.patch(NODE, "", "n", {"spec": {"taints": [{"key": "out", "effect": "NoExecute"}]}})
+        pod = await becomes(one.client, POD, "default", "p", lambda pod: "deletionTimestamp" in pod["metadata"])
+        assert pod is not None
+        (found,) = [row for row in pod["status"]["conditions"] if row["type"] == "DisruptionTarget"]
+        assert (found["reason"], found["observedGeneration"]) == ("DeletionByTaintManager", 1)
 
 
 def ready_of(node: Object | None) -> str:

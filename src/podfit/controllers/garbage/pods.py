@@ -1,5 +1,5 @@
-"""Removes pods that nobody will ever finish: bound to a node that is gone, deleted before they were bound, or finished
-and more of them than are worth keeping."""
+"""Removes pods that nobody will ever finish: bound to a node that is gone or out of service, deleted before they were
+bound, or finished and more of them than are worth keeping."""
 
 from __future__ import annotations
 
@@ -14,6 +14,18 @@ _QUARANTINE_S = 40.0
 _KEPT_FINISHED = 12500
 _LOOK_EVERY_S = 20.0
 _FINISHED = ("Succeeded", "Failed")
+_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+_GONE = ("DeletionByPodGC", "PodGC: node no longer exists")
+"""Reason and message of a pod whose node is gone."""
+
+
+def is_out_of_service(node: Object) -> bool:
+    """Whether somebody vouches for it that nothing runs on the node any more, and it does not say otherwise."""
+    taints = (node.get("spec") or {}).get("taints") or ()
+    if all(taint["key"] != _OUT_OF_SERVICE for taint in taints):
+        return False
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return all(one["type"] != "Ready" or one["status"] != "True" for one in conditions)
 
 
 class PodGarbageController:
@@ -35,8 +47,11 @@ class PodGarbageController:
         await self._engine.run()
 
     def _node_changed(self, before: Object | None, after: Object | None) -> None:
-        if after is None and before is not None:
-            self._engine.add(f"node/{before['metadata']['name']}")
+        if after is None:
+            if before is not None:
+                self._engine.add(f"node/{before['metadata']['name']}")
+        elif is_out_of_service(after):
+            self._engine.add(f"left/{after['metadata']['name']}")
 
     def _pod_changed(self, before: Object | None, after: Object | None) -> None:
         if after is None:
@@ -51,10 +66,14 @@ class PodGarbageController:
         what, _, rest = key.partition("/")
         if what == "node":
             return await self._orphans(rest)
+        if what == "left":
+            return await self._left(rest)
         if what == "unbound":
             namespace, _, name = rest.partition("/")
             pod = self._pods.get(namespace, name)
             if pod is not None and not (pod.get("spec") or {}).get("nodeName"):
+                # Nobody else will ever say how it ended, and a finalizer may wait for that.
+                await self._fail(pod)
                 await self._remove(pod)
             return DONE
         await self._surplus()
@@ -75,27 +94,42 @@ class PodGarbageController:
         if await self._world.client.find(NODE, "", node) is not None:
             return DONE
         for pod in pods:
-            await self._fail(pod)
+            await self._fail(pod, _GONE)
             await self._remove(pod)
+        return DONE
+
+    async def _left(self, name: str) -> Result:
+        """Pods that are to end on a node where nobody ends them."""
+        node = self._nodes.get("", name)
+        if node is not None and is_out_of_service(node):
+            for pod in self._pods.by("node", name):
+                if pod["metadata"].get("deletionTimestamp"):
+                    await self._fail(pod)
+                    await self._remove(pod)
         return DONE
 
     async def _surplus(self) -> None:
         finished = [pod for pod in self._pods if (pod.get("status") or {}).get("phase") in _FINISHED]
-        finished.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+        finished.sort(key=_worth)
         for pod in finished[: max(0, len(finished) - _KEPT_FINISHED)]:
             await self._remove(pod)
 
-    async def _fail(self, pod: Object) -> None:
+    async def _fail(self, pod: Object, disrupted: tuple[str, str] | None = None) -> None:
+        """`disrupted` tells reason and message where it is a disruption."""
         if (pod.get("status") or {}).get("phase") in _FINISHED:
             return
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByPodGC",
-            "message": "PodGC: node no longer exists",
-            "lastTransitionTime": rfc3339(self._world.clock.now()),
-        }
-        change = {"status": {"phase": "Failed", "conditions": [condition]}}
+        status: Object = {"phase": "Failed"}
+        if disrupted is not None:
+            condition = {
+                "type": "DisruptionTarget",
+                "observedGeneration": pod["metadata"].get("generation"),
+                "status": "True",
+                "reason": disrupted[0],
+                "message": disrupted[1],
+                "lastTransitionTime": rfc3339(self._world.clock.now()),
+            }
+            status["conditions"] = [condition]
+        change = {"status": status}
         meta = pod["metadata"]
         try:
             await self._world.client.patch(
@@ -118,3 +152,10 @@ class PodGarbageController:
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
+
+
+def _worth(pod: Object) -> tuple[bool, str, str]:
+    """Sorts what is worth least first: evicted pods, which no controller waits for, then the oldest."""
+    status, meta = pod.get("status") or {}, pod["metadata"]
+    evicted = (status.get("phase"), status.get("reason")) == ("Failed", "Evicted")
+    return not evicted, str(meta.get("creationTimestamp")), str(meta["name"])

@@ -81,6 +81,7 @@ class TaintEvictionController:
         )
         condition = {
             "type": "DisruptionTarget",
+            "observedGeneration": meta.get("generation"),
             "status": "True",
             "reason": "DeletionByTaintManager",
             "message": "Taint manager: deleting due to NoExecute taint",
