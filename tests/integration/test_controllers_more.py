@@ -121,6 +121,26 @@ async def test_a_daemon_keeps_off_a_tainted_node_until_it_tolerates_it(two: Whol
     await becomes(two.client, DAEMON, "default", "d", daemons(2))
 
 
+async def test_a_daemon_that_succeeds_is_started_anew(two: Whole) -> None:
+    await two.client.create(DAEMON, daemon())
+    await becomes(two.client, DAEMON, "default", "d", daemons(2))
+    pod = (await pods_of(two))[0]
+    name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+    await two.client.patch(POD, "default", name, {"status": {"phase": "Succeeded"}}, subresource="status")
+    await all_become(two.client, POD, "default", lambda pods: len(pods) == 2 and name not in names_of(pods))
+    said = f"Found succeeded daemon pod default/{name} on node {node}, will try to delete it"
+    events = await all_become(two.client, kind_named("Event"), "default", lambda all: said in messages(all))
+    assert {one["type"] for one in events if one["reason"] == "SucceededDaemonPod"} == {"Normal"}
+
+
+def names_of(objects: Pods) -> set[str]:
+    return {one["metadata"]["name"] for one in objects}
+
+
+def messages(events: Pods) -> set[str]:
+    return {one["message"] for one in events}
+
+
 async def test_a_no_execute_taint_takes_the_daemon_away(two: Whole) -> None:
     await two.client.create(DAEMON, daemon())
     await becomes(two.client, DAEMON, "default", "d", daemons(2))

@@ -29,6 +29,7 @@ _TOLERATED = (
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 )
+_ANY_TIME = {"tolerationSeconds": 0}
 Key = tuple[str, str]
 
 
@@ -36,9 +37,15 @@ def with_tolerations(spec: Object) -> Object:
     added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in _TOLERATED]
     if spec.get("hostNetwork"):
         added.append({"key": "node.kubernetes.io/network-unavailable", "operator": "Exists", "effect": "NoSchedule"})
-    present = [(one.get("key"), one.get("effect")) for one in spec.get("tolerations") or []]
-    fresh = [one for one in added if (one["key"], one["effect"]) not in present]
-    return {**spec, "tolerations": [*(spec.get("tolerations") or []), *fresh]}
+    tolerations = list(spec.get("tolerations") or [])
+    for one in added:
+        # One that differs in nothing but how long it holds is lifted: a daemon stays for good.
+        same = [at for at, other in enumerate(tolerations) if {**other, **_ANY_TIME} == {**one, **_ANY_TIME}]
+        for at in same:
+            tolerations[at] = one
+        if not same:
+            tolerations.append(one)
+    return {**spec, "tolerations": tolerations}
 
 
 def bound_to(spec: Object, node: str) -> Object:
@@ -156,11 +163,13 @@ class DaemonSetController:
             here = by_node.pop(name, [])
             starts, stays = should_run(owner["spec"]["template"], node)
             live = [pod for pod in here if not is_deleting(pod)]
-            failed = [pod for pod in live if phase(pod) in ("Failed", "Succeeded")]
-            for pod in failed:
-                wait_s = await self._stop_failed(owner, pod, name)
-                later = min(later, wait_s) if later and wait_s else later or wait_s
-            live = [pod for pod in live if pod not in failed]
+            for pod in live:
+                if phase(pod) == "Failed":
+                    wait_s = await self._stop_failed(owner, pod, name)
+                    later = min(later, wait_s) if later and wait_s else later or wait_s
+                elif phase(pod) == "Succeeded":
+                    await self._stop_succeeded(owner, pod, name)
+            live = [pod for pod in live if phase(pod) not in ("Failed", "Succeeded")]
             if not stays:
                 for pod in live:
                     await self._stop(owner, pod)
@@ -220,6 +229,12 @@ class DaemonSetController:
         self._world.recorder.record(owner, "Warning", "FailedDaemonPod", message)
         await self._stop(owner, pod)
         return 0.0
+
+    async def _stop_succeeded(self, owner: Object, pod: Object, node: str) -> None:
+        """A daemon is never done: the next one is started at once."""
+        message = f"Found succeeded daemon pod {_full(pod)} on node {node}, will try to delete it"
+        self._world.recorder.record(owner, "Normal", "SucceededDaemonPod", message)
+        await self._stop(owner, pod)
 
     async def _update(self, owner: Object, pods: list[Object], revisions: list[Object], update: Object) -> Result:
         strategy = owner["spec"].get("updateStrategy") or {}

@@ -36,6 +36,8 @@ JOB = kind_named("Job")
 TRACKING = "batch.kubernetes.io/job-tracking"
 _BACKOFF_S, _BACKOFF_MAX_S = 10.0, 600.0
 _BURST = 500
+_LONGEST_BASE = 58
+"""What is left of a generated name beside its five random letters."""
 Key = tuple[str, str]
 
 
@@ -287,18 +289,16 @@ class JobController:
     def _indexed(self, job: Object, template: Object, meta: Object, index: int) -> Object:
         marked = _annotated(meta, {INDEX: str(index)})
         body = pod_of({**template, "metadata": marked}, JOB, job, labels={INDEX: str(index)})
-        body["metadata"]["generateName"] = f"{job['metadata']['name'][:50]}-{index}-"
+        suffix = f"-{index}-"
+        body["metadata"]["generateName"] = job["metadata"]["name"][: _LONGEST_BASE - len(suffix)] + suffix
         spec = {**body["spec"], "hostname": f"{job['metadata']['name']}-{index}"}
         variable = {
             "name": "JOB_COMPLETION_INDEX",
             "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}},
         }
-        spec["containers"] = [
-            {**one, "env": [*(one.get("env") or []), variable]}
-            if not any(have["name"] == variable["name"] for have in one.get("env") or [])
-            else one
-            for one in spec["containers"]
-        ]
+        for field in ("initContainers", "containers"):
+            if spec.get(field):
+                spec[field] = [_with_variable(one, variable) for one in spec[field]]
         return {**body, "spec": spec}
 
     # --- telling
@@ -354,6 +354,14 @@ def _settled(status: Object) -> set[int]:
 
 def _annotated(meta: Object, more: dict[str, str]) -> Object:
     return {**meta, "annotations": {**(meta.get("annotations") or {}), **more}}
+
+
+def _with_variable(container: Object, variable: Object) -> Object:
+    """Unless it says itself what the variable is."""
+    have = container.get("env") or []
+    return (
+        container if any(one["name"] == variable["name"] for one in have) else {**container, "env": [*have, variable]}
+    )
 
 
 def _tracked(pod: Object) -> bool:

@@ -197,7 +197,7 @@ def pod_of(
     if name:
         made["name"] = name
     else:
-        made["generateName"] = f"{owner['metadata']['name'][:57]}-"
+        made["generateName"] = f"{owner['metadata']['name']}-"
     if meta.get("labels") or labels:
         made["labels"] = {**(meta.get("labels") or {}), **(labels or {})}
     if meta.get("annotations") or annotations:
