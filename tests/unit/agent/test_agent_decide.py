@@ -349,3 +349,31 @@ def test_node_affinity_is_checked_as_the_scheduler_does() -> None:
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": fields}}}
     }
     assert matches(named, {}, "n") and not matches(named, {}, "m")
+
+
+@pytest.mark.parametrize(
+    ("limits", "more", "size_limit", "size"),
+    [
+        (["64Mi"], {}, 0, 64 << 20),
+        (["64Mi", "32Mi"], {}, 0, 96 << 20),
+        (["64Mi", None], {}, 0, 1 << 30),
+        (["64Mi", None], {"resources": {"limits": {"memory": "80Mi"}}}, 0, 80 << 20),
+        (["64Mi"], {"overhead": {"memory": "6Mi"}}, 0, 70 << 20),
+        (["64Mi"], {}, 8 << 20, 8 << 20),
+        (["64Mi"], {}, 80 << 20, 64 << 20),
+        (["4Gi"], {}, 0, 1 << 30),
+        ([None], {}, 2 << 30, 1 << 30),
+    ],
+)
+def test_a_volume_in_memory_is_no_larger_than_anything_around_it(
+    limits: list[str | None], more: dict[str, Any], size_limit: int, size: int
+) -> None:
+    containers = [
+        {"name": f"c{number}", "resources": {"limits": {"memory": one}} if one else {}}
+        for number, one in enumerate(limits)
+    ]
+    assert kernel.memory_volume_bytes({"spec": {"containers": containers, **more}}, size_limit, 1 << 30) == size
+
+
+def test_a_volume_in_memory_on_a_node_that_does_not_know_itself_has_no_size() -> None:
+    assert kernel.memory_volume_bytes({"spec": {"containers": [{"name": "c"}]}}, 0, 0) == 0

@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from podfit.agent.decide.sized import Sized
-from podfit.agent.decide.states import CPU, MEMORY, Resources, all_containers, amount, number
+from podfit.agent.decide.states import CPU, MEMORY, Object, Resources, all_containers, amount, number
 from podfit.agent.runtimes.base import MAX_SHARES, MIN_QUOTA_US, MIN_SHARES, PERIOD_US, Limits
-from podfit.api.quantity import Quantity
-from podfit.api.resources import BURSTABLE, GUARANTEED
+from podfit.api.quantity import ZERO, Quantity
+from podfit.api.resources import BURSTABLE, GUARANTEED, pod_limits
 
 PAGE = 4096
 LOWEST_CPU_REQUEST, LOWEST_CPU_LIMIT = 2, 10
@@ -62,6 +62,12 @@ def pod_cgroup(sized: Sized, qos: str) -> Limits:
             (memory_limit or None) if _all_limited(spec, MEMORY) else None,
         )
     return Limits(MIN_SHARES, None, None)
+
+
+def memory_volume_bytes(pod: Object, size_limit: int, node_bytes: int) -> int:
+    """How large a volume in memory is: no larger than it says, than the pod's limit, than the node. 0: nobody says."""
+    limit = pod_limits(pod).get(MEMORY, ZERO).value if _all_limited(pod["spec"], MEMORY) else 0
+    return min((one for one in (size_limit, limit, node_bytes) if one > 0), default=0)
 
 
 def _all_limited(spec: Mapping[str, Any], name: str) -> bool:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from podfit.agent.config import AgentConfig
-from podfit.agent.decide.states import Object, all_containers
+from podfit.agent.decide.kernel import memory_volume_bytes
+from podfit.agent.decide.states import MEMORY, Object, all_containers
 from podfit.agent.furnish.downward import field_value, resource_value
 from podfit.agent.furnish.files import Files, give, replace_files
 from podfit.agent.furnish.followed import references
@@ -75,13 +76,12 @@ class Volumes:
 
     async def _make(self, uid: str, pod: Object, volume: Object, ips: tuple[str, ...]) -> None:
         path = self.path(uid, volume)
-        group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
         if volume.get("hostPath"):
             _host_path(path, volume["hostPath"].get("type") or "")
         elif made_of_objects(volume):
-            replace_files(path, await self._files(pod, volume, ips), group)
+            replace_files(path, await self._files(pod, volume, ips), _group(pod))
         elif "emptyDir" in volume or len(volume) == 1:
-            self._empty_dir(path, volume.get("emptyDir") or {}, group)
+            self._empty_dir(path, pod, volume.get("emptyDir") or {})
         else:
             kind = next(key for key in volume if key != "name")
             raise MissingObject(f'volume "{volume["name"]}" has unsupported type {kind}')
@@ -130,21 +130,21 @@ class Volumes:
         root = self._config.pods_dir
         return [one.name for one in root.iterdir() if one.is_dir()] if root.is_dir() else []
 
-    @staticmethod
-    def _empty_dir(path: Path, source: Mapping[str, Any], group: int | None) -> None:
+    def _empty_dir(self, path: Path, pod: Object, source: Mapping[str, Any]) -> None:
         if path.is_dir():
             return
         path.mkdir(parents=True)
         path.chmod(0o777)
         if source.get("medium") == "Memory":
-            size = f"size={units_of(source['sizeLimit'])}" if source.get("sizeLimit") else "size=50%"
+            node = self.node[MEMORY].value if MEMORY in self.node else 0
+            size = memory_volume_bytes(pod, units_of(source.get("sizeLimit") or 0), node)
             # Without the right to mount (tests, rootless), a plain folder still serves.
             subprocess.run(
-                ["mount", "-t", "tmpfs", "-o", f"{size},mode=0777", "tmpfs", str(path)],
+                ["mount", "-t", "tmpfs", "-o", f"size={size or '50%'},mode=0777", "tmpfs", str(path)],
                 check=False,
                 capture_output=True,
             )
-        if group is not None:
+        if (group := _group(pod)) is not None:
             give(path, group, 0o2777)
 
     async def _files(self, pod: Object, volume: Object, ips: tuple[str, ...]) -> Files:
@@ -190,6 +190,12 @@ class Volumes:
         else:
             text = resource_value(pod["spec"], "", item["resourceFieldRef"], self.node)
         return text.encode(), int(item.get("mode", mode))
+
+
+def _group(pod: Object) -> int | None:
+    """Whom the pod's volumes belong to, beside root."""
+    group: int | None = (pod["spec"].get("securityContext") or {}).get("fsGroup")
+    return group
 
 
 def made_of_objects(volume: Object) -> bool:
