@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.agent.life import grpchealth
+from podfit.agent.life import checkup, grpchealth
 from podfit.agent.life.checkup import check
 from podfit.agent.runtimes.fake import FakeRuntime
 
@@ -223,3 +223,12 @@ def test_the_status_is_found_behind_fields_nobody_knows(status: int, other: byte
 @pytest.mark.parametrize(("seconds", "text"), [(1, "1s"), (60, "1m0s"), (3661, "1h1m1s")])
 def test_durations_are_printed_as_go_does(seconds: int, text: str) -> None:
     assert grpchealth.go_seconds(seconds) == text
+
+
+async def test_a_command_that_takes_too_long_is_worded_with_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def too_long(*_: object) -> tuple[int, str]:
+        raise TimeoutError
+
+    monkeypatch.setattr(checkup, "run_command", too_long)
+    probe = {"exec": {"command": ["sh", "-c", 'echo "a"; sleep 9']}, "timeoutSeconds": 1}
+    assert await ask(probe) == r'command timed out: "sh -c echo \"a\"; sleep 9" timed out after 1s'

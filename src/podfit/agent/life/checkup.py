@@ -15,6 +15,7 @@ from podfit.agent.life import grpchealth
 from podfit.agent.life.hooks import run_command
 from podfit.agent.life.web import http_get, port_number
 from podfit.agent.runtimes.base import Runtime, RuntimeFailure
+from podfit.api.status import go_quote
 
 _SLACK_S = 0.5
 
@@ -35,7 +36,7 @@ async def _command(runtime: Runtime, container_id: str, command: list[str], time
     try:
         code, output = await asyncio.wait_for(run_command(runtime, container_id, command), timeout_s)
     except TimeoutError:
-        return f'command "{" ".join(command)}" timed out'
+        return f"command timed out: {go_quote(' '.join(command))} timed out after {grpchealth.go_seconds(timeout_s)}"
     except (RuntimeFailure, OSError) as error:
         return str(error)
     return None if code == 0 else output
