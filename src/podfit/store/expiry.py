@@ -20,23 +20,28 @@ RETRY_S = 1.0
 AT_ONCE = 500
 
 
+Deadline = tuple[float, str, int]
+"""When, which key, and at which revision."""
+
+
 class Expiry:
     """`delete(key, revision)` is awaited for each key whose time has come, if it still stands at that revision."""
 
     def __init__(self, clock: Clock, delete: Callable[[str, int], Awaitable[object]]) -> None:
         self._clock = clock
         self._delete = delete
-        self._due: dict[str, tuple[float, int]] = {}
-        self._heap: list[tuple[float, str]] = []
+        self._due: dict[str, Deadline] = {}
+        """By key: the deadline that counts, as it lies on the heap."""
+        self._heap: list[Deadline] = []
         self._tasks = Tasks("expiry")
         self._alarm: asyncio.Task[None] | None = None
         self._alarm_at = math.inf
 
     def set(self, key: str, deadline: float, revision: int) -> None:
-        self._due[key] = (deadline, revision)
-        heapq.heappush(self._heap, (deadline, key))
+        self._due[key] = due = (deadline, key, revision)
+        heapq.heappush(self._heap, due)
         if len(self._heap) > 2 * len(self._due) + 64:  # mostly deadlines that were replaced since
-            self._heap = [(when, name) for name, (when, _) in self._due.items()]
+            self._heap = list(self._due.values())
             heapq.heapify(self._heap)
         self._arm()
 
@@ -52,7 +57,7 @@ class Expiry:
         self._alarm, self._alarm_at = None, math.inf
 
     def _arm(self) -> None:
-        while self._heap and self._due.get(self._heap[0][1], (None,))[0] != self._heap[0][0]:
+        while self._heap and self._due.get(self._heap[0][1]) is not self._heap[0]:
             heapq.heappop(self._heap)
         if not self._heap or self._heap[0][0] >= self._alarm_at:
             return
@@ -65,12 +70,13 @@ class Expiry:
         await self._clock.sleep(min(max(deadline - self._clock.now(), 0.0), LOOK_AGAIN_S))
         self._alarm, self._alarm_at = None, math.inf
         now = self._clock.now()
-        late: list[tuple[str, int]] = []
+        late: list[Deadline] = []
         while self._heap and self._heap[0][0] <= now and len(late) < AT_ONCE:
-            when, key = heapq.heappop(self._heap)
-            if self._due.get(key, (None,))[0] == when:
-                late.append((key, self._due.pop(key)[1]))
-        await asyncio.gather(*(self._expire(key, revision) for key, revision in late))
+            due = heapq.heappop(self._heap)
+            if self._due.get(due[1]) is due:
+                del self._due[due[1]]
+                late.append(due)
+        await asyncio.gather(*(self._expire(key, revision) for _, key, revision in late))
         self._arm()
 
     async def _expire(self, key: str, revision: int) -> None:
