@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.api.patches.apply import ResetFields, track_update
+from podfit.api.patches.apply.alike import outline
 from podfit.api.schema import type_named
+from podfit.api.schema.gojson import parse_exact
 
 STATUS = ResetFields((("status",),))
 NOW = "2026-01-01T00:00:00Z"
@@ -68,3 +70,10 @@ def test_owners_do_not_depend_on_what_was_made_before(case: tuple[str, list[Any]
 
 def test_what_is_empty_is_told_from_what_is_set() -> None:
     assert owned("Event", {"reportingInstance": "n"}, None) != owned("Event", {"reportingInstance": ""}, None)
+
+
+def test_only_plain_objects_without_lists_are_alike() -> None:
+    exact = parse_exact(b'{"spec":{"a":1,"a":2}}')
+    assert outline({"spec": {"a": 1}}) is not None
+    assert outline(exact) is None
+    assert outline({"spec": []}) is None

@@ -6,31 +6,31 @@ Events, Leases and other small objects are made in great numbers by the same few
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
 
 from podfit.api.patches.apply.fieldset import FieldSet
 from podfit.api.schema.types import Struct
 from podfit.api.status import Object
 
 _REMEMBERED = 128
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 Outline = tuple[Hashable, ...]
 
 
 def outline(value: Object) -> Outline | None:
     """Which fields are set and which of them are empty, all the way down: ownership depends on nothing else, as long
-    as there are no lists, whose items may be named by their values. None where there are."""
-    out: list[Hashable] = []
+    as there are no lists, whose items may be named by their values. None where there are, or anything else that is
+    more than plain JSON."""
+    out: list[Hashable] = [tuple(value)]
     for name, item in value.items():
-        below: Any = item
         if item.__class__ is dict:
             below = outline(item)
             if below is None:
                 return None
-        elif item.__class__ is list:
+            out += (name, below)
+        elif item.__class__ not in _SCALARS:
             return None
-        elif item:
-            below = True
-        out += (name, below)
+        elif not item:
+            out += (name, item)
     return tuple(out)
 
 
