@@ -218,3 +218,29 @@ def _schema_of(kind: Kind) -> CustomSchema:
     struct = type_of(kind)
     assert struct is not None
     return struct.cache["custom"]
+
+
+def test_transition_rules_find_the_old_items_of_lists_with_keys_and_name_keys_of_maps() -> None:
+    number = {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf", "message": "no shrinking"}]}
+    item = {"type": "object", "properties": {"n": {"type": "string"}, "v": number}, "required": ["n"]}
+    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["n"]}
+    properties = {
+        "keyed": {"type": "array", "items": item, **keyed},
+        "plain": {"type": "array", "items": item},
+        "map": {"type": "object", "additionalProperties": number},
+        "whole": {"type": "object", "properties": {"v": number}, "x-kubernetes-map-type": "atomic"},
+    }
+    schema = CustomSchema({"type": "object", "properties": properties})
+
+    def made(first: int, second: int) -> dict[str, Any]:
+        return {
+            "keyed": [{"n": "b", "v": second}, {"n": "a", "v": first}],
+            "plain": [{"n": "a", "v": first}],
+            "map": {"a.b": first},
+            "whole": {"v": first},
+        }
+
+    old = made(3, 1)
+    old["keyed"].reverse()
+    found = [str(error) for error in schema.validate(made(2, 5), old)]
+    assert found == ["keyed[1].v: Invalid value: no shrinking", "map[a.b]: Invalid value: no shrinking"]

@@ -54,15 +54,30 @@ def rule_errors(value: Any, old: Any, schema: Schema, path: str) -> list[FieldEr
     errors = [error for rule in schema.get(RULES) or () if (error := _broken(rule, value, old, path)) is not None]
     if isinstance(value, dict):
         properties, more = schema.get("properties") or {}, schema.get("additionalProperties")
-        before = old if isinstance(old, dict) else {}
+        before = old if isinstance(old, dict) and schema.get("x-kubernetes-map-type") != "atomic" else {}
         for name in sorted(value):
             below = properties.get(name, more)
             if isinstance(below, dict):
-                errors += rule_errors(value[name], before.get(name), below, f"{path}.{name}" if path else name)
+                where = (f"{path}.{name}" if path else name) if name in properties else f"{path}[{name}]"
+                errors += rule_errors(value[name], before.get(name), below, where)
     elif isinstance(value, list):
+        known = _by_keys(old, schema)
         for index, item in enumerate(value):
-            errors += rule_errors(item, None, schema.get("items") or {}, f"{path}[{index}]")
+            former = known.get(_keys_of(item, schema)) if known else None
+            errors += rule_errors(item, former, schema.get("items") or {}, f"{path}[{index}]")
     return errors
+
+
+def _by_keys(old: Any, schema: Schema) -> dict[str, Any]:
+    """The items a list had, if it says which item is which."""
+    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
+        return {}
+    return {_keys_of(item, schema): item for item in old}
+
+
+def _keys_of(item: Any, schema: Schema) -> str:
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    return repr([item.get(key) for key in keys]) if isinstance(item, dict) else ""
 
 
 _OLD = re.compile(r"\boldSelf\b")
