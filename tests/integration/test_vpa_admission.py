@@ -305,6 +305,28 @@ async def test_odd_requests_are_let_through(cluster: Autoscaled) -> None:
         assert (kind, verdict.uid, verdict.allowed) == ("Pod", "u", True)
 
 
+async def test_what_became_of_requests_is_counted_as_upstream_counts_it(cluster: Autoscaled) -> None:
+    target = {"kind": "Deployment", "name": "web"}
+    objects: list[tuple[str, str, Any, tuple[str, str]]] = [
+        ("autoscaling.k8s.io", "verticalpodautoscalers", {"targetRef": target}, ("applied", "VPA")),
+        ("autoscaling.k8s.io", "verticalpodautoscalers", {"updatePolicy": {"updateMode": "Off"}}, ("skipped", "VPA")),
+        ("autoscaling.k8s.io", "verticalpodautoscalers", {"updatePolicy": {}}, ("error", "VPA")),
+        ("", "pods", {}, ("skipped", "Pod")),
+        ("", "pods", 7, ("error", "Pod")),
+        ("apps", "deployments", {}, ("error", "unknown")),
+    ]
+    async with admitting(cluster) as webhook:
+        read = webhook.registry.get_sample_value
+        for group, resource, spec, (status, kind) in objects:
+            labels = {"status": status, "resource": kind}
+            before = read("vpa_admission_controller_admission_latency_seconds_count", labels) or 0
+            asked = {"group": group, "version": "v1", "resource": resource}
+            request = {"uid": "u", "resource": asked, "namespace": "default", "object": {"spec": spec}}
+            await webhook.answer_here({"request": request})
+            assert read("vpa_admission_controller_admission_latency_seconds_count", labels) == before + 1
+        assert read("vpa_admission_controller_admission_pods_total", {"applied": "false"}) == 1
+
+
 async def test_the_secret_holds_what_is_served(cluster: Autoscaled) -> None:
     async with admitting(cluster) as webhook:
         secret = await cluster.admin.get(SECRET, "kube-system", "vpa-tls-certs")

@@ -210,6 +210,7 @@ class AdmissionWebhook:
 
     async def _handle(self, request: web.Request) -> web.Response:
         if request.headers.get("Content-Type", "").partition(";")[0] != "application/json":
+            self.measures.answered("error", "unknown", 0.0)
             return web.Response()
         with self.measures.steps.step("total"):
             with self.measures.steps.step("read_request"):

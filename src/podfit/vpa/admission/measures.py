@@ -32,5 +32,5 @@ class Measures:
     def answered(self, outcome: str, resource: str, seconds: float) -> None:
         """One request of a kind of object, and what became of it."""
         self.latency.labels(outcome, resource).observe(seconds)
-        if resource == "Pod":
+        if resource == "Pod" and outcome != "error":
             self.pods.labels("true" if outcome == "applied" else "false").inc()

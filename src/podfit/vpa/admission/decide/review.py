@@ -99,7 +99,7 @@ def answer_to(review: Any, world: World) -> Verdict:
             return admit_vpa(request, uid, world)
     except (BoostError, QuantityError, KeyError, TypeError, AttributeError, ValueError) as error:
         return Verdict(uid, outcome="error", why=str(error))
-    return Verdict(uid, why="not a resource this webhook handles")
+    return Verdict(uid, outcome="error", why="not a resource this webhook handles")
 
 
 def admit_pod(request: Object, uid: str, resource: Object, world: World) -> Verdict:
@@ -130,7 +130,7 @@ def admit_vpa(request: Object, uid: str, world: World) -> Verdict:
         return Verdict(uid, False, None, shown, warnings, "error", status["message"])
     policy = (vpa.get("spec") or {}).get("updatePolicy")
     patch = [add("/spec/updatePolicy", {"updateMode": "Recreate"})] if policy is None else None
-    return Verdict(uid, patch=patch, warnings=warnings, outcome="applied")
+    return Verdict(uid, patch=patch, warnings=warnings, outcome="applied" if patch else "skipped")
 
 
 def _errors_of(vpa: Object, old: Object | None, world: World) -> list[FieldError]:
