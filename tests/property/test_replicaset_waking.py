@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.controllers.owners import controller_of
 from podfit.controllers.workloads import podstate
 
 Object = dict[str, Any]
@@ -47,7 +48,7 @@ def counted(one: Object) -> list[object]:
     return [
         one["metadata"]["uid"],
         one["metadata"].get("labels") or {},
-        podstate.controller_of(one),
+        controller_of(one),
         podstate.is_deleting(one),
         podstate.is_active(one),
         podstate.phase(one),

@@ -37,19 +37,6 @@ class Index:
     """The field that the values are made from, as ("spec", "nodeName"); None where they come from the name and the
     namespace alone. Nothing is filed anew as long as it stays."""
 
-    def stays(self, before: Object, after: Object) -> bool:
-        """Whether two states of an object have the same values for sure."""
-        if self.field is None:
-            return True
-        part, name = self.field
-        was, now = before.get(part), after.get(part)
-        if was is now:
-            return True
-        if not was or not now:
-            return False
-        one, other = was.get(name), now.get(name)
-        return one is other or bool(one == other)
-
 
 BY_NAMESPACE = Index(lambda obj: (obj["metadata"].get("namespace", ""),), None)
 
@@ -87,7 +74,10 @@ class Cache:
         self._objects: dict[Key, Object] = {}
         self._handlers: list[Handler] = []
         self._indexes: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in indexes or {}}
-        self._indexed = [(self._indexes[name], index) for name, index in (indexes or {}).items()]
+        self._indexed: dict[tuple[str, str] | None, list[tuple[dict[str, dict[Key, None]], Index]]] = {}
+        """By the field that they are made from."""
+        for name, index in (indexes or {}).items():
+            self._indexed.setdefault(index.field, []).append((self._indexes[name], index))
         self._revision = ""
         self._listed = ""
         """The revision of the last list."""
@@ -200,9 +190,10 @@ class Cache:
             del self._objects[key]
         else:
             return
-        for filed, index in self._indexed:
-            if before is None or after is None or not index.stays(before, after):
-                _refile(filed, index, key, before, after)
+        for field, indexes in self._indexed.items():
+            if before is None or after is None or (field is not None and not _stays(field, before, after)):
+                for filed, index in indexes:
+                    _refile(filed, index, key, before, after)
         if after is None and last is not None:
             before = last
         for handler in self._handlers:
@@ -210,6 +201,17 @@ class Cache:
                 handler(before, after)
             except Exception:
                 log.exception("a subscriber of %s failed", self.kind.plural)
+
+
+def _stays(field: tuple[str, str], before: Object, after: Object) -> bool:
+    part, name = field
+    was, now = before.get(part), after.get(part)
+    if was is now:
+        return True
+    if not was or not now:
+        return False
+    one, other = was.get(name), now.get(name)
+    return one is other or bool(one == other)
 
 
 def _refile(

@@ -15,19 +15,9 @@ from podfit.api.status import Object
 from podfit.client import Cache, Client, EventRecorder
 from podfit.client.cache import BY_NAMESPACE, Index
 from podfit.client.events import Voice
+from podfit.controllers.owners import Waking, controller_uid, orphan_in
 from podfit.kit.clock import Clock
 from podfit.kit.tasks import Tasks
-
-
-def controller_uid(obj: Object) -> Sequence[str]:
-    """The UID of the owner that controls `obj`, if one does."""
-    owners = obj["metadata"].get("ownerReferences")
-    return [owner["uid"] for owner in owners if owner.get("controller")] if owners else ()
-
-
-def orphan_in(obj: Object) -> Iterable[str]:
-    """The namespace of an object that nobody controls: where a controller may look for some to adopt."""
-    return () if controller_uid(obj) else (obj["metadata"].get("namespace", ""),)
 
 
 def _node(pod: Object) -> Iterable[str]:
@@ -49,6 +39,7 @@ class Informers:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
         self._caches: dict[Kind, Cache] = {}
+        self._waking: dict[Kind, Waking] = {}
         self._tasks = Tasks("informers")
         self._running = False
 
@@ -60,6 +51,13 @@ class Informers:
             if self._running:
                 self._tasks.start(cache.run(), f"watch-{kind.plural}")
         return cache
+
+    def waking(self, kind: Kind) -> Waking:
+        """What wakes the owners of objects of this kind."""
+        waking = self._waking.get(kind)
+        if waking is None:
+            waking = self._waking[kind] = Waking(self.of(kind))
+        return waking
 
     def kinds(self) -> list[Kind]:
         """The kinds followed so far."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 from podfit.api.kinds import POD, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object, go_quote
+from podfit.controllers.owners import controller_of
 from podfit.controllers.workloads.hashing import template_hash
 from podfit.controllers.workloads.inplace import BATCH, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, is_namespace_going, owner_reference
-from podfit.controllers.workloads.podstate import controller_of, is_active, is_deleting
+from podfit.controllers.workloads.podstate import is_active, is_deleting
 from podfit.controllers.workloads.progress import Start, deployment_status, is_complete, not_made
 from podfit.controllers.workloads.revisions import (
     DESIRED,
@@ -51,7 +52,7 @@ class DeploymentController:
         self._owned = Owned(world, DEPLOYMENT, REPLICA_SET)
         self._deployments.subscribe(self._changed)
         self._owned.wake(self._engine.add)
-        self._pods.subscribe(self._pod_changed)
+        world.informers.waking(POD).owned_by(REPLICA_SET.kind, self._pod_changed)
 
     async def run(self) -> None:
         await self._engine.run()
@@ -62,16 +63,12 @@ class DeploymentController:
         elif before is not None:
             self._owned.forget(before["metadata"]["uid"])
 
-    def _pod_changed(self, before: Object | None, after: Object | None) -> None:
+    def _pod_changed(self, key: Key, before: Object | None, after: Object | None) -> None:
         """A resize shows in the pod alone: its ReplicaSet's counts stay the same."""
-        pod = after or before
-        above = controller_of(pod) if pod is not None else None
-        if pod is None or above is None or above.get("kind") != REPLICA_SET.kind:
-            return
-        one = self._sets.get(pod["metadata"]["namespace"], above["name"])
+        one = self._sets.get(*key)
         owner = controller_of(one) if one is not None and wants_in_place(one) else None
         if owner is not None and owner.get("kind") == DEPLOYMENT.kind:
-            self._engine.add((pod["metadata"]["namespace"], owner["name"]))
+            self._engine.add((key[0], owner["name"]))
 
     async def _reconcile(self, key: Key) -> Result:
         deployment = self._deployments.get(*key)

@@ -15,7 +15,8 @@ from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Unreachable
-from podfit.controllers.workloads.podstate import controller_of, is_deleting, newly_owned
+from podfit.controllers.owners import controller_of
+from podfit.controllers.workloads.podstate import is_deleting
 from podfit.controllers.world import World
 
 log = logging.getLogger(__name__)
@@ -60,14 +61,8 @@ class Owned:
 
     def wake(self, add: Callable[[tuple[str, str]], None]) -> None:
         """Calls `add` with the owner's (namespace, name) whenever one of its objects changed."""
-
-        def changed(before: Object | None, after: Object | None) -> None:
-            for obj in (before, after) if after is None or newly_owned(before, after) else (after,):
-                owner = controller_of(obj) if obj is not None else None
-                if obj is not None and owner is not None and owner.get("kind") == self._owner_kind.kind:
-                    add((obj["metadata"]["namespace"], owner["name"]))
-
-        self._cache.subscribe(changed)
+        waking = self._world.informers.waking(self._kind)
+        waking.owned_by(self._owner_kind.kind, lambda key, before, after: add(key))
 
     def _seen(self, before: Object | None, after: Object | None) -> None:
         obj = after or before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from podfit.api.status import Object
+from podfit.controllers.owners import same_fields
 from podfit.kit.clock import parse_rfc3339
 
 FINISHED = ("Succeeded", "Failed")
@@ -40,21 +41,9 @@ def available_in(pod: Object, min_ready_s: int, now: float) -> float | None:
     return max(0.0, since + min_ready_s - now)
 
 
-def controller_of(obj: Object) -> Object | None:
-    for owner in obj["metadata"].get("ownerReferences") or ():
-        if owner.get("controller"):
-            return owner  # type: ignore[no-any-return]
-    return None
-
-
-def newly_owned(before: Object | None, after: Object) -> bool:
-    """Whether a change of owners, or that it is new, shows in the object."""
-    return before is None or not _same_fields(before, after, ("ownerReferences",))
-
-
 def counts_the_same(before: Object, after: Object) -> bool:
     """Whether a set of pods is the same with either: whose the pod is, whether it is active, ready and since when."""
-    if not _same_fields(before, after, _COUNTED):
+    if not same_fields(before, after, _COUNTED):
         return False
     if before.get("status") is after.get("status"):
         return True
@@ -62,20 +51,6 @@ def counts_the_same(before: Object, after: Object) -> bool:
 
 
 _COUNTED = ("uid", "labels", "ownerReferences", "deletionTimestamp")
-
-
-def relabelled(before: Object, after: Object) -> bool:
-    return not _same_fields(before, after, ("labels",))
-
-
-def _same_fields(before: Object, after: Object, names: tuple[str, ...]) -> bool:
-    """Of the metadata. States of an object in one process share what did not change."""
-    was, now = before["metadata"], after["metadata"]
-    for name in names:
-        one, other = was.get(name), now.get(name)
-        if one is not other and one != other:
-            return False
-    return True
 
 
 def _ready_since(pod: Object) -> tuple[object, object] | None:

@@ -13,15 +13,12 @@ from podfit.controllers.workloads.inplace import InPlace, batch_of, marks_of, wa
 from podfit.controllers.workloads.ownership import Owned, is_namespace_going, pod_of
 from podfit.controllers.workloads.podstate import (
     available_in,
-    controller_of,
     counts_the_same,
     deletion_rank,
     is_active,
     is_deleting,
     is_ready,
-    newly_owned,
     phase,
-    relabelled,
     set_condition,
 )
 from podfit.controllers.world import World
@@ -40,11 +37,12 @@ class ReplicaSetController:
         self._world = world
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=8, clock=world.clock)
         self._sets = world.cache(self.kind)
-        self._pods = world.cache(POD)
         self._owned = Owned(world, self.kind)
         self._in_place = InPlace(world, self._owned)
         self._sets.subscribe(self._set_changed)
-        self._pods.subscribe(self._pod_changed)
+        waking = world.informers.waking(POD)
+        waking.owned_by(self.kind.kind, self._pod_changed)
+        waking.orphans(self._offer)
 
     async def run(self) -> None:
         await self._engine.run()
@@ -58,26 +56,12 @@ class ReplicaSetController:
         elif before is not None:
             self._owned.forget(before["metadata"]["uid"])
 
-    def _pod_changed(self, before: Object | None, after: Object | None) -> None:
-        if before is not None and after is not None and not newly_owned(before, after):
-            owner = controller_of(after)
-            if owner is None:
-                if relabelled(before, after):
-                    self._offer(after)
-            elif owner.get("kind") == self.kind.kind:
-                key = (after["metadata"]["namespace"], owner["name"])
-                if not counts_the_same(before, after) or self._sizes(key):
-                    self._engine.add(key)
-            return
-        for pod in (before, after):
-            owner = controller_of(pod) if pod is not None else None
-            if pod is not None and owner is not None and owner.get("kind") == self.kind.kind:
-                self._engine.add((pod["metadata"]["namespace"], owner["name"]))
-            elif pod is not None and owner is None and pod is after:
-                self._offer(pod)
+    def _pod_changed(self, key: Key, before: Object | None, after: Object | None) -> None:
+        if before is None or after is None or not counts_the_same(before, after) or self._sizes(key):
+            self._engine.add(key)
 
     def _offer(self, orphan: Object) -> None:
-        """Nobody's pod, and it was not like this before: somebody may adopt it now."""
+        """Somebody may adopt it."""
         for candidate in () if is_deleting(orphan) else self._sets.by("namespace", orphan["metadata"]["namespace"]):
             if self.selector(candidate).matches(orphan["metadata"].get("labels") or {}):
                 self._set_changed(None, candidate)

@@ -1,0 +1,102 @@
+"""Who controls an object, and whom a change of it wakes: one look at it, however many controllers wait for theirs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from podfit.api.status import Object
+from podfit.client import Cache
+from podfit.client.cache import Key
+
+log = logging.getLogger(__name__)
+
+Told = Callable[[Key, Object | None, Object | None], None]
+"""Called with an owner's (namespace, name) and an object of it before and after a change: None before when the object
+became this owner's, None after when it is no longer."""
+Found = Callable[[Object], None]
+
+
+def controller_of(obj: Object) -> Object | None:
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            return owner  # type: ignore[no-any-return]
+    return None
+
+
+def controller_uid(obj: Object) -> Sequence[str]:
+    """The UID of the owner that controls `obj`, if one does."""
+    owners = obj["metadata"].get("ownerReferences")
+    return [owner["uid"] for owner in owners if owner.get("controller")] if owners else ()
+
+
+def orphan_in(obj: Object) -> Iterable[str]:
+    """The namespace of an object that nobody controls: where a controller may look for some to adopt."""
+    return () if controller_uid(obj) else (obj["metadata"].get("namespace", ""),)
+
+
+def same_fields(before: Object, after: Object, names: tuple[str, ...]) -> bool:
+    """Of the metadata. States of an object in one process share what did not change."""
+    was, now = before["metadata"], after["metadata"]
+    for name in names:
+        one, other = was.get(name), now.get(name)
+        if one is not other and one != other:
+            return False
+    return True
+
+
+class Waking:
+    """What follows the objects of one cache for all who own some."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._told: dict[str, list[Told]] = {}
+        self._found: list[Found] = []
+        cache.subscribe(self._changed)
+
+    def owned_by(self, kind: str, told: Told) -> None:
+        """For every change of an object that an owner of this kind controls, or controlled. Also told of what is here
+        already."""
+        self._told.setdefault(kind, []).append(told)
+        for obj in self._cache:
+            owner = controller_of(obj)
+            if owner is not None and owner.get("kind") == kind:
+                told((obj["metadata"]["namespace"], owner["name"]), None, obj)
+
+    def orphans(self, found: Found) -> None:
+        """For every object that nobody controls and that was not like this before, by its owners or its labels:
+        somebody may adopt it now. Also told of those that are here already."""
+        self._found.append(found)
+        for obj in self._cache:
+            if controller_of(obj) is None:
+                found(obj)
+
+    def _changed(self, before: Object | None, after: Object | None) -> None:
+        if before is not None and after is not None and same_fields(before, after, ("ownerReferences",)):
+            owner = controller_of(after)
+            if owner is not None:
+                self._tell(owner, before, after)
+            elif not same_fields(before, after, ("labels",)):
+                self._find(after)
+            return
+        if before is not None and (owner := controller_of(before)) is not None:
+            self._tell(owner, before, None)
+        if after is not None:
+            if (owner := controller_of(after)) is not None:
+                self._tell(owner, None, after)
+            else:
+                self._find(after)
+
+    def _tell(self, owner: Object, before: Object | None, after: Object | None) -> None:
+        for told in self._told.get(owner.get("kind", ""), ()):
+            try:
+                told(((after or before or {})["metadata"]["namespace"], owner["name"]), before, after)
+            except Exception:
+                log.exception("a follower of %s failed", self._cache.kind.plural)
+
+    def _find(self, orphan: Object) -> None:
+        for found in self._found:
+            try:
+                found(orphan)
+            except Exception:
+                log.exception("a follower of %s failed", self._cache.kind.plural)
