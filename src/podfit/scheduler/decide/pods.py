@@ -64,7 +64,7 @@ class Resident:
             and self.node == ((pod.get("spec") or {}).get("nodeName") or "")
             and self.terminating == bool(meta.get("deletionTimestamp"))
             and self.labels == (meta.get("labels") or {})
-            and self.priority == priority_of(pod)
+            and (self.pod.get("spec") is pod.get("spec") or self.priority == priority_of(pod))
         )
 
     def seen(self, pod: Object) -> None:

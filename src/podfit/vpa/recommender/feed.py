@@ -176,6 +176,4 @@ def _counts_the_same(before: Object, after: Object) -> bool:
     if before.get("spec") is after.get("spec"):
         return True
     was, now = containers(before), containers(after)
-    return len(was) == len(now) and all(
-        one is other or one.get("name") == other.get("name") for one, other in zip(was, now, strict=True)
-    )
+    return was is now or [one.get("name") for one in was] == [one.get("name") for one in now]
