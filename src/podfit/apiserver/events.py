@@ -294,11 +294,15 @@ class Watcher:
         self._disarm()
 
 
+Places = dict[tuple[str, str], dict[int, Watcher]]
+"""By namespace and value; there by their identity."""
+
+
 class _Shelf:
     """The watchers of one resource, by the field they are filed under ("": none), and there by namespace and value."""
 
     def __init__(self) -> None:
-        self._filed: dict[str, dict[tuple[str, str], dict[int, Watcher]]] = {}
+        self._filed: dict[str, Places] = {}
 
     def __iter__(self) -> Iterator[Watcher]:
         for places in self._filed.values():
@@ -320,24 +324,40 @@ class _Shelf:
         if not places:
             self._filed.pop(field, None)
 
-    def offer(self, happening: Happening) -> None:
-        """Those who follow just this node or this object first: they are the ones who act on it."""
+    def offer(self, happenings: list[Happening]) -> None:
+        """Those who follow just a node or an object first: they are the ones who act on it.
+
+        Those who follow everything get all of it one after the other: what one of them does with a change is quick
+        the second time, and slow again after all the others did theirs.
+        """
         filed = self._filed
-        if "spec.nodeName" in filed:
-            for node in happening.nodes():
-                self._offer_at(filed["spec.nodeName"], node, happening)
-        if "metadata.name" in filed:
-            self._offer_at(filed["metadata.name"], happening.name, happening)
-        if "" in filed:
-            self._offer_at(filed[""], "", happening)
+        by_node, by_name, everywhere = filed.get("spec.nodeName"), filed.get("metadata.name"), filed.get("")
+        if by_node is not None:
+            for happening in happenings:
+                for node in happening.nodes():
+                    self._offer_at(by_node, node, happening)
+        if by_name is not None:
+            for happening in happenings:
+                self._offer_at(by_name, happening.name, happening)
+        if everywhere is not None:
+            for namespace in dict.fromkeys([happening.namespace for happening in happenings if happening.namespace]):
+                inside = [happening for happening in happenings if happening.namespace == namespace]
+                self._offer_all(everywhere.get((namespace, "")), inside)
+            self._offer_all(everywhere.get(("", "")), happenings)
 
     @staticmethod
-    def _offer_at(places: dict[tuple[str, str], dict[int, Watcher]], value: str, happening: Happening) -> None:
+    def _offer_at(places: Places, value: str, happening: Happening) -> None:
         for namespace in (happening.namespace, "") if happening.namespace else ("",):
             there = places.get((namespace, value))
             if there is not None:
                 for watcher in list(there.values()):
                     watcher.offer(happening)
+
+    @staticmethod
+    def _offer_all(there: dict[int, Watcher] | None, happenings: list[Happening]) -> None:
+        for watcher in list(there.values()) if there is not None else ():
+            for happening in happenings:
+                watcher.offer(happening)
 
 
 Listener = Callable[[Happening], None]
@@ -404,9 +424,12 @@ class Hub:
     async def _follow(self, watch: Watch) -> None:
         """Changes come in groups of hundreds, and parts of this process act on them as they are handed over."""
         while True:
-            for _ in range(IN_A_ROW):
-                self._dispatch(watch.next_nowait() or await watch.next())
-            await asyncio.sleep(0)
+            changes = [watch.next_nowait() or await watch.next()]
+            while len(changes) < IN_A_ROW and (change := watch.next_nowait()) is not None:
+                changes.append(change)
+            self._dispatch(changes)
+            if len(changes) == IN_A_ROW:
+                await asyncio.sleep(0)
 
     def _cut_off_all(self) -> None:
         """The log was lost sight of: every watcher has to list again."""
@@ -416,18 +439,23 @@ class Hub:
             watcher.close()
         self.seen = self._store.revision
 
-    def _dispatch(self, change: Change) -> None:
-        self.seen = change.revision
-        happening = Happening(change, self.decode, self.bare)
-        resource = happening.resource
-        listening = self._listening.get(resource)
-        if listening is None:
-            listening = self._listening[resource] = self._listening_to(resource)
-        for listener in listening:
-            listener(happening)
-        shelf = self._shelves.get(resource)
-        if shelf is not None:
-            shelf.offer(happening)
+    def _dispatch(self, changes: list[Change]) -> None:
+        """Each watcher gets changes in the order they came about; of different resources, as ever, in any."""
+        self.seen = changes[-1].revision
+        happenings: dict[str, list[Happening]] = {}
+        for change in changes:
+            happening = Happening(change, self.decode, self.bare)
+            resource = happening.resource
+            listening = self._listening.get(resource)
+            if listening is None:
+                listening = self._listening[resource] = self._listening_to(resource)
+            for listener in listening:
+                listener(happening)
+            happenings.setdefault(resource, []).append(happening)
+        for resource, of_it in happenings.items():
+            shelf = self._shelves.get(resource)
+            if shelf is not None:
+                shelf.offer(of_it)
 
     def _listening_to(self, resource: str) -> tuple[Listener, ...]:
         return tuple(listener for listener, named in self._listeners if not named or resource in named)
