@@ -93,6 +93,13 @@ async def test_hidden_files_folders_and_nonsense_are_left_alone(cluster: Cluster
     (folder / ".web.yaml.swp").write_text(manifest())
     (folder / "more.yaml").mkdir()
     (folder / "nonsense.yaml").write_text("kind: [")
+    half: dict[str, Any] = json.loads(manifest(name="half"))
+    del half["spec"]["containers"][0]["image"]
+    (folder / "half.yaml").write_text(json.dumps(half))
+    half["spec"] = {"containers": [{"name": "c", "image": "i"}], "initContainers": [{"name": "i", "image": 5}]}
+    (folder / "other.yaml").write_text(json.dumps(half))
+    half["spec"] = {"containers": [{"name": "c", "image": "i", "resources": {"limits": ["cpu"]}}]}
+    (folder / "sizes.yaml").write_text(json.dumps(half))
     (folder / "web.yaml").write_text(manifest())
     node = await running_node(cluster, folder)
     assert len(node.machine.pods) == 1
@@ -213,3 +220,19 @@ async def test_a_manifest_taken_away_while_the_agent_was_away_leaves_nothing(clu
     await node.pass_time(8)
     assert not node.machine.pods
     assert await phase(cluster) == ""
+
+
+async def test_a_manifest_gets_the_defaults_that_an_api_server_would_give_it(cluster: Cluster, folder: Path) -> None:
+    body: dict[str, Any] = json.loads(manifest())
+    sizes = {"limits": {"cpu": "100m", "memory": "32Mi"}}
+    body["spec"]["containers"][0]["resources"] = sizes
+    body["spec"]["initContainers"] = [
+        {"name": "side", "image": "busybox", "command": ["sleep", "1d"], "restartPolicy": "Always", "resources": sizes}
+    ]
+    (folder / "web.yaml").write_text(json.dumps(body))
+    await running_node(cluster, folder)
+    mirror = await cluster.pod("web-node1")
+    assert mirror["status"]["qosClass"] == "Guaranteed"
+    assert mirror["status"]["initContainerStatuses"][0]["allocatedResources"] == sizes["limits"]
+    assert mirror["spec"]["initContainers"][0]["imagePullPolicy"] == "Always"
+    assert mirror["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent"

@@ -14,6 +14,7 @@ import yaml
 
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide.allocate import CONFIG_SOURCE, CRITICAL_PRIORITY, MIRROR
+from podfit.agent.decide.states import all_containers
 from podfit.agent.record import Ending
 from podfit.agent.roster import Roster
 from podfit.agent.runtimes.base import Runtime
@@ -114,7 +115,7 @@ class StaticPods:
         """False when it has to be looked at again: a pod of that name is still on its way out."""
         try:
             pod = self._pod(yaml.safe_load(file.read_text()), file)
-        except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+        except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
             log.error("static pod %s cannot be used: %s", file, error)
             self._drop(file)
             return True
@@ -147,6 +148,9 @@ class StaticPods:
     def _pod(self, manifest: Any, file: Path) -> Object:
         if not isinstance(manifest, dict) or manifest.get("kind") != "Pod" or not manifest["spec"]["containers"]:
             raise ValueError("not a Pod with containers")
+        for container in all_containers(manifest["spec"]):
+            if not (isinstance(container["name"], str) and isinstance(container["image"], str)):
+                raise ValueError("a container without a name or an image")
         meta = dict(manifest["metadata"])
         digest = hashlib.md5(f"{self._config.node_name}|{file}|{manifest}".encode(), usedforsecurity=False).hexdigest()
         meta["name"] = f"{meta['name']}-{self._config.node_name}"
@@ -165,8 +169,7 @@ class StaticPods:
             **manifest["spec"],
             "nodeName": self._config.node_name,
         }
-        for container in spec["containers"]:
-            container.setdefault("imagePullPolicy", "IfNotPresent")
+        for container in all_containers(spec):
             resources = container.get("resources") or {}
             for name, limit in (resources.get("limits") or {}).items():
                 resources.setdefault("requests", {}).setdefault(name, limit)
