@@ -65,6 +65,18 @@ async def test_usage_becomes_a_recommendation(cluster: Autoscaled) -> None:
     assert vpa["status"]["observedGeneration"] == vpa["metadata"]["generation"]
 
 
+async def test_autoscalers_are_counted_with_what_this_pass_recommends(cluster: Autoscaled) -> None:
+    (pod,) = await cluster.deployment("web", 1)
+    cluster.use(pod, "100m", "500000000")
+    await cluster.vpa("web", "web", updatePolicy={"updateMode": "Off"})
+    labels = {"update_mode": "Off", "api": "v1", "matches_pods": "true", "unsupported_config": "false"}
+    async with recommending(cluster) as recommender:
+        await passes(cluster, recommender)
+        for provided, number in (("true", 1), ("false", 0)):
+            asked = {**labels, "has_recommendation": provided}
+            assert recommender.registry.get_sample_value("vpa_recommender_vpa_objects_count", asked) == number
+
+
 async def test_a_status_that_stands_is_not_written_again(cluster: Autoscaled) -> None:
     for pod in await cluster.deployment("web"):
         cluster.use(pod, "100m", "500000000")

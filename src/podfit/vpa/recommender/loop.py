@@ -330,8 +330,9 @@ class Recommender:
                 self.measures.latency.observe(max(0.0, now - from_rfc3339(created)))
             if self._usage_gone and before:
                 self.events.record(dict(vpa.object), "Warning", "MetricsUnavailable", self._usage_gone)
-        self.measures.objects(self.cluster)
-        self.measures.quality.recommended(self.cluster, dict(self._sizes()))
+        sizes = dict(self._sizes())
+        self.measures.objects(self.cluster, sizes)
+        self.measures.quality.recommended(self.cluster, sizes)
 
     async def _maintain_checkpoints(self) -> None:
         now = self.clock.now()

@@ -74,12 +74,10 @@ class Measures:
         self._asked.labels(code, method).inc()
         self._answered.labels(code, method).observe(seconds)
 
-    def objects(self, cluster: ClusterState) -> None:
+    def objects(self, cluster: ClusterState, recommended: Mapping[VpaId, Mapping[str, Any]]) -> None:
         counts: Count[tuple[str, ...]] = Count()
         for vpa in cluster.vpas.values():
-            provided = bool(
-                ((vpa.object.get("status") or {}).get("recommendation") or {}).get("containerRecommendations")
-            )
+            provided = bool(recommended.get(vpa.id, {}).get("containerRecommendations"))
             flags = (_flag(provided), "v1", _flag(bool(vpa.pods)), _flag(vpa.unsupported is not None))
             counts[(update_mode(vpa.object), *flags)] += 1
         for mode, provided_, matches, unsupported in product(MODES, _FLAGS, _FLAGS, _FLAGS):

@@ -24,7 +24,7 @@ class Measures:
         self.steps = StepTimer(registry, P, clock)
         registry.register(ResourceReads())
         self.controlled = gauge("controlled_pods_total", "Number of Pods controlled by VPA updater.", _MODED)
-        self.evictable = gauge("evictable_pods_total", "Number of Pods matching evicition criteria.", _MODED)
+        self.evictable = gauge("evictable_pods_total", "Number of Pods matching eviction criteria.", _MODED)
         self.vpas_evictable = gauge(
             "vpas_with_evictable_pods_total", "Number of VPA objects with at least one Pod to evict.", _MODED
         )
