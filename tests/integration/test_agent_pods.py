@@ -112,6 +112,12 @@ async def test_a_pod_that_selects_another_node_is_rejected(cluster: Cluster, nod
     assert (seen["status"]["phase"], seen["status"]["reason"]) == ("Failed", "NodeAffinity")
 
 
+async def test_a_label_that_somebody_just_gave_the_node_counts(cluster: Cluster, node: TestNode) -> None:
+    await cluster.client.patch(NODE, "", "node1", {"metadata": {"labels": {"disk": "ssd"}}})
+    seen = await create(cluster, node, pod("p", nodeSelector={"disk": "ssd"}))
+    assert seen["status"]["phase"] == "Running"
+
+
 async def test_more_pods_than_the_node_takes_are_rejected(cluster: Cluster) -> None:
     small = await cluster.node("node1", max_pods=1, capacity={"cpu": "2", "memory": "4Gi"})
     await create(cluster, small, pod("one"))

@@ -146,6 +146,7 @@ class Agent:
         self.pressure.relieve = Reclaimer(self.records, self.ledger, self.runtime, evictions).relieve
         self._rotation = LogRotation(config, self.runtime, clock, self.records)
         self.node.changed = self._use_node
+        self.allocator.look_again = self._look_again
         self._use_node()
 
     def _pressed(self, pressed: frozenset[str]) -> None:
@@ -159,6 +160,13 @@ class Agent:
         self.allocator.allocatable = self.node.allocatable
         self.allocator.labels = self.node.labels
         self.environment.node = self.volumes.node = self.node.allocatable
+
+    def _look_again(self) -> None:
+        self._tasks.start(self._look_at_node(), "node-again")
+
+    async def _look_at_node(self) -> None:
+        await self.node.look()
+        self.allocator.looked()
 
     # --- life
     async def start(self) -> None:

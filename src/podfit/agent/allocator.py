@@ -53,6 +53,10 @@ class Allocator:
         """Pods with a resize to decide, in the order they came."""
         self._outside: set[str] = set()
         """Critical pods that wait for others to leave before they are admitted."""
+        self.look_again: Callable[[], None] = self.looked
+        """Asks for the Node to be read again, `looked` to follow; set by the agent."""
+        self._doubted: dict[str, None] = {}
+        """Pods that the node's labels keep out, as far as they are known: those may be newer than what we know."""
         self._triggers: list[str] = []
         self._round: asyncio.Task[None] | None = None
         self._timer: asyncio.Task[None] | None = None
@@ -91,14 +95,29 @@ class Allocator:
         if self._pending.keys() - {by}:
             self.retry(trigger)
 
+    def looked(self) -> None:
+        """The Node is known as it is now: those who were in doubt get their answer."""
+        doubted, self._doubted = self._doubted, {}
+        for uid in doubted:
+            record = self._records.get(uid)
+            if record is not None and record.ending is None:
+                self.admit(record, certain=True)
+                self._kick(uid)
+
     # --- new pods
-    def admit(self, record: PodRecord) -> None:
-        """Promises the pod its size or rejects it. A pod with a promise keeps it without being asked again."""
+    def admit(self, record: PodRecord, certain: bool = False) -> None:
+        """Promises the pod its size or rejects it. A pod with a promise keeps it without being asked again.
+
+        `certain` says that the Node was read since the pod came here.
+        """
         if self._ledger.allocated(record.uid) is not None:
             self._take_in(record)
             return
         refusal = self._refusal(record)
         if record.uid in self._outside:
+            return
+        if refusal == placement.REFUSAL and not certain:
+            self._doubt(record.uid)
             return
         if refusal is None:
             desired = record.desired
@@ -111,6 +130,12 @@ class Allocator:
         record.story.tell("rejected", message)
         self._notices.say(record.pod, WARNING, reason, message)
 
+    def _doubt(self, uid: str) -> None:
+        alone = not self._doubted
+        self._doubted[uid] = None
+        if alone:
+            self.look_again()
+
     def _take_in(self, record: PodRecord) -> None:
         record.admitted = True
         self._taken.changed(record.uid)
@@ -121,7 +146,7 @@ class Allocator:
         if self.pressed and (kept_out := eviction.refusal(record.pod, record.qos, self.pressed)) is not None:
             return kept_out
         if not record.static and not placement.matches(spec, self.labels, self._config.node_name):
-            return "NodeAffinity", placement.NOT_MATCHED
+            return placement.REFUSAL
         missing = allocate.shortages(pod_requests(record.pod), self.room(record.uid), adding=True)
         if not missing:
             return None
@@ -165,6 +190,7 @@ class Allocator:
         """The pod is going or gone: what it held is free, what it asked for is not decided any more."""
         self._taken.changed(uid)
         self._pending.pop(uid, None)
+        self._doubted.pop(uid, None)
         record = self._records.get(uid)
         if record is not None and record.resize.pending is not None:
             self._set_pending(record, "", "")

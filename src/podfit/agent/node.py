@@ -155,6 +155,16 @@ class NodeKeeper:
     def _labels(self) -> dict[str, str]:
         return dict(self._node["metadata"].get("labels") or {})
 
+    async def look(self) -> None:
+        """Reads the Node, as far as the API answers: somebody may have changed its labels."""
+        try:
+            self._node = await self._client.get(NODE, "", self._config.node_name)
+        except (ApiError, Unreachable) as error:
+            log.info("node %s: %s", self._config.node_name, error)
+            return
+        self.labels = self._labels()
+        self.changed()
+
     async def publish(self, ready: bool = True, why: str = "") -> None:
         """Sends the status: what changed, and a heartbeat."""
         self._node = await self._client.get(NODE, "", self._config.node_name)

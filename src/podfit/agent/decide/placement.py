@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-NOT_MATCHED = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+REFUSAL = ("NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")
+"""Reason and message."""
 
 
 def matches(spec: Mapping[str, Any], labels: Mapping[str, str], node_name: str) -> bool:
