@@ -51,16 +51,16 @@ def key_problems(key: str) -> list[str]:
             f"a valid label key {_NAME_WRONG} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
         ]
     problems = []
-    if slash:
-        if not prefix:
-            problems.append("prefix part must be non-empty")
-        elif len(prefix) > 253:
+    if slash and not prefix:
+        problems.append("prefix part must be non-empty")
+    elif slash:
+        if len(prefix.encode()) > 253:
             problems.append("prefix part must be no more than 253 bytes")
-        elif not _DOMAIN.fullmatch(prefix):
+        if not _DOMAIN.fullmatch(prefix):
             problems.append(f"prefix part {_DOMAIN_WRONG}")
     if not name:
         problems.append("name part must be non-empty")
-    elif len(name) > 63:
+    elif len(name.encode()) > 63:
         problems.append("name part must be no more than 63 bytes")
     if not _NAME.fullmatch(name):
         problems.append(f"name part {_NAME_WRONG}")
@@ -69,7 +69,7 @@ def key_problems(key: str) -> list[str]:
 
 def value_problems(value: str) -> list[str]:
     """What is wrong with a label's value."""
-    problems = ["must be no more than 63 bytes"] if len(value) > 63 else []
+    problems = ["must be no more than 63 bytes"] if len(value.encode()) > 63 else []
     if not _VALUE.fullmatch(value):
         problems.append(_VALUE_WRONG)
     return problems

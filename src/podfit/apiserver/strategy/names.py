@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from podfit.api.selectors import key_problems, value_problems
+
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_NAME_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _label = re.compile(_LABEL)
 _label_1035 = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 _subdomain = re.compile(_SUBDOMAIN)
-_qualified = re.compile(_NAME_PART)
 _port_charset = re.compile("[-a-z0-9]+")
 _port_letter = re.compile("[a-z]")
 _UNDERSCORE_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
@@ -63,21 +63,6 @@ _DNS_1035_TEXT = regex_complaint(
     "[a-z]([-a-z0-9]*[a-z0-9])?",
     "my-name",
     "abc-123",
-)
-_QUALIFIED_TEXT = regex_complaint(
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
-    _NAME_PART,
-    "MyName",
-    "my.name",
-    "123-abc",
-)
-_LABEL_VALUE_TEXT = regex_complaint(
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end with an alphanumeric character",
-    f"({_NAME_PART})?",
-    "MyValue",
-    "my_value",
-    "12345",
 )
 
 
@@ -141,39 +126,14 @@ def path_segment(name: str, prefix: bool = False) -> list[str]:
 
 @lru_cache(maxsize=65536)
 def qualified_name(name: str) -> tuple[str, ...]:
-    """`name` or `prefix/name`: keys of labels, annotations, resources, taints."""
-    found: list[str] = []
-    parts = name.split("/")
-    if len(parts) > 2:
-        text = "a qualified name " + regex_complaint(
-            "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-            "character",
-            _NAME_PART,
-            "MyName",
-            "my.name",
-            "123-abc",
-        )
-        return (text + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)
-    if len(parts) == 2:
-        prefix = parts[0]
-        if not prefix:
-            found.append("prefix part must be non-empty")
-        else:
-            found.extend("prefix part " + complaint for complaint in _complaints_subdomain(prefix))
-    part = parts[-1]
-    if not part:
-        found.append("name part must be non-empty")
-    elif len(part.encode()) > 63:
-        found.append("name part " + max_length(63))
-    if not _qualified.fullmatch(part):
-        found.append("name part " + _QUALIFIED_TEXT)
-    return tuple(found)
+    """`name` or `prefix/name`: keys of labels, annotations, resources, taints. Kubernetes calls all of them label keys,
+    and counts them in bytes."""
+    return tuple(key_problems(name))
 
 
 @lru_cache(maxsize=65536)
 def label_value(value: str) -> tuple[str, ...]:
-    found = (max_length(63),) if len(value.encode()) > 63 else ()
-    return found if not value or _qualified.fullmatch(value) else (*found, _LABEL_VALUE_TEXT)
+    return tuple(value_problems(value))
 
 
 @lru_cache(maxsize=4096)

@@ -272,3 +272,19 @@ def test_a_bad_label_on_update_is_reported_by_every_check_that_sees_it() -> None
     new["metadata"]["labels"] = {"a": "b c"}
     PODS.prepare_update(new, old)
     assert len(PODS.validate_update(new, old)) == 4
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        ("a", "x" * 64, "must be no more than 63 bytes"),
+        ("x" * 64, "a", "name part must be no more than 63 bytes"),
+        ("x" * 254 + "/a", "a", "prefix part must be no more than 253 bytes"),
+        ("a/b/c", "a", "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start"),
+    ],
+)
+def test_labels_are_counted_in_bytes_and_called_so(key: str, value: str, wanted: str) -> None:
+    made = pod()
+    made["metadata"]["labels"] = {key: value}
+    (found,) = PODS.validate_create(made)
+    assert found.detail.startswith(wanted)
