@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from podfit.api.kinds import NODE, POD
+from podfit.api.kinds import NODE, POD, kind_named
 from podfit.client.kubeconfig import load
 from podfit.client.rest import Client
 from podfit.kit.addresses import machine_address
@@ -27,3 +27,13 @@ async def test_whoever_listens_everywhere_is_reached_at_the_machines_address(tmp
             assert (seen["status"]["podIP"], seen["status"]["hostIP"]) == (here, here)
         finally:
             await client.close()
+
+
+async def test_endpoints_follow_a_server_that_listens_elsewhere_after_a_restart(tmp_path: Path) -> None:
+    for _ in range(2):
+        async with Whole(tmp_path, store="sqlite", nodes=0) as whole:
+            found = await whole.client.get(kind_named("Endpoints"), "default", "kubernetes")
+            server = whole.up.server
+            (subset,) = found["subsets"]
+            assert subset["addresses"] == [{"ip": "127.0.0.1"}]
+            assert [one["port"] for one in subset["ports"]] == [server.front.port]

@@ -1,6 +1,7 @@
 """What a cluster has from its first start: namespaces, priority classes, roles, the Service `kubernetes`, definitions.
 
-Only what is missing is written, so a second start writes nothing; roles of an older version get the rules they lack.
+Only what is missing is written, so a second start writes nothing; roles of an older version get the rules they lack,
+and the endpoints of a server that moved follow it.
 """
 
 from __future__ import annotations
@@ -46,9 +47,18 @@ async def _create(writer: Writer, registry: Registry, obj: Object) -> None:
     if record is None:
         await writer.install(kind, namespace, obj)
         return
-    completed = role_update.completed(writer.objects.decoded(record), obj) if kind.group == role_update.GROUP else None
+    completed = _completed(kind, writer.objects.decoded(record), obj)
     if completed is not None:
         await writer.objects.put(kind, kind.key(namespace, meta["name"]), completed, record.modified)
+
+
+def _completed(kind: Kind, found: Object, wanted: Object) -> Object | None:
+    """What is there with what it lacks: rights of roles, and where this server is since its last start."""
+    if kind.group == role_update.GROUP:
+        return role_update.completed(found, wanted)
+    if kind.kind == "Endpoints" and wanted["subsets"][0] not in (found.get("subsets") or ()):
+        return {**found, "subsets": wanted["subsets"]}
+    return None
 
 
 def namespaces() -> Iterator[Object]:
