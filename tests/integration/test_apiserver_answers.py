@@ -68,7 +68,25 @@ def eviction(**metadata: str) -> dict[str, Any]:
         ("POST", "/pods/p/binding", binding(namespace="other"), "application/json", 400, _NAMESPACE),
         ("POST", "/bindings", binding(namespace="other"), "application/json", 400, _NAMESPACE),
         ("POST", "/pods/p/eviction", eviction(namespace="other"), "application/json", 400, _NAMESPACE),
+        ("POST", "/bindings", {"target": {"name": "n"}}, "application/json", 400, "Name parameter required."),
+        ("GET", "/pods/a%b", None, "", 400, "Name parameter invalid: \"a%b\": may not contain '%'"),
+        ("DELETE", "/pods/..", None, "", 400, "Name parameter invalid: \"..\": may not be '..'"),
         ("DELETE", "/pods/p", "x", "text/plain", 415, _UNKNOWN_FORMAT),
+        (
+            "POST",
+            "/resourcequotas",
+            {
+                "metadata": {"name": "q"},
+                "spec": {
+                    "hard": {"services": "1"},
+                    "scopeSelector": {"matchExpressions": [{"scopeName": "BestEffort", "operator": "Exists"}]},
+                },
+            },
+            "application/json",
+            422,
+            'ResourceQuota "q" is invalid: spec.scopeSelector.matchExpressions: Invalid value: {"MatchExpressions":'
+            '[{"ScopeName":"BestEffort","Operator":"Exists","Values":null}]}: unsupported scope applied to resource',
+        ),
     ],
 )
 async def test_a_request_is_refused_in_kubernetes_words(

@@ -26,6 +26,7 @@ from podfit.apiserver.objects import Objects
 from podfit.apiserver.options import first
 from podfit.apiserver.request import Request, Response
 from podfit.apiserver.routes import Route, parse, truthy
+from podfit.apiserver.strategy.names import path_segment
 from podfit.apiserver.subresources.table import Handlers
 from podfit.apiserver.tables.form import Tables
 from podfit.apiserver.verbs.create import create
@@ -134,7 +135,10 @@ class Core:
         if (notice := self.notices.get((route.group, route.version, route.resource))) is not None:
             call.warnings.append(notice)
         try:
-            return await self._verb(kind, route)(call)
+            verb = self._verb(kind, route)
+            if complaints := path_segment(route.name):
+                raise bad_request(f"Name parameter invalid: {go_quote(route.name)}: {';'.join(complaints)}")
+            return await verb(call)
         except ApiError as error:
             error.warnings += call.warnings
             raise

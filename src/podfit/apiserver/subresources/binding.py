@@ -41,6 +41,8 @@ async def _assign(call: Call, binding: Object, name: str, dry_run: bool) -> Resp
     await chain.admit(attrs)
     _check_target(binding)
     await chain.validate(attrs)
+    if not name:
+        raise bad_request("Name parameter required.")
     for _ in range(RETRIES):
         record = call.objects.required(POD, namespace, name)
         pod = call.objects.served(POD, record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from podfit.api.quantity import Quantity
@@ -188,7 +189,7 @@ class ResourceQuotaStrategy(Strategy):
                 errors.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
             for name in sorted(spec.get("hard") or ()):
                 if resourcelists.is_standard_quota_name(name) and not _covers(scope, name):
-                    errors.append(invalid(path, spec["scopeSelector"], "unsupported scope applied to resource"))
+                    errors.append(invalid(path, _as_go(requirements), "unsupported scope applied to resource"))
             if scope in _SCOPES and scope not in ("PriorityClass", "VolumeAttributesClass") and operator != "Exists":
                 detail = (
                     "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, "
@@ -220,6 +221,16 @@ class ResourceQuotaStrategy(Strategy):
         for kind in ("hard", "used"):
             _hard(status.get(kind), f"status.{kind}", errors)
         return errors
+
+
+def _as_go(requirements: Sequence[Object]) -> Object:
+    """A scope selector with the names of the Go structs, which is how messages show it."""
+    fields = ("scopeName", "operator")
+    rows = [
+        {**{field[0].upper() + field[1:]: row.get(field, "") for field in fields}, "Values": row.get("values")}
+        for row in requirements
+    ]
+    return {"MatchExpressions": rows}
 
 
 def _hard(listed: Object | None, path: str, errors: Errors) -> None:
