@@ -1,6 +1,7 @@
 """Daemons, roll-outs, Jobs and ownership against the real API server and agents on fake machines."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ DEPLOYMENT, SET, STATEFUL, DAEMON, JOB, CONTROLLER, QUOTA = map(
     kind_named,
     ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController", "ResourceQuota"),
 )
-CLAIM = kind_named("PersistentVolumeClaim")
+CLAIM, ACCOUNT, SECRET = map(kind_named, ("PersistentVolumeClaim", "ServiceAccount", "Secret"))
 IN_PLACE = {"podfit.dev/resize-policy": "InPlace"}
 Pods = list[dict[str, Any]]
 
@@ -570,3 +571,40 @@ async def test_of_two_owners_that_adopt_at_the_same_moment_one_gets_the_pod(tmp_
         pod = await bare.client.get(POD, "default", "p")
         assert sorted(map(len, taken)) == [0, 1]
         assert [one["name"] for one in pod["metadata"]["ownerReferences"]] == ["a" if taken[0] else "b"]
+
+
+# --- tokens
+
+
+async def test_a_secret_for_a_token_is_filled_and_goes_with_its_account(whole: Whole) -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": "default"}}
+    made = await whole.client.create(ACCOUNT, account)
+    named = {"kubernetes.io/service-account.name": "robot"}
+    meta = {"name": "t", "namespace": "default", "annotations": named}
+    body = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": meta}
+    await whole.client.create(SECRET, body)
+    secret = await becomes(whole.client, SECRET, "default", "t", lambda one: "token" in (one or {}).get("data", {}))
+    assert secret is not None and set(secret["data"]) == {"ca.crt", "namespace", "token"}
+    assert secret["metadata"]["annotations"] == {**named, "kubernetes.io/service-account.uid": made["metadata"]["uid"]}
+    assert base64.b64decode(secret["data"]["namespace"]) == b"default"
+    token = base64.b64decode(secret["data"]["token"]).decode()
+
+    async def reviewed() -> dict[str, Any]:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        answer = await whole.client.raw("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body=review)
+        return dict(answer["status"])
+
+    assert (await reviewed())["user"]["username"] == "system:serviceaccount:default:robot"
+    # What somebody empties is filled again.
+    await whole.client.patch(SECRET, "default", "t", {"data": {"ca.crt": None}})
+    await becomes(whole.client, SECRET, "default", "t", lambda one: "ca.crt" in (one or {})["data"])
+    await whole.client.delete(ACCOUNT, "default", "robot")
+    await becomes(whole.client, SECRET, "default", "t", lambda one: one is None)
+    assert "authenticated" not in await reviewed()
+
+
+async def test_a_secret_for_the_token_of_nobody_goes(whole: Whole) -> None:
+    meta = {"name": "t", "namespace": "default", "annotations": {"kubernetes.io/service-account.name": "nobody"}}
+    body = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": meta}
+    await whole.client.create(SECRET, body)
+    await becomes(whole.client, SECRET, "default", "t", lambda one: one is None)

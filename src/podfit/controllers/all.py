@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from podfit.client import EventRecorder
-from podfit.controllers.accounts import AccountsController
+from podfit.controllers.accounts import AccountsController, TokensController
 from podfit.controllers.certificates import CertificatesController
 from podfit.controllers.disruption import DisruptionController
 from podfit.controllers.garbage import GarbageCollector, PodGarbageController
@@ -43,6 +43,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     ReplicationControllerController,
     StatefulSetController,
     TaintEvictionController,
+    TokensController,
 )
 
 _SPEAKS_AS = {"disruption-controller": "controllermanager", "node-lifecycle-controller": "node-controller"}

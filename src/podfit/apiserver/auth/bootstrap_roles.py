@@ -120,7 +120,9 @@ _SCHEDULER = (
 _CONTROLLERS = (
     # Garbage collection and the emptying of namespaces know no bounds; making things does.
     rule([*READ, "delete", "deletecollection", "patch", "update"], ["*"], ["*"]),
-    rule(["create"], [""], ["configmaps", "persistentvolumeclaims", "pods", "serviceaccounts"]),
+    rule(
+        ["create"], [""], ["configmaps", "persistentvolumeclaims", "pods", "serviceaccounts", "serviceaccounts/token"]
+    ),
     rule(["create"], ["apps"], ["controllerrevisions", "replicasets"]),
     rule(["create"], ["batch"], ["jobs"]),
     rule(["create"], ["coordination.k8s.io"], ["leases"]),

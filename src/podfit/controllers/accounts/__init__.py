@@ -1,5 +1,6 @@
-"""What every namespace has: the default ServiceAccount and the cluster's root certificate."""
+"""What every namespace has: the default ServiceAccount and the cluster's root certificate; and Secrets with tokens."""
 
 from podfit.controllers.accounts.controller import AccountsController
+from podfit.controllers.accounts.tokens import TokensController
 
-__all__ = ["AccountsController"]
+__all__ = ["AccountsController", "TokensController"]
