@@ -102,6 +102,26 @@ async def test_recreating_modes_evict(cluster: Autoscaled, mode: str) -> None:
     assert {"EvictedByVPA", "EvictedPod"} <= {event["reason"] for event in events["items"]}
 
 
+@pytest.mark.parametrize(
+    ("mode", "counted"),
+    [
+        ("Recreate", {"evictable_pods_total": 4, "vpas_with_evictable_pods_total": 1, "evicted_pods_total": 2}),
+        ("InPlaceOrRecreate", {"in_place_updatable_pods_total": 4, "in_place_updated_pods_total": 2}),
+    ],
+)
+async def test_pods_worth_a_change_are_counted_beyond_their_budget(
+    cluster: Autoscaled, mode: str, counted: dict[str, int]
+) -> None:
+    await cluster.deployment("web", 4)
+    await cluster.vpa("web", "web", updatePolicy={"updateMode": mode})
+    await cluster.recommend("web", {"cpu": "500m"}, **bounds("400m", "1"))
+    await admission_lives(cluster)
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+        found = {sample.name: sample.value for family in updater.registry.collect() for sample in family.samples}
+    assert {name: found[f"vpa_updater_{name}"] for name in counted} == counted
+
+
 async def test_nothing_is_evicted_while_the_webhook_is_away(cluster: Autoscaled) -> None:
     pods = await cluster.deployment("web", 2)
     await cluster.vpa("web", "web", updatePolicy={"updateMode": "Recreate"})
@@ -261,6 +281,8 @@ async def test_a_boost_is_taken_back_at_once_and_for_good(cluster: Autoscaled, m
         assert (await requests(cluster, pod))["cpu"] == "800m"
         await one_pass(cluster, updater)
         assert (await requests(cluster, pod))["cpu"] == cpu
+        labels = {"vpa_size_log2": "0", "vpa_name": "web", "vpa_namespace": "default"}
+        assert updater.registry.get_sample_value("vpa_updater_in_place_updated_pods_total", labels) == 1
         cluster.use(pod, cpu, "50Mi")
         await one_pass(cluster, updater)
     assert (await requests(cluster, pod))["cpu"] == cpu

@@ -210,17 +210,16 @@ def _measure(work: Work, report: Report) -> None:
     names = work.vpa["metadata"]["name"], work.vpa["metadata"].get("namespace", "")
     measures.controlled.labels(size, mode).inc(len(work.pods))
     failed = list(_attempted(work, report))
-    failed_evictions = sum(reason.startswith("Eviction") for reason in failed)
-    failed_resizes = len(failed) - failed_evictions
     if mode in IN_PLACE_MODES:
-        tried = len(report.resized) + failed_resizes
-        measures.resizable.labels(size).inc(tried)
-        measures.vpas_resizable.labels(size).inc(tried > 0)
+        measures.resizable.labels(size).inc(report.resizable)
+        measures.vpas_resizable.labels(size).inc(report.resizable > 0)
+    if mode in IN_PLACE_MODES or report.resized:
+        # Boosts are taken back in place whatever the mode.
         measures.vpas_resized.labels(size).inc(bool(report.resized))
         measures.resized.labels(size, *names).inc(len(report.resized))
-    tried = len(report.evicted) + failed_evictions
-    measures.evictable.labels(size, mode).inc(tried)
-    measures.vpas_evictable.labels(size, mode).inc(tried > 0)
+    tried = bool(report.evicted) or any(reason.startswith("Eviction") for reason in failed)
+    measures.evictable.labels(size, mode).inc(report.evictable)
+    measures.vpas_evictable.labels(size, mode).inc(tried or report.evictable > 0)
     measures.vpas_evicted.labels(size, mode).inc(bool(report.evicted))
     if report.evicted:
         measures.evicted.labels(size, mode, *names).inc(len(report.evicted))

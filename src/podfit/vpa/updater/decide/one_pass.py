@@ -48,6 +48,10 @@ class Report:
     resized: list[tuple[Object, Object]] = field(default_factory=list)
     failed: list[tuple[Object, Object, str, str]] = field(default_factory=list)
     """Autoscaler, pod, reason word, message."""
+    evictable: int = 0
+    """Pods worth an eviction in a mode that evicts, whether or not their budget lasted for all."""
+    resizable: int = 0
+    """The same of resizes, in a mode that resizes."""
 
 
 def update_pass(
@@ -97,9 +101,12 @@ class _Pass:
         if mode not in EVICTING_MODES or not self.config.in_place_allowed(self.vpa):
             return
         if mode in IN_PLACE_MODES:
-            to_evict = yield from self._resize_all(self._ordered(filter(self._resizable, pods)))
+            to_resize = self._ordered(filter(self._resizable, pods))
+            self.report.resizable += len(to_resize)
+            to_evict = yield from self._resize_all(to_resize)
         else:
             to_evict = self._ordered(pod for pod in pods if self.restriction.can_evict(pod, self.clock))
+            self.report.evictable += len(to_evict)
         for pod in to_evict:
             yield from self._evict(pod)
 
