@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podfit.api.status import Object
+from podfit.api.status import Object, not_found
 from podfit.apiserver.admission.base import CREATE, UPDATE, Attributes, Plugin
 from podfit.apiserver.auth.authorize import MASTERS, Action, Authorization
 from podfit.apiserver.auth.rbac import GROUP, Rbac
@@ -16,6 +16,7 @@ from podfit.apiserver.auth.rules import Rule, parse_rules, quoted, uncovered
 
 _ROLES = ("roles", "clusterroles")
 _BINDINGS = ("rolebindings", "clusterrolebindings")
+_OF_COLLECTION = {"ownerReferences", "finalizers", "managedFields", "resourceVersion", "selfLink"}
 _EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), urls=("*",)))
 
 
@@ -36,26 +37,22 @@ class RbacEscalation(Plugin):
     async def validate(self, attrs: Attributes) -> None:
         if MASTERS in attrs.user.groups or attrs.object is None:
             return
+        if attrs.old is not None and _serves_collection_only(attrs.object, attrs.old):
+            return
         if attrs.kind.plural in _ROLES:
             self._check_role(attrs, attrs.object, attrs.old or {})
         else:
-            self._check_binding(attrs, attrs.object, attrs.old or {})
+            self._check_binding(attrs, attrs.object)
 
     def _check_role(self, attrs: Attributes, new: Object, old: Object) -> None:
-        fields = ("rules", "aggregationRule")
-        if attrs.operation == UPDATE and all((new.get(f) or None) == (old.get(f) or None) for f in fields):
-            return
         if self._may(attrs, "escalate", attrs.kind.plural, attrs.display_name):
             return
         self._confirm(attrs, parse_rules(new.get("rules")))
-        aggregation = new.get("aggregationRule")
-        if aggregation and aggregation != old.get("aggregationRule") and self._lacking(attrs, _EVERYTHING):
+        aggregates = new.get("aggregationRule") or old.get("aggregationRule")
+        if aggregates and self._lacking(attrs, _EVERYTHING):
             raise attrs.forbid("must have cluster-admin privileges to use an aggregationRule")
 
-    def _check_binding(self, attrs: Attributes, new: Object, old: Object) -> None:
-        same = all(new.get(field) == old.get(field) for field in ("subjects", "roleRef"))
-        if attrs.operation == UPDATE and same:
-            return
+    def _check_binding(self, attrs: Attributes, new: Object) -> None:
         ref = new.get("roleRef") or {}
         name = str(ref.get("name", ""))
         resource = "roles" if ref.get("kind") == "Role" else "clusterroles"
@@ -64,7 +61,7 @@ class RbacEscalation(Plugin):
         role = (attrs.namespace if resource == "roles" else "", name)
         rules = self._rbac.rules_of(role)
         if rules is None:
-            raise attrs.forbid(f'{resource}.{GROUP} "{name}" not found')
+            raise not_found(resource, name, GROUP)
         self._confirm(attrs, rules)
 
     def _may(self, attrs: Attributes, verb: str, resource: str, name: str) -> bool:
@@ -83,3 +80,12 @@ class RbacEscalation(Plugin):
                 f'user "{attrs.user.name}" (groups={quoted(attrs.user.groups)}) is attempting to grant '
                 f"RBAC permissions not currently held:\n{shown}"
             )
+
+
+def _serves_collection_only(new: Object, old: Object) -> bool:
+    """Whether an update changes only what garbage collection needs. Anything else may grant something: a label adds a
+    role to those that aggregate it."""
+    if any(new.get(field) != old.get(field) for field in (new.keys() | old.keys()) - {"metadata"}):
+        return False
+    mine, stored = new["metadata"], old["metadata"]
+    return all(mine.get(field) == stored.get(field) for field in (mine.keys() | stored.keys()) - _OF_COLLECTION)

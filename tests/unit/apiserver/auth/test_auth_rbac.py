@@ -135,13 +135,38 @@ async def test_nobody_grants_what_they_do_not_hold(access):
     await escalation(access, role)
 
 
-async def test_escalate_verb_and_unchanged_rules_lift_the_guard(access):
+async def test_escalate_verb_and_changes_for_garbage_collection_lift_the_guard(access):
     role = {"metadata": {"name": "r"}, "rules": [SECRETS]}
-    await escalation(access, {**role, "metadata": {"name": "r", "labels": {"a": "b"}}}, old=role)
+    await escalation(access, {**role, "metadata": {"name": "r", "finalizers": ["a/b"]}}, old=role)
     grant = {"verbs": ["escalate"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"]}
     access.rbac.changed("ClusterRole", None, {"metadata": {"name": "e"}, "rules": [grant]})
     access.bind("e", "jane")
     await escalation(access, role)
+
+
+@pytest.mark.parametrize("kind", ["Role", "ClusterRole", "ClusterRoleBinding"])
+async def test_a_label_on_what_one_does_not_hold_is_an_escalation(access, kind):
+    """Labels make a role part of others."""
+    old = {"metadata": {"name": "r"}, "rules": [SECRETS]}
+    if kind == "ClusterRoleBinding":
+        old = {"metadata": {"name": "r"}, "roleRef": {"kind": "ClusterRole", "name": "admin"}, "subjects": []}
+    new = {**old, "metadata": {"name": "r", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}}
+    with pytest.raises(ApiError, match="attempting to grant RBAC permissions not currently held"):
+        await escalation(access, new, kind=kind, old=old)
+
+
+async def test_taking_an_aggregation_rule_away_needs_all_rights(access):
+    access.bind("view", "jane")
+    old = {"metadata": {"name": "r"}, "rules": [], "aggregationRule": {"clusterRoleSelectors": []}}
+    with pytest.raises(ApiError, match="must have cluster-admin privileges to use an aggregationRule"):
+        await escalation(access, {"metadata": {"name": "r"}, "rules": []}, kind="ClusterRole", old=old)
+
+
+async def test_binding_a_role_that_is_not_there_finds_nothing(access):
+    binding = {"metadata": {"name": "b"}, "roleRef": {"kind": "Role", "name": "gone"}, "subjects": []}
+    with pytest.raises(ApiError) as caught:
+        await escalation(access, binding, kind="RoleBinding")
+    assert (caught.value.code, caught.value.message) == (404, 'roles.rbac.authorization.k8s.io "gone" not found')
 
 
 async def test_binding_a_role_one_does_not_hold_needs_the_bind_verb(access):
