@@ -62,7 +62,7 @@ def main() -> None:
         if not is_told(error):
             raise
         print(f"podfit: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(getattr(error, "exit_code", 1))
 
 
 def is_told(error: Exception) -> bool:

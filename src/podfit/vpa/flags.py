@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -30,8 +30,25 @@ _GROUPS, _GONE = {"AllAlpha": GATES, "AllBeta": ()}, ("InPlaceOrRecreate",)
 """Gates that stand for several, and those of older releases whose feature is always on."""
 
 
+NUMBERS = frozenset(
+    """recommendation-margin-fraction pod-recommendation-min-cpu-millicores pod-recommendation-min-memory-mb
+    target-cpu-percentile recommendation-lower-bound-cpu-percentile recommendation-upper-bound-cpu-percentile
+    target-memory-percentile recommendation-lower-bound-memory-percentile recommendation-upper-bound-memory-percentile
+    oom-bump-up-ratio oom-min-bump-up-bytes kube-api-qps kube-api-burst eviction-tolerance eviction-rate-limit
+    pod-update-threshold low-confidence-below changes-per-minute scale-down-step undo-throttled-above
+    prometheus-queries-per-second""".split()
+)
+"""Flags that are plain numbers; other fractions are durations."""
+
+
 class BadFlag(ValueError):
     """A flag that cannot be used; the message tells which and why."""
+
+
+class WrongLine(BadFlag):
+    """The command line itself cannot be read."""
+
+    exit_code = 2
 
 
 def duration(text: str) -> float:
@@ -91,11 +108,11 @@ def _pairs(arguments: Sequence[str], known: Mapping[str, Any]) -> Iterator[tuple
     while waiting:
         argument = waiting.pop()
         if not argument.startswith("-"):
-            raise BadFlag(f"unexpected argument: {argument}")
+            raise WrongLine(f"unexpected argument: {argument}")
         name, equals, text = argument.lstrip("-").partition("=")
         name = name.replace("_", "-")
         if name not in known and name not in IGNORED:
-            raise BadFlag(f"unknown flag: --{name}")
+            raise WrongLine(f"unknown flag: --{name}")
         if not equals:
             is_flag = name in known and known[name][2] is bool
             follows = bool(waiting) and not waiting[-1].startswith("--")
@@ -104,26 +121,26 @@ def _pairs(arguments: Sequence[str], known: Mapping[str, Any]) -> Iterator[tuple
             elif waiting:
                 text = waiting.pop()
             else:
-                raise BadFlag(f"flag needs an argument: --{name}")
+                raise WrongLine(f"flag needs an argument: --{name}")
         yield name, text
 
 
 def _value(name: str, text: str, kind: Any) -> Any:
     try:
-        return _converted(text, kind)
+        return _converted(name, text, kind)
     except (ValueError, QuantityError) as error:
-        raise BadFlag(f'invalid argument "{text}" for "--{name}" flag: {error}') from error
+        raise WrongLine(f'invalid argument "{text}" for "--{name}" flag: {error}') from error
 
 
-def _converted(text: str, kind: Any) -> Any:
+def _converted(name: str, text: str, kind: Any) -> Any:
     if kind is bool:
-        if text.lower() not in _TRUE + _FALSE:
-            raise ValueError("it is true or false")
-        return text.lower() in _TRUE
+        return _bool(text)
     if kind is int:
-        return int(text)
+        return _number(int, "ParseInt", text)
+    if kind is float and name in NUMBERS:
+        return _number(float, "ParseFloat", text)
     if kind is float:
-        # A number as it is, a duration in seconds: no flag of one sort can be mistaken for the other.
+        # A bare number counts seconds.
         return float(text) if re.fullmatch(r"[+-]?[0-9.]+(e[+-]?\d+)?", text) else duration(text)
     if kind is str:
         return text
@@ -134,6 +151,19 @@ def _converted(text: str, kind: Any) -> Any:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def _number(make: Callable[[str], T], named: str, text: str) -> T:
+    try:
+        return make(text)
+    except ValueError:
+        raise ValueError(f'strconv.{named}: parsing "{text}": invalid syntax') from None
+
+
+def _bool(text: str) -> bool:
+    if text.lower() not in _TRUE + _FALSE:
+        raise ValueError(f'strconv.ParseBool: parsing "{text}": invalid syntax')
+    return text.lower() in _TRUE
+
+
 def gates(text: str) -> dict[str, bool]:
     """`A=true,B=false`. What a group of gates sets, a gate's own entry overrides."""
     found: dict[str, bool] = {}
@@ -142,9 +172,10 @@ def gates(text: str) -> dict[str, bool]:
         name, equals, value = part.partition("=")
         if not equals:
             raise ValueError(f"missing bool value for {name}")
-        if value.lower() not in _TRUE + _FALSE:
-            raise ValueError(f"invalid value of {name}={value}, err: it is true or false")
-        on = value.lower() in _TRUE
+        try:
+            on = _bool(value)
+        except ValueError as error:
+            raise ValueError(f"invalid value of {name}={value}, err: {error}") from None
         if name in _GROUPS:
             groups |= dict.fromkeys(_GROUPS[name], on)
         elif name in GATES:

@@ -9,7 +9,7 @@ import pytest
 from podfit.api.quantity import Quantity
 from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig, admission_config
-from podfit.vpa.flags import BadFlag, described, duration, gates
+from podfit.vpa.flags import NUMBERS, BadFlag, WrongLine, described, duration, gates
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.updater.config import UpdaterConfig, updater_config
 
@@ -151,9 +151,10 @@ def test_spellings_of_flags() -> None:
         (["--nope"], "unknown flag: --nope"),
         (["stray"], "unexpected argument: stray"),
         (["--recommender-interval"], "flag needs an argument"),
-        (["--update-worker-count=many"], 'invalid argument "many"'),
+        (["--update-worker-count=many"], 'invalid argument "many" .*: strconv.ParseInt: parsing "many": invalid syntax'),
+        (["--target-cpu-percentile=5m"], 'strconv.ParseFloat: parsing "5m": invalid syntax'),
         (["--storage=floppy"], "checkpoint, prometheus or local"),
-        (["--memory-saver=perhaps"], "true or false"),
+        (["--memory-saver=perhaps"], 'strconv.ParseBool: parsing "perhaps": invalid syntax'),
         (["--vpa-object-namespace=a", "--ignored-vpa-object-namespaces=b"], "cannot be set together"),
         (["--feature-gates=InPlace"], "missing bool value"),
         (["--feature-gates=InPlace=perhaps"], "invalid value of InPlace=perhaps"),
@@ -164,6 +165,19 @@ def test_spellings_of_flags() -> None:
 def test_wrong_recommender_flags_are_told(arguments: list[str], words: str) -> None:
     with pytest.raises(BadFlag, match=words):
         recommender_config(arguments)
+
+
+def test_plain_numbers_and_durations_are_told_apart() -> None:
+    known = {name.removeprefix("--") for made in (RecommenderConfig(), UpdaterConfig()) for name, _ in described(made)}
+    assert known >= NUMBERS
+    assert updater_config(["--eviction-tolerance=1e-1", "--evict-after-oom-threshold=90"]).eviction_tolerance == 0.1
+
+
+def test_a_line_that_cannot_be_read_ends_the_command_as_other_wrong_lines_do() -> None:
+    assert WrongLine("").exit_code == 2
+    assert not hasattr(BadFlag(""), "exit_code")
+    with pytest.raises(WrongLine):
+        updater_config(["--nope"])
 
 
 def test_wrong_updater_and_admission_flags_are_told() -> None:
