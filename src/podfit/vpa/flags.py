@@ -31,12 +31,29 @@ _GROUPS, _GONE = {"AllAlpha": GATES, "AllBeta": ()}, ("InPlaceOrRecreate",)
 
 
 NUMBERS = frozenset(
-    """recommendation-margin-fraction pod-recommendation-min-cpu-millicores pod-recommendation-min-memory-mb
-    target-cpu-percentile recommendation-lower-bound-cpu-percentile recommendation-upper-bound-cpu-percentile
-    target-memory-percentile recommendation-lower-bound-memory-percentile recommendation-upper-bound-memory-percentile
-    oom-bump-up-ratio oom-min-bump-up-bytes kube-api-qps kube-api-burst eviction-tolerance eviction-rate-limit
-    pod-update-threshold low-confidence-below changes-per-minute scale-down-step undo-throttled-above
-    prometheus-queries-per-second""".split()
+    (
+        "recommendation-margin-fraction",
+        "pod-recommendation-min-cpu-millicores",
+        "pod-recommendation-min-memory-mb",
+        "target-cpu-percentile",
+        "recommendation-lower-bound-cpu-percentile",
+        "recommendation-upper-bound-cpu-percentile",
+        "target-memory-percentile",
+        "recommendation-lower-bound-memory-percentile",
+        "recommendation-upper-bound-memory-percentile",
+        "oom-bump-up-ratio",
+        "oom-min-bump-up-bytes",
+        "kube-api-qps",
+        "kube-api-burst",
+        "eviction-tolerance",
+        "eviction-rate-limit",
+        "pod-update-threshold",
+        "low-confidence-below",
+        "changes-per-minute",
+        "scale-down-step",
+        "undo-throttled-above",
+        "prometheus-queries-per-second",
+    )
 )
 """Flags that are plain numbers; other fractions are durations."""
 

@@ -151,7 +151,7 @@ def test_spellings_of_flags() -> None:
         (["--nope"], "unknown flag: --nope"),
         (["stray"], "unexpected argument: stray"),
         (["--recommender-interval"], "flag needs an argument"),
-        (["--update-worker-count=many"], 'invalid argument "many" .*: strconv.ParseInt: parsing "many": invalid syntax'),
+        (["--update-worker-count=many"], 'invalid argument "many" .*ParseInt: parsing "many": invalid syntax'),
         (["--target-cpu-percentile=5m"], 'strconv.ParseFloat: parsing "5m": invalid syntax'),
         (["--storage=floppy"], "checkpoint, prometheus or local"),
         (["--memory-saver=perhaps"], 'strconv.ParseBool: parsing "perhaps": invalid syntax'),
