@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.controllers.workloads.cronjob import due_text
 from podfit.controllers.workloads.schedule import BadSchedule, Schedule
 
 
@@ -87,6 +88,13 @@ def test_every_counts_from_the_time_before() -> None:
     for text in ("@every", "@every x", "@every 5", "@every 1m 2s"):
         with pytest.raises(BadSchedule):
             Schedule.parse(text)
+
+
+def test_a_due_time_is_told_in_the_zone_of_the_schedule() -> None:
+    due = at("2026-01-01T03:00:00")
+    assert due_text(due, "Asia/Tokyo") == "2026-01-01T12:00:00+09:00"
+    assert due_text(due, "America/New_York") == "2025-12-31T22:00:00-05:00"
+    assert due_text(due, "Europe/London") == due_text(due, "") == "2026-01-01T03:00:00Z"
 
 
 def test_a_zone_in_the_text_counts() -> None:

@@ -88,3 +88,13 @@ def test_a_lost_node_is_always_kept_free_of_new_pods(policy: str, had: bool, exp
     old = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}] if had else []
     taints = wanted_taints(node("x", ready=False, taints=old), "now", policy)
     assert {taint["effect"] for taint in taints} == expected
+
+
+def test_a_taint_tells_since_when_it_is_there() -> None:
+    cordoned = node("x", taints=[{"key": "own", "effect": "NoSchedule"}])
+    cordoned["spec"]["unschedulable"] = True
+    found = wanted_taints(cordoned, "now")
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": "now"}
+    assert found == [{"key": "own", "effect": "NoSchedule"}, taint]
+    cordoned["spec"]["taints"] = found
+    assert wanted_taints(cordoned, "later") == found

@@ -185,15 +185,15 @@ def wanted_taints(node: Object, now: str, policy: str = zones.EVICT) -> list[Obj
     for condition in (node.get("status") or {}).get("conditions") or []:
         key = _CONDITION_TAINTS.get((condition["type"], condition["status"]))
         if key:
-            wanted[key, "NoSchedule"] = {"key": key, "effect": "NoSchedule"}
+            wanted[key, "NoSchedule"] = {"key": key, "effect": "NoSchedule", "timeAdded": now}
             lost = key in (NOT_READY, UNREACHABLE)
             if lost and (policy == zones.EVICT or (policy == zones.HOLD and key in evicts)):
                 wanted[key, "NoExecute"] = {"key": key, "effect": "NoExecute", "timeAdded": now}
     if spec.get("unschedulable"):
-        wanted[UNSCHEDULABLE, "NoSchedule"] = {"key": UNSCHEDULABLE, "effect": "NoSchedule"}
+        wanted[UNSCHEDULABLE, "NoSchedule"] = {"key": UNSCHEDULABLE, "effect": "NoSchedule", "timeAdded": now}
     if _condition(node, "Ready") is None and any(taint["key"] == NOT_READY for taint in spec.get("taints") or []):
         # Not reported yet: the taint it was born with stays.
-        wanted[NOT_READY, "NoSchedule"] = {"key": NOT_READY, "effect": "NoSchedule"}
+        wanted[NOT_READY, "NoSchedule"] = {"key": NOT_READY, "effect": "NoSchedule", "timeAdded": now}
     kept = []
     for taint in spec.get("taints") or []:
         id = (taint["key"], taint.get("effect", ""))

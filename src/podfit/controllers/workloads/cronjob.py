@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from zoneinfo import ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from podfit.api.kinds import kind_named
 from podfit.api.status import ApiError, Object, go_quote
@@ -34,6 +34,12 @@ def due_time(schedule: Schedule, since: float, now: float, deadline_s: int | Non
         else:
             at = schedule.next(at)
     return newest, missed
+
+
+def due_text(due: float, zone: str) -> str:
+    """A due time as the clocks of the CronJob's zone show it, with their distance from UTC."""
+    shown = datetime.fromtimestamp(due, ZoneInfo(zone) if zone else UTC).isoformat(timespec="seconds")
+    return f"{shown.removesuffix('+00:00')}Z" if shown.endswith("+00:00") else shown
 
 
 class CronJobController:
@@ -124,7 +130,7 @@ class CronJobController:
         inner = template.get("metadata") or {}
         annotations = {
             **(inner.get("annotations") or {}),
-            "batch.kubernetes.io/cronjob-scheduled-timestamp": rfc3339(due),
+            "batch.kubernetes.io/cronjob-scheduled-timestamp": due_text(due, cron["spec"].get("timeZone") or ""),
         }
         body = {
             "apiVersion": "batch/v1",
