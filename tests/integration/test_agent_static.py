@@ -77,7 +77,9 @@ async def test_a_manifest_runs_and_shows_a_mirror(cluster: Cluster, folder: Path
     assert mirror["metadata"]["ownerReferences"] == [owner]
     (folder / "web.yaml").unlink()
     await told(node, lambda: all(one.ending for one in node.agent.records.values()))
-    await node.pass_time(6)
+    await node.pass_time(3)
+    assert node.machine.pods and await phase(cluster) == "Running"
+    await node.pass_time(3)
     assert not node.machine.pods
     assert await phase(cluster) == ""
 

@@ -43,6 +43,8 @@ class StaticPods:
         self._uids: dict[Path, str] = {}
         self._leaving: dict[str, str] = {}
         """Pods that are on their way out, uid → namespace/name: the next of that name waits for them."""
+        self._closing: dict[str, Object] = {}
+        """Their mirrors, which go when they are gone."""
         self._running: set[str] = set()
         self._unmirrored: set[str] = set()
         self._orphans: dict[str, Object] = {}
@@ -137,11 +139,13 @@ class StaticPods:
         record = self._roster.record(uid) if uid is not None else None
         if record is not None:
             if record.mirror is not None:
-                self._orphans[record.uid] = record.mirror
+                self._closing[record.uid] = record.mirror
             self._leaving[record.uid] = _full_name(record.pod)
             self._roster.end(record, Ending(record.grace_s, gone=True))
 
     def _left(self, uid: str) -> None:
+        if (mirror := self._closing.pop(uid, None)) is not None:
+            self._orphans[mirror["metadata"]["uid"]] = mirror
         if self._leaving.pop(uid, None) is not None:
             self._poke()
 
