@@ -116,3 +116,16 @@ async def test_metadata_alone_is_the_metadata_of_the_whole(server: ApiServer, pa
     assert alone["kind"] == word
     shown = [item["metadata"] for item in alone.get("items", [alone])]
     assert shown == [item["metadata"] for item in whole.get("items", [whole])]
+
+
+@pytest.mark.parametrize(
+    ("path", "word", "told"),
+    [
+        ("", "PartialObjectMetadata", "a list (*core.PodList)"),
+        ("/p", "PartialObjectMetadataList", "not a list (*core.Pod)"),
+    ],
+)
+async def test_metadata_of_one_object_is_not_that_of_a_list(server: ApiServer, path: str, word: str, told: str) -> None:
+    code, answer = await Asker(server)("GET", f"{PODS}{path}", accept=f"application/json;as={word};g=meta.k8s.io;v=v1")
+    assert (code, answer["reason"]) == (406, "NotAcceptable")
+    assert answer["message"] == f"you requested {word}, but the requested object is {told}"

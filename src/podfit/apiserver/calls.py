@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from podfit.api.kinds import Kind
-from podfit.api.status import Object
+from podfit.api.status import ApiError, Object
 from podfit.apiserver import conversion, wire
 from podfit.apiserver.forms import Converted, Form, MetadataOnly, Row, Spliced
-from podfit.apiserver.negotiate import JSON, PLAIN, TABLE, YAML, Accepted, negotiate
+from podfit.apiserver.negotiate import JSON, PARTIAL_LIST, PLAIN, TABLE, YAML, Accepted, negotiate
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.options import WriteOptions, first
 from podfit.apiserver.request import Request, Response
@@ -61,7 +61,17 @@ class Call(msgspec.Struct):
         if accepted.shape == TABLE:
             include = first(self.request.query, "includeObject")
             return TableForm(self.parts.tables, self.kind, accepted.version, include, self.objects.clock.now())
+        if self.route.verb != "watch":
+            self._expect_shape(accepted.shape)
         return MetadataOnly(accepted.version)
+
+    def _expect_shape(self, shape: str) -> None:
+        """The metadata of one object, or of a list: clients ask for one of them."""
+        several = self.route.verb in ("list", "deletecollection")
+        if several == (shape == PARTIAL_LIST):
+            return
+        what = f"is a list (*{_go_type(self.kind)}List)" if several else f"is not a list (*{_go_type(self.kind)})"
+        raise ApiError(406, "NotAcceptable", f"you requested {shape}, but the requested object {what}")
 
     def write(self, options: WriteOptions, subresource: str = "") -> Write:
         return Write(self.kind, self.namespace, self.route.name, self.request.user, options, subresource, self.warnings)
@@ -131,3 +141,11 @@ def success(code: int = 201, details: Object | None = None) -> Object:
     if code:
         status["code"] = code
     return status
+
+
+def _go_type(kind: Kind) -> str:
+    """How a Kubernetes server's own code calls the kind."""
+    if kind.custom:
+        return "unstructured.Unstructured"
+    package = kind.group.partition(".")[0]
+    return f"{'core' if package in ('', 'events') else package}.{kind.kind}"
