@@ -21,7 +21,7 @@ DEPLOYMENT, SET, STATEFUL, DAEMON, JOB, CONTROLLER, QUOTA = map(
     kind_named,
     ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController", "ResourceQuota"),
 )
-CLAIM, ACCOUNT, SECRET = map(kind_named, ("PersistentVolumeClaim", "ServiceAccount", "Secret"))
+CLAIM, ACCOUNT, SECRET, CONFIG = map(kind_named, ("PersistentVolumeClaim", "ServiceAccount", "Secret", "ConfigMap"))
 IN_PLACE = {"podfit.dev/resize-policy": "InPlace"}
 Pods = list[dict[str, Any]]
 
@@ -608,3 +608,30 @@ async def test_a_secret_for_the_token_of_nobody_goes(whole: Whole) -> None:
     body = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": meta}
     await whole.client.create(SECRET, body)
     await becomes(whole.client, SECRET, "default", "t", lambda one: one is None)
+
+
+# --- owners
+
+
+async def test_an_owner_in_another_namespace_or_of_another_name_is_none(whole: Whole) -> None:
+    def config(name: str, owner: dict[str, Any] | None = None, called: str = "owner") -> dict[str, Any]:
+        meta: dict[str, Any] = {"name": name, "namespace": "default" if owner else "kube-system"}
+        if owner:
+            uid = owner["metadata"]["uid"]
+            meta["ownerReferences"] = [{"apiVersion": "v1", "kind": "ConfigMap", "name": called, "uid": uid}]
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+
+    far = await whole.client.create(CONFIG, config("owner"))
+    near = await whole.client.create(CONFIG, {**config("owner"), "metadata": {"name": "near", "namespace": "default"}})
+    await whole.client.create(CONFIG, config("good", near, "near"))
+    await whole.client.create(CONFIG, config("misnamed", near, "other"))
+    await whole.client.create(CONFIG, config("cross", far))
+    await all_become(whole.client, CONFIG, "default", lambda all: names_of(all).isdisjoint({"cross", "misnamed"}))
+    assert {"good", "near"} <= names_of((await whole.client.list(CONFIG, "default"))["items"])
+    where = f"[v1/ConfigMap, namespace: default, name: owner, uid: {far['metadata']['uid']}]"
+    said = f'ownerRef {where} does not exist in namespace "default"'
+    events = await all_become(whole.client, kind_named("Event"), "default", lambda all: said in messages(all))
+    (event,) = [one for one in events if one["message"] == said]
+    assert (event["type"], event["reason"]) == ("Warning", "OwnerRefInvalidNamespace")
+    assert event["source"]["component"] == "garbage-collector-controller"
+    assert await whole.client.find(CONFIG, "kube-system", "owner") is not None

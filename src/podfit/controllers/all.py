@@ -46,7 +46,11 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     TokensController,
 )
 
-_SPEAKS_AS = {"disruption-controller": "controllermanager", "node-lifecycle-controller": "node-controller"}
+_SPEAKS_AS = {
+    "disruption-controller": "controllermanager",
+    "garbage-collector": "garbage-collector-controller",
+    "node-lifecycle-controller": "node-controller",
+}
 """Where Kubernetes' Events carry another name than the controller's."""
 
 

@@ -79,3 +79,25 @@ def test_dropping_an_object_forgets_it_as_a_dependent() -> None:
     graph = graph_of(obj("rs"), obj("p", [ref("rs")]))
     graph.drop("p")
     assert graph.below("rs") == [] and graph.dependents == {}
+
+
+def test_a_reference_means_an_object_only_where_it_says_it_is() -> None:
+    owner = item_of(SET, obj("set"))
+    assert owner.is_named_by(ref("set"), "d")
+    assert not owner.is_named_by(ref("set"), "other")
+    assert not owner.is_named_by(ref("set"), "")
+    assert not owner.is_named_by({**ref("set"), "name": "another"}, "d")
+    assert not owner.is_named_by({**ref("set"), "kind": "Deployment"}, "d")
+    everywhere = item_of(kind_named("Node"), {"metadata": {"name": "n", "uid": "n"}})
+    named = {"uid": "n", "name": "n", "kind": "Node", "apiVersion": "v1"}
+    assert everywhere.is_named_by(named, "d") and everywhere.is_named_by(named, "")
+
+
+def test_an_object_that_lost_its_owner_goes_as_its_finalizers_ask() -> None:
+    def found(*finalizers: str) -> object:
+        child = obj("child", [ref("gone")], list(finalizers))
+        return judge(graph_of(child), item_of(POD, child), lambda owner, _: True)
+
+    assert found() == Delete("Background")
+    assert found("orphan") == Delete("Orphan")
+    assert found("foregroundDeletion") == Delete("Foreground")

@@ -149,11 +149,11 @@ def _charge(budget: Object, pod: str, now: str) -> None:
         raise _refusal(f"The disruption budget {name} is still being processed by the server.", 10)
     allowed = status.get("disruptionsAllowed", 0)
     if allowed < 0:
-        raise forbidden("poddisruptionbudgets", name, "pdb disruptions allowed is negative", "policy")
+        raise forbidden("poddisruptionbudget", name, "pdb disruptions allowed is negative", "policy")
     disrupted = status.setdefault("disruptedPods", {})
     if len(disrupted) > _MOST_DISRUPTED:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        raise forbidden("poddisruptionbudgets", name, why, "policy")
+        raise forbidden("poddisruptionbudget", name, why, "policy")
     if allowed == 0:
         needed, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
         raise _refusal(_sync_failure(status, name) or _shortage(name, needed, has))

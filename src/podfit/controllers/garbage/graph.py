@@ -33,6 +33,11 @@ class Item:
             and self.deleting == bool(meta.get("deletionTimestamp"))
         )
 
+    def is_named_by(self, reference: Object, namespace: str) -> bool:
+        """Whether an object of the namespace that has this reference means this very object, where it is."""
+        said = reference.get("apiVersion"), reference.get("kind"), reference.get("name")
+        return said == (self.kind.api_version, self.kind.kind, self.name) and self.namespace in ("", namespace)
+
     @property
     def foreground(self) -> bool:
         return self.deleting and FOREGROUND in self.finalizers
@@ -128,9 +133,12 @@ def judge(graph: Graph, item: Item, absent: Callable[[Object, str], bool]) -> Ve
     if solid:
         dangling = tuple(owner["uid"] for owner in gone + waiting)
         return DropReferences(dangling) if dangling else Nothing()
-    if waiting:
-        return Delete("Foreground" if graph.below(item.uid) else "Background")
-    return Delete("Background")
+    if waiting and graph.below(item.uid):
+        return Delete("Foreground")
+    # What the object itself asks for counts, should it be deleted.
+    return Delete(
+        "Orphan" if ORPHAN in item.finalizers else "Foreground" if FOREGROUND in item.finalizers else "Background"
+    )
 
 
 def _blocks(child: Item, owner_uid: str) -> bool:

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from functools import partial
 
 from podfit.api.kinds import EVENT, Kind
-from podfit.api.status import ApiError, Object
+from podfit.api.status import ApiError, Object, go_quote
 from podfit.client.discovery import discover
 from podfit.client.transport import Unreachable
 from podfit.controllers.garbage.graph import (
@@ -43,7 +43,8 @@ class GarbageCollector:
         self._graph = Graph()
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._followed: set[tuple[str, str]] = set()
-        self._absent: OrderedDict[str, None] = OrderedDict()
+        self._absent: OrderedDict[object, None] = OrderedDict()
+        """UIDs of objects that were seen to go, and references that the server knows no object for."""
         self._engine: Engine[str] = Engine(self.name, self._reconcile, workers=8, clock=world.clock)
 
     async def run(self) -> None:
@@ -107,8 +108,8 @@ class GarbageCollector:
             if node is not None and node.foreground:
                 self._engine.add(node.uid)
 
-    def _remember_absent(self, uid: str) -> None:
-        self._absent[uid] = None
+    def _remember_absent(self, what: object) -> None:
+        self._absent[what] = None
         if len(self._absent) > _ABSENT_REMEMBERED:
             self._absent.popitem(last=False)
 
@@ -116,9 +117,8 @@ class GarbageCollector:
         item = self._graph.nodes.get(uid)
         if item is None:
             return DONE
-        for owner in item.owners:
-            await self._look_up(owner, item)
-        verdict = judge(self._graph, item, lambda owner, _: owner["uid"] in self._absent)
+        gone = [owner for owner in item.owners if await self._is_absent(owner, item)]
+        verdict = judge(self._graph, item, lambda owner, _: owner in gone)
         try:
             await self._carry_out(item, verdict)
         except ApiError as error:
@@ -126,17 +126,38 @@ class GarbageCollector:
                 raise
         return DONE
 
-    async def _look_up(self, owner: Object, item: Item) -> None:
-        """Makes sure of an owner that no cache shows: ask the server once, remember that it is not there."""
-        uid = owner["uid"]
-        if uid in self._graph.nodes or uid in self._absent:
-            return
+    async def _is_absent(self, owner: Object, item: Item) -> bool:
+        """Whether there is no such owner where the reference says it is.
+
+        One that no cache shows there is asked for once: the server's word counts, and is remembered.
+        """
+        uid, node = owner["uid"], self._graph.nodes.get(owner["uid"])
+        if node is not None:
+            if node.is_named_by(owner, item.namespace):
+                return False
+            if node.namespace and node.namespace != item.namespace:
+                self._tell_elsewhere(owner, item)
+        elif uid in self._absent:
+            return True
         kind = self._kinds.get((owner.get("apiVersion", ""), owner.get("kind", "")))
-        if kind is None:
-            return
-        found = await self._world.client.find(kind, item.namespace if kind.namespaced else "", owner.get("name", ""))
-        if found is None or found["metadata"]["uid"] != uid:
-            self._remember_absent(uid)
+        if kind is None or (kind.namespaced and not item.namespace):
+            # Nobody can tell: of a kind that is not served, or in a namespace that the reference cannot name.
+            return False
+        namespace, name = item.namespace if kind.namespaced else "", owner.get("name", "")
+        reference = (uid, kind, namespace, name)
+        if reference not in self._absent:
+            found = await self._world.client.find(kind, namespace, name)
+            if found is not None and found["metadata"]["uid"] == uid:
+                return False
+            self._remember_absent(reference)
+        return True
+
+    def _tell_elsewhere(self, owner: Object, item: Item) -> None:
+        meta = {"name": item.name, "namespace": item.namespace, "uid": item.uid}
+        about = {"apiVersion": item.kind.api_version, "kind": item.kind.kind, "metadata": meta}
+        said = f"{owner.get('apiVersion')}/{owner.get('kind')}, namespace: {item.namespace}, name: {owner.get('name')}"
+        message = f"ownerRef [{said}, uid: {owner['uid']}] does not exist in namespace {go_quote(item.namespace)}"
+        self._world.recorder.record(about, "Warning", "OwnerRefInvalidNamespace", message)
 
     async def _carry_out(self, item: Item, verdict: object) -> None:
         client = self._world.client
