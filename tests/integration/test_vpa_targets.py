@@ -1,4 +1,4 @@
-"""What the recommender says of targets that it cannot read, word by word."""
+"""What the recommender says of targets and objects that it cannot read, word by word."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from podfit.api.kinds import VPA, kind_named
+from podfit.api.kinds import POD, VPA, kind_named
 from podfit.kit.clock import FakeClock
 from podfit.testing.autoscaling import Autoscaled, autoscaled
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.loop import Recommender
+from podfit.vpa.updater.config import UpdaterConfig
+from podfit.vpa.updater.loop import Updater
 
 FLEETS = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -84,3 +86,33 @@ async def reason_for(cluster: Autoscaled, version: str, kind: str) -> str:
         await recommender.stop()
     conditions = (await cluster.admin.get(VPA, "default", "web"))["status"]["conditions"]
     return next(str(one["message"]) for one in conditions if one["type"] == "ConfigUnsupported")
+
+
+ODD = {"resourcePolicy": {"containerPolicies": [{"containerName": "main", "minAllowed": {"cpu": "1e1.5"}}]}}
+
+
+async def test_an_autoscaler_that_cannot_be_read_says_so_and_stops_no_other(cluster: Autoscaled) -> None:
+    for name, spec in (("good", {}), ("odd", ODD)):
+        for pod in await cluster.deployment(name, 2):
+            cluster.use(pod, "100m", "500000000")
+        await cluster.vpa(name, name, updatePolicy={"updateMode": "InPlaceOrRecreate"}, **spec)
+    recommender = Recommender(cluster.client, RecommenderConfig(address=""), None, cluster.clock)
+    updater = Updater(cluster.client, UpdaterConfig(address=""), cluster.clock)
+    await recommender.start()
+    await updater.start()
+    try:
+        for _ in range(2):
+            await cluster.clock.advance(60)  # type: ignore[attr-defined]
+            await recommender.one_pass()
+        await updater.one_pass()
+    finally:
+        await updater.stop()
+        await recommender.stop()
+    good, odd = [(await cluster.admin.get(VPA, "default", name))["status"] for name in ("good", "odd")]
+    assert good["recommendation"]["containerRecommendations"][0]["target"]["cpu"] == "126m"
+    told = next(one["message"] for one in odd["conditions"] if one["type"] == "ConfigUnsupported")
+    assert told.startswith("Cannot read spec.resourcePolicy.containerPolicies[0].minAllowed[cpu]: quantities")
+    assert not odd["recommendation"]
+    pods = (await cluster.admin.list(POD, "default"))["items"]
+    resized = {pod["metadata"]["labels"]["app"] for pod in pods if pod["metadata"].get("annotations")}
+    assert resized == {"good"}

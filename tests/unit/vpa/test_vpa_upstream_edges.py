@@ -13,6 +13,7 @@ from podfit.vpa.model.capping import capped_for_pod
 from podfit.vpa.model.limitranges import merged
 from podfit.vpa.model.limits import scale
 from podfit.vpa.model.numbers import go_float
+from podfit.vpa.model.readable import UNREADABLE, readable
 from podfit.vpa.recommender.decide import buckets
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError, load_histogram
 from podfit.vpa.recommender.decide.histogram import Histogram
@@ -141,3 +142,17 @@ def test_what_could_not_be_done_is_compared_with_what_the_pod_would_get() -> Non
     assert candidates([aged], capped, now, config, infeasible=tried)
     assert not candidates([aged], vpa(("a", "300m")), now, config, infeasible=tried)
     assert candidates([aged], vpa(("a", "300m"), mode="InPlaceOrRecreate"), now, config, infeasible=tried)
+
+
+def test_an_absurd_target_is_just_very_far_away() -> None:
+    found = candidates([pod("a")], vpa(("a", "1e400"), mode="Recreate"), 0.0, Config())
+    assert not found or found[0].priority.difference > 1e9
+
+
+def test_an_object_that_cannot_be_read_asks_for_nothing() -> None:
+    odd = vpa(("a", "1e1.5"), startupBoost={"cpu": {"type": "Quantity", "quantity": "1e.5"}}, targetRef={"kind": "K"})
+    read = readable(odd)
+    assert read["spec"] == {"targetRef": {"kind": "K"}, "updatePolicy": {"updateMode": "Off"}}
+    assert read["status"] == {} and "spec.startupBoost.cpu.quantity" in read[UNREADABLE]
+    fine = vpa(("a", "100m"))
+    assert readable(fine) is fine

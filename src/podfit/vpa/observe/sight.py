@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from podfit.api.kinds import POD, VPA, Kind, kind_named
 from podfit.api.status import Object
 from podfit.client import Cache, Client
-from podfit.client.cache import BY_NAMESPACE, Index
+from podfit.client.cache import BY_NAMESPACE, Index, Key, key_of
 from podfit.kit.clock import Clock
 from podfit.kit.tasks import Tasks
+from podfit.vpa.model.readable import readable
 from podfit.vpa.observe import trims
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ class Sight:
         self.ignored = frozenset(ignored)
         self.tasks = Tasks("vpa-caches")
         self._caches: list[Cache] = []
+        self._read: dict[Key, tuple[Object, Object]] = {}
+        """Autoscalers as they are, and as they can be read."""
         self.vpas = self.follow(VPA)
         self.workloads = {name: self.follow(kind, trim=trims.workload) for name, kind in WELL_KNOWN.items()}
 
@@ -66,8 +69,14 @@ class Sight:
         return self.follow(POD, trims.pod, None if by_namespace else {}, fieldSelector=selector)
 
     def watched_vpas(self) -> list[Object]:
-        """The autoscalers of the namespaces this component is to care for."""
-        return [vpa for vpa in self.vpas if vpa["metadata"].get("namespace") not in self.ignored]
+        """The autoscalers of the namespaces this component is to care for, each in a form that can be read."""
+        known, self._read = self._read, {}
+        for vpa in self.vpas:
+            if vpa["metadata"].get("namespace") not in self.ignored:
+                key = key_of(vpa)
+                before = known.get(key)
+                self._read[key] = before if before is not None and before[0] is vpa else (vpa, readable(vpa))
+        return [read for _, read in self._read.values()]
 
     async def start(self) -> None:
         """Returns when every cache has its first picture."""

@@ -14,6 +14,7 @@ from podfit.api.kinds import EVENT, VPA_CHECKPOINT
 from podfit.api.status import Object
 from podfit.client.cache import key_of
 from podfit.vpa.model.pods import containers, labels_of, phase_of
+from podfit.vpa.model.readable import UNREADABLE
 from podfit.vpa.model.selectors import Selector, labels_from
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.observe.sight import Sight
@@ -99,6 +100,8 @@ class Feed:
         selector: Selector | None = None
         problem: str | None = None
         try:
+            if UNREADABLE in vpa:
+                raise Unsupported(f"Cannot read {vpa[UNREADABLE]}")
             selector = self._targets.resolve(vpa)
         except Unsupported as error:
             problem = str(error)

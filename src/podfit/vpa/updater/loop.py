@@ -209,7 +209,11 @@ class Updater:
             async with gate:
                 id = vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]
                 attempts = self._attempts.setdefault(id, Attempts())
-                await update_one(Work(self, world, vpa, pods, attempts, now, deadline, evicting))
+                try:
+                    await update_one(Work(self, world, vpa, pods, attempts, now, deadline, evicting))
+                except Exception:
+                    # One that makes trouble must not keep the others waiting.
+                    log.exception("autoscaler %s/%s", *id)
 
         await asyncio.gather(*(update(vpa, pods) for vpa, pods in controlled))
 

@@ -18,6 +18,8 @@ from podfit.vpa.updater.decide.config import Config
 Object = Mapping[str, Any]
 
 OBSERVED = "vpaObservedContainers"
+MOST = 2**63 - 1
+"""More thousandths than this are absurd; a number with hundreds of digits is no fraction any more."""
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -57,12 +59,12 @@ def priority_of(pod: Object, recommended: Iterable[Recommended]) -> Priority:
             continue
         entry, requests = entries[name], requests_of(pod, name)
         for resource, target in entry.target.items():
-            wanted[resource] = wanted.get(resource, 0) + target.milli
+            wanted[resource] = min(wanted.get(resource, 0) + target.milli, MOST)
             request = requests.get(resource)
             if request is None:
                 outside = up = True
                 continue
-            requested[resource] = requested.get(resource, 0) + request.milli
+            requested[resource] = min(requested.get(resource, 0) + request.milli, MOST)
             up |= target.milli > request.milli
             low, high = entry.lower.get(resource), entry.upper.get(resource)
             outside |= (low is not None and request < low) or (high is not None and request > high)
