@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import NODE, POD, kind_named
+from podfit.api.kinds import NAMESPACE, NODE, POD, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.client.rest import STRATEGIC
 from podfit.compose import make_world
@@ -635,3 +635,22 @@ async def test_an_owner_in_another_namespace_or_of_another_name_is_none(whole: W
     assert (event["type"], event["reason"]) == ("Warning", "OwnerRefInvalidNamespace")
     assert event["source"]["component"] == "garbage-collector-controller"
     assert await whole.client.find(CONFIG, "kube-system", "owner") is not None
+
+
+async def test_a_namespace_tells_what_it_waits_for(whole: Whole) -> None:
+    def condition(one: Any, word: str) -> tuple[str, str] | None:
+        found = [each for each in status_of(one).get("conditions") or () if each["type"] == word]
+        return (found[0]["status"], found[0]["message"]) if found else None
+
+    client, meta = whole.client, {"name": "kept", "namespace": "n", "finalizers": ["a.b/c"]}
+    space = await client.create(NAMESPACE, {"metadata": {"name": "n"}})
+    await client.update(NAMESPACE, {**space, "spec": {"finalizers": ["kubernetes", "x.y/z"]}}, "finalize")
+    await client.create(CONFIG, {"metadata": meta})
+    await client.delete(NAMESPACE, "", "n")
+    held = ("True", "Some content in the namespace has finalizers remaining: a.b/c in 1 resource instances")
+    await becomes(client, NAMESPACE, "", "n", lambda one: condition(one, "NamespaceFinalizersRemaining") == held)
+    await client.patch(CONFIG, "n", "kept", {"metadata": {"finalizers": None}})
+    empty = ("False", "All content successfully removed")
+    await becomes(client, NAMESPACE, "", "n", lambda one: condition(one, "NamespaceContentRemaining") == empty)
+    one = await client.get(NAMESPACE, "", "n")
+    assert one["spec"]["finalizers"] == ["x.y/z"]

@@ -55,7 +55,10 @@ class NamespaceController:
             return Again(5.0 if set(left) <= {"pods"} else 1.0, "content remains in the namespace")
         finalizers = [word for word in namespace["spec"]["finalizers"] if word != FINALIZER]
         body = {**namespace, "spec": {**namespace["spec"], "finalizers": finalizers}}
-        await self._world.client.update(NAMESPACE, body, "finalize")
+        made = await self._world.client.update(NAMESPACE, body, "finalize")
+        if finalizers or namespace["metadata"].get("finalizers"):
+            # It stays for somebody else: say that it is not for its content.
+            await self._report(made, {}, [])
         return DONE
 
     async def _empty(self, name: str) -> tuple[dict[str, list[Object]], list[str]]:
@@ -109,7 +112,9 @@ class NamespaceController:
                 "NamespaceDeletionContentFailure",
                 bool(failures),
                 "ContentDeletionFailed" if failures else "ContentDeleted",
-                "; ".join(failures) if failures else "All content successfully deleted, may be waiting on finalization",
+                f"Failed to delete all resource types, {len(failures)} remaining: {', '.join(sorted(failures))}"
+                if failures
+                else "All content successfully deleted, may be waiting on finalization",
                 now,
             ),
             _condition(
