@@ -268,6 +268,19 @@ async def test_requests_fall_step_by_step_until_they_are_there(cluster: Autoscal
     assert seen == ["800m", "400m", "200m", "100m", "100m", "100m"]
 
 
+async def test_a_pod_on_its_way_down_is_not_evicted_for_that(cluster: Autoscaled) -> None:
+    (pod,) = await cluster.deployment("web", 1, cpu="1600m")
+    await cluster.vpa("web", "web", updatePolicy={**IN_PLACE, "minReplicas": 1})
+    await cluster.recommend("web", {"cpu": "100m"}, lowerBound={"cpu": "50m"}, upperBound={"cpu": "1500m"})
+    await admission_lives(cluster)
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+        await cluster.running("default", pod, resources={"requests": await requests(cluster, pod)})
+        await cluster.admin.patch(VPA, "default", "web", {"spec": {"updatePolicy": {"updateMode": "Recreate"}}})
+        await one_pass(cluster, updater)
+    assert not (await cluster.admin.get(POD, "default", pod))["metadata"].get("deletionTimestamp")
+
+
 @pytest.mark.parametrize(("mode", "cpu"), [("Off", "100m"), ("InPlaceOrRecreate", "50m")])
 async def test_a_boost_is_taken_back_at_once_and_for_good(cluster: Autoscaled, mode: str, cpu: str) -> None:
     (pod,) = await cluster.deployment("web", 1, cpu="800m")

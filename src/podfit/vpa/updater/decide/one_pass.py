@@ -112,7 +112,8 @@ class _Pass:
 
     def _ordered(self, pods: Iterable[Object]) -> list[Object]:
         known = self.restriction.attempts
-        found = candidates(pods, self.vpa, self.now, self.config, self.bounds, known.infeasible, known.easing)
+        easing = known.easing if update_mode(self.vpa) in IN_PLACE_MODES else ()
+        found = candidates(pods, self.vpa, self.now, self.config, self.bounds, known.infeasible, easing)
         return [entry.pod for entry in found]
 
     def _resizable(self, pod: Object) -> bool:
