@@ -125,7 +125,9 @@ async def test_a_pod_gets_a_node_and_an_event_says_which(bench: Bench) -> None:
     assert await bench.bound("p") == "n1"
     (event,) = await bench.told("Scheduled")
     assert event["message"] == "Successfully assigned default/p to n1"
-    assert event["source"]["component"] == "default-scheduler"
+    assert (event["action"], event["reportingComponent"]) == ("Binding", "default-scheduler")
+    assert event["reportingInstance"].startswith("default-scheduler-") and event["source"] == {}
+    assert event["eventTime"] and "count" not in event and event["firstTimestamp"] is event["lastTimestamp"] is None
 
 
 async def test_without_nodes_kubernetes_words_are_used(bench: Bench) -> None:
@@ -267,6 +269,7 @@ async def test_an_important_pod_takes_the_place_of_the_least_important(bench: Be
     assert await bench.bound("vip") == "n1"
     (event,) = await bench.told("Preempted")
     assert event["message"] == f"Preempted by pod {pod['metadata']['uid']} on node n1"
+    assert (event["action"], event["related"]["name"]) == ("Preempting", "vip")
     assert (await bench.cluster.pod("mid"))["metadata"].get("deletionTimestamp") is None
 
 

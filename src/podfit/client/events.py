@@ -36,7 +36,7 @@ Key = tuple[object, ...]
 """What makes two Events the same one: who says it, the object and its field, type, reason and message."""
 
 
-class _Waiting(Struct):
+class Waiting(Struct):
     component: str
     about: Object
     """The reference to the object the Event is on."""
@@ -46,6 +46,8 @@ class _Waiting(Struct):
     first_s: float
     last_s: float
     count: int = 1
+    related: Object | None = None
+    """The reference to another object that has to do with it."""
 
 
 class _Sent(Struct, gc=False):
@@ -56,7 +58,7 @@ class _Sent(Struct, gc=False):
 
 @dataclass(slots=True)
 class _Lane:
-    waiting: OrderedDict[Key, _Waiting] = field(default_factory=OrderedDict)
+    waiting: OrderedDict[Key, Waiting] = field(default_factory=OrderedDict)
     sent: OrderedDict[Key, _Sent] = field(default_factory=OrderedDict)
     idle: asyncio.Future[None] | None = None
     """Of whoever sends, while there is nothing to send."""
@@ -109,10 +111,11 @@ class EventRecorder:
         part: str = "",
         component: str = "",
         at_s: float | None = None,
+        related: Object | None = None,
     ) -> None:
         """`about` is the object the Event is on, `part` a field of it; type Normal or Warning. Returns at once.
 
-        `at_s`: when it happened, if that was not just now.
+        `at_s`: when it happened, if that was not just now. `related`: another object that has to do with it.
         """
         meta, message, now = about["metadata"], message[:1024], self._clock.now() if at_s is None else at_s
         component = component or self._component
@@ -134,7 +137,10 @@ class EventRecorder:
         if self._unsent >= self._room:
             self._drop(reason, meta["name"])
             return
-        lane.waiting[key] = _Waiting(component, _reference(about, part), type, reason, message, now, now)
+        made = Waiting(component, _reference(about, part), type, reason, message, now, now)
+        if related is not None:
+            made.related = _reference(related, "")
+        lane.waiting[key] = made
         self._unsent += 1
         self._idle.clear()
         lane.wake()
@@ -167,7 +173,7 @@ class EventRecorder:
                 if not self._unsent:
                     self._idle.set()
 
-    async def _deliver(self, lane: _Lane, key: Key, event: _Waiting) -> None:
+    async def _deliver(self, lane: _Lane, key: Key, event: Waiting) -> None:
         backoff: Backoff | None = None
         while True:
             try:
@@ -180,16 +186,12 @@ class EventRecorder:
                 log.debug("Event %s refused: %s", event.reason, error)
             return
 
-    async def _send(self, lane: _Lane, key: Key, event: _Waiting) -> None:
+    async def _send(self, lane: _Lane, key: Key, event: Waiting) -> None:
         sent = lane.sent.get(key)
         if sent is not None:
             lane.sent.move_to_end(key)
-            change = {
-                "count": sent.count + event.count,
-                "lastTimestamp": rfc3339(event.last_s),
-                "message": event.message,
-            }
             try:
+                change = self._repeated(event, sent.count + event.count)
                 await self._client.patch(EVENT, sent.namespace, sent.name, change)
                 sent.count += event.count
                 return
@@ -203,7 +205,11 @@ class EventRecorder:
         if len(lane.sent) > _REMEMBERED // LANES:
             lane.sent.popitem(last=False)
 
-    def _body(self, event: _Waiting) -> Object:
+    def _repeated(self, event: Waiting, count: int) -> Object:
+        """The change of an Event that was sent before."""
+        return {"count": count, "lastTimestamp": rfc3339(event.last_s), "message": event.message}
+
+    def _body(self, event: Waiting) -> Object:
         about = event.about
         return {
             "kind": "Event",

@@ -25,6 +25,12 @@ Work = Callable[[], Awaitable[None]]
 _MOST_UNTOLD = 10_000
 _LULL_S, _PATIENCE_S = 0.1, 3.0
 """Events are sent when nothing was bound for so long; the oldest waits no longer than that."""
+ACTIONS = {
+    "Scheduled": "Binding",
+    "FailedScheduling": "Scheduling",
+    **dict.fromkeys(("Preempted", "ResizePreempting", "ResizePreemptionFailed"), "Preempting"),
+}
+"""What the scheduler was doing when it tells the reason of an Event."""
 _BREATH = 16
 """So many Events are sent between two looks at whether there is something better to do."""
 
@@ -40,7 +46,7 @@ class Hands:
         self._busy, self._quiet = busy, asyncio.Event()
         self._binds: asyncio.Queue[Work] = asyncio.Queue()
         self._writes: asyncio.Queue[Work] = asyncio.Queue()
-        self._untold: deque[tuple[Object, str, str, str, float]] = deque()
+        self._untold: deque[tuple[Object, str, str, str, float, Object | None]] = deque()
         self._bound_at = 0.0
         self._hurried = False
 
@@ -144,7 +150,7 @@ class Hands:
                 raise
             return
         uid = preemptor["metadata"].get("uid", "")
-        self.tell(victim, "Normal", "Preempted", f"Preempted by pod {uid} on node {node}")
+        self.tell(victim, "Normal", "Preempted", f"Preempted by pod {uid} on node {node}", preemptor)
 
     async def evict(self, victim: Object, why: str) -> bool:
         """Through the Eviction API; False where a disruption budget says no."""
@@ -166,9 +172,12 @@ class Hands:
         self.tell(victim, "Normal", "Preempted", why)
         return True
 
-    def tell(self, pod: Object, type: str, reason: str, message: str) -> None:
-        """An Event; in a burst of bindings it waits until pods have their nodes, which matters more."""
-        self._untold.append((pod, type, reason, message, self._clock.now()))
+    def tell(self, pod: Object, type: str, reason: str, message: str, because_of: Object | None = None) -> None:
+        """An Event; in a burst of bindings it waits until pods have their nodes, which matters more.
+
+        `because_of`: the pod for which this one is told so.
+        """
+        self._untold.append((pod, type, reason, message, self._clock.now(), because_of))
         if self._calm() or len(self._untold) >= _MOST_UNTOLD:
             self._quiet.set()
 
@@ -180,8 +189,9 @@ class Hands:
             await self._quiet.wait()
             await self._lull()
             for _ in range(min(_BREATH, len(self._untold))):
-                pod, type, reason, message, at_s = self._untold.popleft()
-                self._recorder.record(_typed(pod), type, reason, message, at_s=at_s)
+                pod, type, reason, message, at_s, other = self._untold.popleft()
+                related = _typed(other) if other is not None else None
+                self._recorder.record(_typed(pod), type, reason, message, at_s=at_s, related=related)
             await self._recorder.flush()
             if not self._untold or (not self._calm() and len(self._untold) < _MOST_UNTOLD):
                 self._quiet.clear()

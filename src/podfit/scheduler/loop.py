@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import socket
 from functools import partial
 
 from prometheus_client import CollectorRegistry
 
 from podfit.api.kinds import NAMESPACE, NODE, POD, kind_named
 from podfit.api.status import ApiError, Object
-from podfit.client import Cache, Client, EventRecorder
+from podfit.client import Cache, Client
+from podfit.client.actions import ActionRecorder
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
-from podfit.scheduler.act import Hands
+from podfit.scheduler.act import ACTIONS, Hands
 from podfit.scheduler.config import SchedulerConfig
 from podfit.scheduler.decide.board import Board, Epoch, Placed, Refused
 from podfit.scheduler.decide.fitting import Fitting
@@ -57,7 +59,8 @@ class Scheduler:
         config, client, clock = self.config, self.client, self.clock
         self.board = Board(rules=config.rules, seed=config.seed)
         self.queue = PodQueue()
-        self._recorder = EventRecorder(client, config.scheduler_name, clock=clock, correlate=False)
+        name = config.scheduler_name
+        self._recorder = ActionRecorder(client, name, f"{name}-{socket.gethostname()}", ACTIONS, clock)
         self._hands = Hands(client, self._recorder, clock, config.scheduler_name, lambda: self.queue.due)
         self._due = asyncio.Event()
         self._observer = Observer(self.board, self.queue, clock, config.scheduler_name, self._due.set)

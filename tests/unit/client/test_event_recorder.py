@@ -11,10 +11,11 @@ import msgspec
 import pytest
 
 from podfit.api.status import Object
+from podfit.client.actions import ActionRecorder
 from podfit.client.events import LANES, EventRecorder
 from podfit.client.rest import Client
 from podfit.client.transport import Ask, Reply, Stream, Unreachable
-from podfit.kit.clock import FakeClock
+from podfit.kit.clock import FakeClock, rfc3339_micro
 
 
 class Wire:
@@ -237,3 +238,28 @@ async def test_a_recorder_that_does_not_correlate_says_everything(wire: Wire, cl
     async with sending(recorder):
         await recorder.flush()
     assert len(wire.sent) == 40
+
+
+async def test_an_action_is_told_with_its_time_and_its_repeats_as_a_series(wire: Wire, clock: FakeClock) -> None:
+    recorder = ActionRecorder(Client(wire), "s", "s-host", {"Preempted": "Preempting"}, clock)
+    async with sending(recorder):
+        recorder.record(pod("victim"), "Normal", "Preempted", "gone", related=pod("vip"))
+        await recorder.flush()
+        recorder.record(pod("victim"), "Normal", "Preempted", "gone", related=pod("vip"))
+        await recorder.flush()
+    (_, _, made), (method, _, change) = wire.sent
+    assert (made["action"], made["reportingComponent"], made["reportingInstance"]) == ("Preempting", "s", "s-host")
+    assert (made["source"], made["firstTimestamp"], made["lastTimestamp"]) == ({}, None, None)
+    assert made["eventTime"] == rfc3339_micro(clock.now()) and "count" not in made and "series" not in made
+    assert made["related"] == {"kind": "Pod", "namespace": "ns", "name": "vip", "uid": "u-vip", "apiVersion": "v1"}
+    assert (method, change) == ("PATCH", {"series": {"count": 2, "lastObservedTime": rfc3339_micro(clock.now())}})
+
+
+async def test_repeats_that_were_not_sent_yet_make_a_series_at_once(wire: Wire, clock: FakeClock) -> None:
+    recorder = ActionRecorder(Client(wire), "s", "s-host", {"FailedScheduling": "Scheduling"}, clock)
+    for _ in range(3):
+        recorder.record(pod("p"), "Warning", "FailedScheduling", "no room")
+    async with sending(recorder):
+        await recorder.flush()
+    ((_, _, made),) = wire.sent
+    assert made["series"]["count"] == 3
