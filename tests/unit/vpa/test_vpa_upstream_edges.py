@@ -7,17 +7,19 @@ from typing import Any
 import pytest
 
 from podfit.api.quantity import Quantity
+from podfit.kit.clock import FakeClock
 from podfit.vpa.admission.decide.validate import Allowed, validate
 from podfit.vpa.model.bounds import cap_to_limits
 from podfit.vpa.model.capping import capped_for_pod
 from podfit.vpa.model.limitranges import merged
 from podfit.vpa.model.limits import scale
-from podfit.vpa.model.numbers import go_float
+from podfit.vpa.model.numbers import go_duration, go_float
 from podfit.vpa.model.readable import UNREADABLE, readable
 from podfit.vpa.recommender.decide import buckets
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError, load_histogram
 from podfit.vpa.recommender.decide.histogram import Histogram
 from podfit.vpa.recommender.decide.oom import ooms_between, ooms_of_eviction
+from podfit.vpa.serve.http import Health
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.priority import candidates
 
@@ -156,3 +158,21 @@ def test_an_object_that_cannot_be_read_asks_for_nothing() -> None:
     assert read["status"] == {} and "spec.startupBoost.cpu.quantity" in read[UNREADABLE]
     fine = vpa(("a", "100m"))
     assert readable(fine) is fine
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(5.25, "5.25s"), (300.0, "5m0s"), (3661.5, "1h1m1.5s"), (7200.0, "2h0m0s")]
+)
+def test_durations_print_as_go_prints_them(seconds: float, text: str) -> None:
+    assert go_duration(seconds) == text
+
+
+async def test_a_loop_that_stands_still_is_not_healthy() -> None:
+    clock = FakeClock()
+    health = Health(clock, 60.0)
+    await clock.advance(300)
+    assert health.silent_s == 0
+    await clock.advance(1)
+    assert health.silent_s == 301
+    health.alive()
+    assert health.silent_s == 0

@@ -11,6 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from podfit.kit.clock import Clock
 from podfit.vpa.flags import BadFlag
+from podfit.vpa.model.numbers import go_duration
 from podfit.vpa.serve.measures import exposition
 
 log = logging.getLogger(__name__)
@@ -29,8 +30,10 @@ class Health:
         self._last = self._clock.monotonic()
 
     @property
-    def ok(self) -> bool:
-        return self._clock.monotonic() - self._last <= self._limit_s
+    def silent_s(self) -> float:
+        """How long it has been silent, where that is too long; else 0."""
+        silent = self._clock.monotonic() - self._last
+        return silent if silent > self._limit_s else 0.0
 
 
 class HttpServer:
@@ -77,4 +80,6 @@ class HttpServer:
         return web.Response(body=exposition(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _health_check(self, request: web.Request) -> web.Response:
-        return web.Response(text="OK") if self._health.ok else web.Response(status=500, text="no activity")
+        if silent := self._health.silent_s:
+            return web.Response(status=500, text=f"Error: last activity more than {go_duration(silent)} ago")
+        return web.Response(text="OK")
