@@ -244,3 +244,11 @@ def test_transition_rules_find_the_old_items_of_lists_with_keys_and_name_keys_of
     old["keyed"].reverse()
     found = [str(error) for error in schema.validate(made(2, 5), old)]
     assert found == ["keyed[1].v: Invalid value: no shrinking", "map[a.b]: Invalid value: no shrinking"]
+
+
+def test_a_string_gets_one_complaint_beside_that_about_its_format() -> None:
+    field = {"type": "string", "minLength": 2, "pattern": "^a+$", "format": "date"}
+    assert complaints({"f": "b"}, f=field) == [
+        'spec.f: Invalid value: "b": spec.f in body should be at least 2 chars long',
+        'spec.f: Invalid value: "b": spec.f in body must be of type date: "b"',
+    ]

@@ -194,12 +194,13 @@ def _pattern(text: str) -> Callable[[str], Any]:
 
 
 def _string_errors(value: str, schema: Schema, path: str) -> list[FieldError]:
+    """The first of length and pattern that is wrong, and the format."""
     errors = []
     if "maxLength" in schema and len(value) > schema["maxLength"]:
         errors.append(FieldError(TOO_LONG, path, f"may not be more than {schema['maxLength']} characters"))
-    if "minLength" in schema and len(value) < schema["minLength"]:
+    elif "minLength" in schema and len(value) < schema["minLength"]:
         errors.append(_error(INVALID, path, f"should be at least {schema['minLength']} chars long", go_value(value)))
-    if schema.get("pattern") and not _pattern(schema["pattern"])(value):
+    elif schema.get("pattern") and not _pattern(schema["pattern"])(value):
         errors.append(_error(INVALID, path, f"should match '{schema['pattern']}'", go_value(value)))
     check = FORMATS.get(schema.get("format", ""))
     if check is not None and not check(value):
@@ -215,12 +216,12 @@ def _number_errors(value: int | float, schema: Schema, path: str) -> list[FieldE
     if factor and not math.isclose(value / factor, round(value / factor), abs_tol=1e-9):
         errors.append(_error(INVALID, path, f"should be a multiple of {go_value(factor)}", shown))
     most, least = schema.get("maximum"), schema.get("minimum")
-    if most is not None and (value > most or (schema.get("exclusiveMaximum") and value == most)):
-        words = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
-        errors.append(_error(INVALID, path, f"should be {words} {go_value(most)}", shown))
     if least is not None and (value < least or (schema.get("exclusiveMinimum") and value == least)):
         words = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
         errors.append(_error(INVALID, path, f"should be {words} {go_value(least)}", shown))
+    if most is not None and (value > most or (schema.get("exclusiveMaximum") and value == most)):
+        words = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
+        errors.append(_error(INVALID, path, f"should be {words} {go_value(most)}", shown))
     return errors
 
 
