@@ -53,7 +53,7 @@ class Scales:
 
     async def _asked(self, owner: Object, namespace: str) -> tuple[str, int] | None:
         kind = await self._kind(owner.get("apiVersion", ""), owner.get("kind", ""))
-        if all(one.name != "scale" for one in kind.subresources):
+        if not _has_scale(kind):
             name = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
             raise NoScale(f"{name} does not implement the scale subresource")
         try:
@@ -67,10 +67,16 @@ class Scales:
         return owner["uid"], int((scale.get("spec") or {}).get("replicas", 0))
 
     async def _kind(self, api_version: str, name: str) -> Kind:
-        """Definitions come and change: those of others are looked up each time."""
+        """Definitions come and change: those that have no scale are looked up each time."""
         if (kind := self._kinds.get((api_version, name))) is not None:
             return kind
         for kind in await discover(self._world.client, preferred_only=False):
             if (kind.api_version, kind.kind) == (api_version, name):
+                if _has_scale(kind):
+                    self._kinds[api_version, name] = kind
                 return kind
         raise NoScale(f"no matches for kind {go_quote(name)} in version {go_quote(api_version)}")
+
+
+def _has_scale(kind: Kind) -> bool:
+    return any(one.name == "scale" for one in kind.subresources)
