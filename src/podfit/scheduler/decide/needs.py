@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import msgspec
 
+from podfit.api.quantity import Quantity
 from podfit.api.resources import CPU, MEMORY, pod_requests, requests_told
 from podfit.api.status import Object
 
 MOST = 2**53
 """No pod asks for more and no node has as much: sums of a node's pods stay within 64 bits."""
-DEFAULT_CPU_MILLI = 100
-DEFAULT_MEMORY = 200 * 1024 * 1024
+_LEAST = {CPU: "100m", MEMORY: "200Mi"}
 """What a container without a request counts for when nodes are compared (never when they are filled)."""
+_LEAST_AMOUNTS = {name: Quantity.parse(text) for name, text in _LEAST.items()}
 _encode = msgspec.json.encode
 
 
@@ -49,8 +50,19 @@ def _measure(pod: Object, use_status: bool) -> Needs:
         units = amount.milli if name == CPU else amount.value
         if units > 0:
             amounts[name] = min(units, MOST)
-    cpu, memory = amounts.get(CPU, 0), amounts.get(MEMORY, 0)
-    if not cpu or not memory:
-        silent = len((pod.get("spec") or {}).get("containers") or ()) or 1
-        cpu, memory = cpu or DEFAULT_CPU_MILLI * silent, memory or DEFAULT_MEMORY * silent
+    # Where a resize is infeasible the spec does not count: what no status tells then is the least there is.
+    counted = {**_LEAST_AMOUNTS, **pod_requests(_outspoken(pod), use_status=use_status)}
+    cpu, memory = min(counted[CPU].milli, MOST), min(counted[MEMORY].value, MOST)
     return Needs(amounts, cpu, memory, _encode((sorted(amounts.items()), cpu, memory)))
+
+
+def _outspoken(pod: Object) -> Object:
+    """The pod with a request of every container for what it is silent about; one of nothing is a request too."""
+    spec = pod.get("spec") or {}
+    fields = {field: [_asking(one) for one in spec.get(field) or ()] for field in ("containers", "initContainers")}
+    return {**pod, "spec": {**spec, **fields}}
+
+
+def _asking(container: Object) -> Object:
+    resources = container.get("resources") or {}
+    return {**container, "resources": {**resources, "requests": {**_LEAST, **(resources.get("requests") or {})}}}
