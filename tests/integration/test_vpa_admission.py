@@ -92,7 +92,7 @@ async def test_a_recommender_that_can_be_asked_knows_best(cluster: Autoscaled) -
     await cluster.vpa("web", "web")
     await cluster.recommend("web", {"cpu": "500m", "memory": "300Mi"})
 
-    async def fresh(pod: Any) -> Mapping[str, Any]:
+    async def fresh(pod: Any, vpa: Any) -> Mapping[str, Any]:
         assert pod["metadata"]["namespace"] == "default"
         return {"containerRecommendations": [{"containerName": "main", "target": {"cpu": "700m", "memory": "300Mi"}}]}
 
@@ -101,13 +101,31 @@ async def test_a_recommender_that_can_be_asked_knows_best(cluster: Autoscaled) -
     assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "700m"
 
 
+async def test_what_is_scaled_horizontally_stays_out_of_fresh_answers_too(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    await cluster.vpa("web", "web")
+    await cluster.recommend("web", {"cpu": "500m", "memory": "300Mi"})
+    kind = kind_named("HorizontalPodAutoscaler")
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    hpa = {"metadata": {"name": "web"}, "spec": {"scaleTargetRef": reference, "maxReplicas": 3}}
+    await cluster.admin.create(kind, {"apiVersion": kind.api_version, "kind": kind.kind, **hpa}, "default")
+
+    async def fresh(pod: Any, vpa: Any) -> Mapping[str, Any]:
+        assert vpa["metadata"]["name"] == "web"
+        return {"containerRecommendations": [{"containerName": "main", "target": {"cpu": "700m", "memory": "400Mi"}}]}
+
+    async with admitting(cluster, ask=fresh):
+        pod = await create(cluster)
+    assert pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "100m", "memory": "400Mi"}
+
+
 async def test_a_recommender_that_fails_is_not_missed(cluster: Autoscaled) -> None:
     await cluster.deployment("web", 0)
     await cluster.vpa("web", "web")
     await cluster.recommend("web", {"cpu": "500m", "memory": "300Mi"})
     asked = []
 
-    async def broken(pod: Any) -> Mapping[str, Any]:
+    async def broken(pod: Any, vpa: Any) -> Mapping[str, Any]:
         asked.append(pod)
         raise RuntimeError("down")
 

@@ -14,6 +14,7 @@ from podfit.cli.explaining.asking import noted_url
 from podfit.cli.explaining.autoscalers import explain_vpa
 from podfit.kit.clock import FakeClock
 from podfit.testing.autoscaling import Autoscaled, autoscaled
+from podfit.vpa.admission.lookup import HttpAsk
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.explain import SETTINGS, explain_objects
 from podfit.vpa.recommender.loop import Recommender
@@ -68,6 +69,19 @@ async def test_a_pod_nobody_cares_for_gets_an_error_in_the_answer(recommender: R
     stray = {"metadata": {"namespace": "default", "labels": {"app": "other"}}}
     status, answer = await ask(recommender, "POST", "/recommendationQuery", {"spec": {"pod": stray}})
     assert status == 200 and answer["status"] == {"error": "no VerticalPodAutoscaler controls this pod"}
+
+
+async def test_the_webhook_takes_only_the_answer_of_the_pods_own_autoscaler(
+    cluster: Autoscaled, recommender: Recommender
+) -> None:
+    pod = await cluster.admin.get(POD, "default", "web-1-0")
+    asked = HttpAsk(f"http://127.0.0.1:{recommender.http.port}")
+    try:
+        own = await asked(pod, {"metadata": {"name": "web"}})
+        another = await asked(pod, {"metadata": {"name": "younger"}})
+    finally:
+        await asked.close()
+    assert own is not None and another is None
 
 
 async def test_what_is_no_query_is_refused(recommender: Recommender) -> None:

@@ -20,7 +20,6 @@ from podfit.vpa.admission.loop import AdmissionWebhook
 from podfit.vpa.history.base import History, NoHistory
 from podfit.vpa.history.local import LocalHistory
 from podfit.vpa.history.prometheus import PrometheusHistory
-from podfit.vpa.recommender.answers import vpa_of
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.loop import Recommender
 from podfit.vpa.updater.config import UpdaterConfig, updater_config
@@ -83,9 +82,10 @@ class Autoscaler:
         self.admission = AdmissionWebhook(client_for("vpa-admission-controller"), admitting, self.clock, ask=self._ask)
         self._tasks = Tasks("autoscaler")
 
-    async def _ask(self, pod: Object) -> Mapping[str, Any] | None:
-        vpa = vpa_of(self.recommender, pod)
-        return self.recommender.recommendation_of(vpa) if vpa is not None else None
+    async def _ask(self, pod: Object, vpa: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        meta = vpa["metadata"]
+        known = self.recommender.cluster.vpas.get((meta.get("namespace") or "", meta["name"]))
+        return self.recommender.recommendation_of(known) if known is not None else None
 
     def hook_at(self, url: str) -> AdmissionWebhook | None:
         """The admission webhook, if this is where it is served."""

@@ -26,8 +26,9 @@ from podfit.vpa.observe.targets import Targets
 
 log = logging.getLogger(__name__)
 
-Ask = Callable[[Object], Awaitable[Mapping[str, Any] | None]]
-"""A pod in, its recommendation out; None when there is none. May raise or be slow: it is not waited for long."""
+Ask = Callable[[Object, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
+"""A pod and its autoscaler in, what this autoscaler recommends out; None when there is nothing. May raise or be slow:
+it is not waited for long."""
 PAUSE_S = 10.0
 """How long a recommender that failed is not asked."""
 _OWNERS = 3
@@ -41,6 +42,7 @@ class Index:
         self._stale = True
         self._built: dict[Target, list[Any]] = {}
         self._namespaces: frozenset[str] = frozenset()
+        self._scaled: Mapping[Target, Mapping[str, str]] = {}
 
     def start(self) -> None:
         self._sight.vpas.subscribe(self._changed)
@@ -52,12 +54,15 @@ class Index:
     @property
     def vpas(self) -> Mapping[Target, list[Any]]:
         if self._stale:
-            scaled = scaled_horizontally(self._hpas)
-            seen = (without(vpa, horizontal_resources(vpa, scaled)) for vpa in self._sight.watched_vpas())
-            self._built = index_vpas(seen)
+            self._scaled = scaled_horizontally(self._hpas)
+            self._built = index_vpas(self.vertical(vpa) for vpa in self._sight.watched_vpas())
             self._namespaces = frozenset(target.namespace for target in self._built)
             self._stale = False
         return self._built
+
+    def vertical(self, vpa: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Without what is recommended for resources that a horizontal autoscaler scales by."""
+        return without(vpa, horizontal_resources(vpa, self._scaled))
 
     @property
     def namespaces(self) -> frozenset[str]:
@@ -104,7 +109,7 @@ class Freshest:
             return vpa
         try:
             async with asyncio.timeout(self._timeout_s):
-                answer = await self._ask(pod)
+                answer = await self._ask(pod, vpa)
         except Exception as error:
             # Whatever a recommender does wrong, the pod starts with what is known otherwise.
             log.info("the recommender was not asked for pod: %s", error)
@@ -122,13 +127,15 @@ class HttpAsk:
         self._url = f"{url.rstrip('/')}/recommendationQuery"
         self._session: aiohttp.ClientSession | None = None
 
-    async def __call__(self, pod: Object) -> Mapping[str, Any] | None:
+    async def __call__(self, pod: Object, vpa: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if self._session is None:
             self._session = aiohttp.ClientSession()
         async with self._session.post(self._url, json={"spec": {"pod": pod}}) as answer:
             answer.raise_for_status()
             status = (await answer.json()).get("status") or {}
-            return status.get("recommendation")
+            # It knows autoscalers that do not act on new pods too, and might speak of another one.
+            ours = status.get("verticalPodAutoscaler") == vpa["metadata"]["name"]
+            return status.get("recommendation") if ours else None
 
     async def close(self) -> None:
         if self._session is not None:

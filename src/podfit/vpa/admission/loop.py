@@ -299,6 +299,7 @@ class AdmissionWebhook:
         target = target_of(vpa)
         if fresh is vpa or target is None:
             return world, vpa
+        fresh = self.index.vertical(fresh)
         return replace(world, vpas={target: [fresh]}), fresh
 
     async def _learned_scales(self, namespace: str) -> bool:
