@@ -123,14 +123,27 @@ async def test_a_definition_goes_after_its_objects(ask: Waiter) -> None:
     held = thing("held", size=2)
     held["metadata"]["finalizers"] = ["example.com/hold"]
     await ask("POST", THINGS, held)
-    code, _ = await ask("DELETE", f"{DEFINITIONS}/things.example.com")
+    _, standing = await ask("GET", f"{DEFINITIONS}/things.example.com")
+    assert "finalizers" not in standing["metadata"]
+    code, going = await ask("DELETE", f"{DEFINITIONS}/things.example.com")
     assert code == 200
+    assert going["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+    told = going["status"]["conditions"][-1]
+    assert (told["type"], told["status"], told["reason"]) == ("Terminating", "True", "InstanceDeletionPending")
+    assert told["message"].startswith("CustomResourceDefinition marked for deletion")
     await ask.until(f"{THINGS}/a", 404)
     code, kept = await ask("GET", f"{THINGS}/held")
     assert (code, bool(kept["metadata"]["deletionTimestamp"])) == (200, True)
     await ask("PATCH", f"{THINGS}/held", {"metadata": {"finalizers": None}}, MERGE)
     await ask.until(f"{DEFINITIONS}/things.example.com", 404)
     await ask.until(THINGS, 404)
+
+
+async def test_what_an_established_definition_may_not_change_is_named_in_order(ask: Waiter) -> None:
+    change = {"spec": {"group": "q.com", "scope": "Cluster", "names": {"kind": "Other", "plural": "others"}}}
+    code, refusal = await ask("PATCH", f"{DEFINITIONS}/things.example.com", change, MERGE)
+    fields = [cause["field"] for cause in refusal["details"]["causes"]]
+    assert (code, fields) == (422, ["spec.scope", "spec.names.kind", "spec.group", "spec.names.plural"])
 
 
 async def test_a_second_definition_may_not_take_the_kind(ask: Waiter) -> None:

@@ -290,12 +290,14 @@ async def test_a_definition_on_its_way_out_takes_no_new_objects(ask: Definer) ->
     held["metadata"]["finalizers"] = ["example.com/hold"]
     await ask("POST", V1, held)
     await ask("DELETE", f"{DEFINITIONS}/things.example.com")
+    rows: dict[str, Any] = {}
     async with asyncio.timeout(10):
+        while rows.get("Terminating") != ("True", "InstanceDeletionInProgress"):
+            await asyncio.sleep(0)
+            _, told = await ask("GET", f"{DEFINITIONS}/things.example.com")
+            rows = {row["type"]: (row["status"], row["reason"]) for row in told["status"]["conditions"]}
         while (await ask("POST", V1, v1("b", "h:1"), dryRun="All"))[0] != 405:
             await asyncio.sleep(0)
-    _, told = await ask("GET", f"{DEFINITIONS}/things.example.com")
-    rows = {row["type"]: (row["status"], row["reason"]) for row in told["status"]["conditions"]}
-    assert rows["Terminating"] == ("True", "InstanceDeletionInProgress")
     assert (await ask("PATCH", f"{V1}/a", {"metadata": {"finalizers": None}}, MERGE))[0] == 200
     async with asyncio.timeout(10):
         while (await ask("GET", f"{DEFINITIONS}/things.example.com"))[0] != 404:

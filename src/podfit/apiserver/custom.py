@@ -28,7 +28,6 @@ from podfit.store.backend import Mismatch, Record
 log = logging.getLogger(__name__)
 DEFINITION = kind_named("CustomResourceDefinition")
 TERMINATING = "Terminating"
-CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _GPU = ("get", "patch", "update")
 
 
@@ -154,9 +153,6 @@ class CustomResources:
         stored = next(row["name"] for row in definition["spec"]["versions"] if row.get("storage"))
         if stored not in (status.get("storedVersions") or []):
             status["storedVersions"] = [*(status.get("storedVersions") or []), stored]
-        finalizers = definition["metadata"].setdefault("finalizers", [])
-        if CLEANUP not in finalizers:
-            finalizers.append(CLEANUP)
 
     def _say(self, status: Object, kind: str, word: str, reason: str, message: str) -> None:
         rows = status.get("conditions") or []
@@ -184,8 +180,8 @@ class CustomResources:
     async def _clean_up(self, definition: Object, record: Record) -> bool:
         """Deletes the objects of a definition that is going; True when there is something to write of it."""
         spec, name = definition["spec"], definition["metadata"]["name"]
-        if condition(definition, TERMINATING) != "True":
-            why = ("InstanceDeletionInProgress", "CustomResource deletion is in progress")
+        why = ("InstanceDeletionInProgress", "CustomResource deletion is in progress")
+        if condition(definition, TERMINATING, "reason") != why[0]:
             self._say(definition.setdefault("status", {}), TERMINATING, "True", *why)
             return True
         prefix = f"/registry/{spec['group']}/{spec['names']['plural']}/"
@@ -200,9 +196,9 @@ class CustomResources:
             return False
         self._ending.pop(prefix, None)
         finalizers = definition["metadata"].get("finalizers") or []
-        if CLEANUP not in finalizers:
+        if deletes.CLEANUP not in finalizers:
             return False
-        definition["metadata"]["finalizers"] = [word for word in finalizers if word != CLEANUP]
+        definition["metadata"]["finalizers"] = [word for word in finalizers if word != deletes.CLEANUP]
         return True
 
     async def _remove(self, kind: Kind, record: Record) -> None:
@@ -238,9 +234,9 @@ def row_of(definition: Object, version: Object) -> Kind:
     )
 
 
-def condition(definition: Object, kind: str) -> str:
+def condition(definition: Object, kind: str, field: str = "status") -> str:
     rows = (definition.get("status") or {}).get("conditions") or []
-    return next((row.get("status", "") for row in rows if row.get("type") == kind), "")
+    return next((row.get(field, "") for row in rows if row.get("type") == kind), "")
 
 
 def _is_settled(definition: Object) -> bool:

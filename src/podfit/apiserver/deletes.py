@@ -15,6 +15,7 @@ from podfit.apiserver.strategy import strategy_for
 from podfit.kit.clock import rfc3339
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 RETURNS_OBJECT = frozenset(
     (
@@ -62,6 +63,8 @@ def decide(kind: Kind, obj: Object, options: Object, now_s: float) -> Verdict:
     meta = obj["metadata"]
     if (kind.group, kind.plural) == ("", "namespaces"):
         return _decide_namespace(obj, options, now_s)
+    if kind.plural == "customresourcedefinitions" and not meta.get("deletionTimestamp"):
+        return _decide_definition(obj, now_s)
     step = strategy_for(kind).graceful_delete(obj, options, datetime.fromtimestamp(now_s, UTC))
     if step.pending:
         return Verdict()
@@ -99,6 +102,24 @@ def _decide_namespace(obj: Object, options: Object, now_s: float) -> Verdict:
     if (obj.get("spec") or {}).get("finalizers") or meta.get("finalizers"):
         return Verdict()
     return Verdict(remove=True)
+
+
+def _decide_definition(obj: Object, now_s: float) -> Verdict:
+    """It stays until its objects are gone, whatever the options say."""
+    meta, status, now = obj["metadata"], obj.setdefault("status", {}), rfc3339(now_s)
+    meta["deletionTimestamp"] = now
+    if CLEANUP not in (meta.get("finalizers") or ()):
+        meta["finalizers"] = [*(meta.get("finalizers") or ()), CLEANUP]
+    why = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    told = {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": now,
+        "reason": "InstanceDeletionPending",
+        "message": why,
+    }
+    status["conditions"] = [*(row for row in status.get("conditions") or () if row["type"] != told["type"]), told]
+    return Verdict(write=True)
 
 
 def _finalizers(kind: Kind, existing: list[str], options: Object) -> list[str]:

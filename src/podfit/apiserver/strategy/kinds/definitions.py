@@ -129,14 +129,14 @@ class CustomResourceDefinitionStrategy(Strategy):
     def validate_change(self, new: Object, old: Object) -> Errors:
         errors: Errors = []
         spec, stored = new.get("spec") or {}, old.get("spec") or {}
-        fixed = (("group", spec, stored), ("scope", spec, stored))
-        for field, mine, before in fixed:
-            if mine.get(field) != before.get(field):
-                errors.append(invalid(f"spec.{field}", mine.get(field), IMMUTABLE))
-        for field in ("plural", "kind"):
-            mine, before = ((each.get("names") or {}).get(field) for each in (spec, stored))
-            if mine != before:
-                errors.append(invalid(f"spec.names.{field}", mine, IMMUTABLE))
+        mine, before = spec.get("names") or {}, stored.get("names") or {}
+        conditions = (old.get("status") or {}).get("conditions") or ()
+        settled = any(row.get("type") == "Established" and row.get("status") == "True" for row in conditions)
+        fixed = [("scope", spec, stored), ("names.kind", mine, before)] if settled else []
+        for path, new_part, old_part in (*fixed, ("group", spec, stored), ("names.plural", mine, before)):
+            field = path.rpartition(".")[2]
+            if new_part.get(field) != old_part.get(field):
+                errors.append(invalid(f"spec.{path}", new_part.get(field), IMMUTABLE))
         if _approval_state(new) != _approval_state(old):
             errors += _approval(new)
         if not _schemas(old):
