@@ -243,6 +243,24 @@ async def test_pods_that_are_to_end_on_a_node_out_of_service_are_removed(timed: 
         await becomes(one.client, POD, "default", "p", lambda pod: pod is None)
 
 
+async def test_the_end_of_a_toleration_is_called_off_when_the_pod_goes_before_it(timed: Start) -> None:
+    async with timed("taint-eviction-controller") as one:
+        await join(one, "n")
+        toleration = {"key": "out", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 20}
+        for name in ("early", "late"):
+            body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}}
+            await one.client.create(POD, {**body, "spec": pod_spec(node="n", tolerations=[toleration])})
+        await one.client.patch(NODE, "", "n", {"spec": {"taints": [{"key": "out", "effect": "NoExecute"}]}})
+        await one.pass_time(5)
+        await one.client.delete(POD, "default", "early", {"gracePeriodSeconds": 0})
+        await one.pass_time(20)
+        await becomes(one.client, POD, "default", "late", lambda pod: pod is None)
+        await one.pass_time(1)
+        told = {event["message"] for event in (await one.client.list(EVENT, "default"))["items"]}
+        assert {"Cancelling deletion of Pod default/early", "Marking for deletion Pod default/late"} <= told
+        assert "Cancelling deletion of Pod default/late" not in told
+
+
 async def test_an_evicted_pod_tells_why_and_of_which_generation(timed: Start) -> None:
     async with timed("taint-eviction-controller") as one:
         await join(one, "n")

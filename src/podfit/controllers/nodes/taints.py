@@ -47,7 +47,7 @@ class TaintEvictionController:
             if before is not None:
                 key = (before["metadata"]["namespace"], before["metadata"]["name"])
                 self._since.pop(key, None)
-                self._doomed.discard(key)
+                self._spare(key, before)
             return
         if (after.get("spec") or {}).get("nodeName") in self._tainted:
             self._engine.add((after["metadata"]["namespace"], after["metadata"]["name"]))
@@ -62,17 +62,22 @@ class TaintEvictionController:
         due = eviction_time(no_execute(node), pod["spec"].get("tolerations") or [], since)
         if due is None:
             self._since.pop(key, None)
-            if key in self._doomed:
-                self._doomed.discard(key)
-                message = f"Cancelling deletion of Pod {key[0]}/{key[1]}"
-                self._world.recorder.record(pod, "Normal", "TaintManagerEviction", message)
+            self._spare(key, pod)
             return DONE
         left = due - now
         if left > 0:
             self._doomed.add(key)
             return Again(left, "the pod tolerates the taint until then")
+        self._doomed.discard(key)
         await self._evict(pod)
         return DONE
+
+    def _spare(self, key: Key, pod: Object) -> None:
+        """It need not go any more, or went by itself."""
+        if key in self._doomed:
+            self._doomed.discard(key)
+            message = f"Cancelling deletion of Pod {key[0]}/{key[1]}"
+            self._world.recorder.record(pod, "Normal", "TaintManagerEviction", message)
 
     async def _evict(self, pod: Object) -> None:
         meta = pod["metadata"]
