@@ -333,3 +333,20 @@ def test_a_daemon_set_counts_its_templates() -> None:
     new["spec"]["template"]["spec"]["hostNetwork"] = True
     strategy.prepare_update(new, old)
     assert new["metadata"]["annotations"] == {key: "2"}
+
+
+def test_policies_of_a_job_that_may_not_change_are_shown_by_their_go_names() -> None:
+    def policies(code: int) -> dict[str, Any]:
+        rules = [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [code]}}]
+        return {"podFailurePolicy": {"rules": rules}, "successPolicy": {"rules": [{"succeededCount": code}]}}
+
+    whole = {"template": template(restartPolicy="Never"), "completionMode": "Indexed", "completions": 3}
+    old, new = (made("Job", {**whole, **policies(code)}) for code in (1, 2))
+    new["spec"]["selector"], new["spec"]["template"] = old["spec"]["selector"], old["spec"]["template"]
+    found = strategy_for(kind_named("Job")).validate_update(new, old)
+    assert [str(error) for error in found] == [
+        'spec.podFailurePolicy: Invalid value: {"Rules":[{"Action":"FailJob","OnExitCodes":{"ContainerName":null,'
+        '"Operator":"In","Values":[2]},"OnPodConditions":null}]}: field is immutable',
+        'spec.successPolicy: Invalid value: {"Rules":[{"SucceededIndexes":null,"SucceededCount":2}]}: '
+        "field is immutable",
+    ]

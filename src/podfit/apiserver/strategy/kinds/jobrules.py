@@ -208,11 +208,7 @@ def _success_policy(spec: Object, path: str, errors: Errors) -> None:
     policy = spec["successPolicy"]
     rules, completions = policy.get("rules") or [], spec.get("completions")
     if spec.get("completionMode") != "Indexed":
-        shown = [
-            {"SucceededIndexes": rule.get("succeededIndexes"), "SucceededCount": rule.get("succeededCount")}
-            for rule in rules
-        ]
-        errors.append(invalid(path, {"Rules": shown if "rules" in policy else None}, _NEEDS_INDEXED))
+        errors.append(invalid(path, success_as_go(policy), _NEEDS_INDEXED))
         return
     if not rules:
         detail = "at least one rules must be specified when the successPolicy is specified"
@@ -221,6 +217,41 @@ def _success_policy(spec: Object, path: str, errors: Errors) -> None:
         errors.append(too_many(f"{path}.rules", len(rules), _MOST_RULES))
     for at, rule in enumerate(rules):
         _success_rule(rule, completions or 0, f"{path}.rules[{at}]", errors)
+
+
+def success_as_go(policy: Object | None) -> Object | None:
+    """A success policy with the names of the Go structs, which is how messages show it."""
+    if policy is None:
+        return None
+    rules = policy.get("rules")
+    shown = [
+        {"SucceededIndexes": rule.get("succeededIndexes"), "SucceededCount": rule.get("succeededCount")}
+        for rule in rules or ()
+    ]
+    return {"Rules": None if rules is None else shown}
+
+
+def failure_as_go(policy: Object | None) -> Object | None:
+    """Likewise a pod failure policy."""
+    if policy is None:
+        return None
+    rules = []
+    for rule in policy.get("rules") or ():
+        codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions")
+        rules.append(
+            {
+                "Action": rule.get("action", ""),
+                "OnExitCodes": codes
+                and {
+                    "ContainerName": codes.get("containerName"),
+                    "Operator": codes.get("operator", ""),
+                    "Values": codes.get("values"),
+                },
+                "OnPodConditions": conditions
+                and [{"Type": row.get("type", ""), "Status": row.get("status", "")} for row in conditions],
+            }
+        )
+    return {"Rules": rules}
 
 
 def _success_rule(rule: Object, completions: int, path: str, errors: Errors) -> None:

@@ -9,7 +9,7 @@ from podfit.apiserver.strategy import meta, resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, equal, label_selector, selector_matches, selector_usable
 from podfit.apiserver.strategy.kinds import jobstatus
-from podfit.apiserver.strategy.kinds.jobrules import job_spec
+from podfit.apiserver.strategy.kinds.jobrules import failure_as_go, job_spec, success_as_go
 from podfit.apiserver.strategy.kinds.workloads import name_warnings, set_default
 from podfit.apiserver.strategy.names import dns_label
 from podfit.apiserver.strategy.pod.warnings import template_warnings
@@ -19,6 +19,7 @@ Object = dict[str, Any]
 
 _UID = "batch.kubernetes.io/controller-uid"
 _NAME = "batch.kubernetes.io/job-name"
+_AS_GO = {"podFailurePolicy": failure_as_go, "successPolicy": success_as_go}
 _FIXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
 _STEERING = ("nodeSelector", "tolerations", "schedulingGates")
 
@@ -109,7 +110,8 @@ class JobStrategy(Strategy):
         self._template(spec.get("template") or {}, stored.get("template") or {}, old, errors)
         for field in _FIXED:
             if not equal(spec.get(field), stored.get(field)):
-                errors.append(invalid(f"spec.{field}", spec.get(field), IMMUTABLE))
+                shown = _AS_GO[field](spec.get(field)) if field in _AS_GO else spec.get(field)
+                errors.append(invalid(f"spec.{field}", shown, IMMUTABLE))
         return errors
 
     def _completions(self, spec: Object, stored: Object, errors: Errors) -> None:
