@@ -206,6 +206,16 @@ def uid(obj: Object) -> str:
     return str(obj["metadata"]["uid"])
 
 
+async def test_a_failure_policy_means_conditions_that_hold_unless_it_says_otherwise(timed: Start) -> None:
+    async with timed("job-controller") as one:
+        rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}, {"type": "X", "status": "False"}]}
+        spec = {"podFailurePolicy": {"rules": [rule]}, "template": {"spec": pod_spec(node="", restartPolicy="Never")}}
+        meta = {"name": "j", "namespace": "default"}
+        made = await one.client.create(JOB, {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec})
+        (shown,) = made["spec"]["podFailurePolicy"]["rules"]
+        assert [row["status"] for row in shown["onPodConditions"]] == ["True", "False"]
+
+
 async def test_every_container_of_an_indexed_job_knows_its_index(timed: Start) -> None:
     async with timed("job-controller") as one:
         pod = pod_spec(restartPolicy="Never")

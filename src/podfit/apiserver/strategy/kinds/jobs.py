@@ -38,7 +38,8 @@ class JobStrategy(Strategy):
         set_default(spec, "podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
         for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
             for pattern in rule.get("onPodConditions") or ():
-                set_default(pattern, "status", "True")
+                # The field is always there, empty where nobody gave it.
+                pattern["status"] = pattern.get("status") or "True"
         _copy_labels(obj)
 
     def prepare_create(self, obj: Object) -> None:
