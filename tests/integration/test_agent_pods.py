@@ -326,6 +326,32 @@ async def test_a_failing_post_start_hook_ends_the_container(cluster: Cluster, no
     assert ("Killing", "FailedPostStartHook") in told
 
 
+async def test_a_failed_post_start_hook_is_what_its_container_waits_for(cluster: Cluster, node: TestNode) -> None:
+    hook = {"postStart": {"exec": {"command": ["sh", "-c", "exit 3"]}}}
+    seen = await create(cluster, node, pod("p", container(lifecycle=hook), terminationGracePeriodSeconds=2))
+    told = f'for Container "c" in Pod "p_default({seen["metadata"]["uid"]})" failed'
+    why = f"Exec lifecycle hook ([sh -c exit 3]) {told} - error: command 'sh -c exit 3' exited with 3: , message: \"\""
+    shown: list[dict[str, Any]] = []
+    for _ in range(65):
+        await cluster.clock.advance(0.1)
+        await node.quiet()
+        shown.append((await cluster.pod("p"))["status"]["containerStatuses"][0])
+    failed = [one for one in shown if one["state"].get("waiting") == {"reason": "PostStartHookError", "message": why}]
+    assert {(one["restartCount"], *one["lastState"]) for one in failed} >= {(0, "terminated"), (1, "terminated")}
+    assert shown[-1]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+
+
+async def test_nothing_else_starts_while_a_post_start_hook_runs(cluster: Cluster, node: TestNode) -> None:
+    hook = {"postStart": {"sleep": {"seconds": 5}}}
+    await create(cluster, node, pod("p", container("a", lifecycle=hook), container("b")))
+    await node.pass_time(3)
+    node.agent.kick((await cluster.pod("p"))["metadata"]["uid"])
+    await node.quiet()
+    assert states(await cluster.pod("p")) == {"a": "running", "b": "waiting"}
+    await node.pass_time(3)
+    assert states(await cluster.pod("p")) == {"a": "running", "b": "running"}
+
+
 async def test_what_a_failed_hook_said_is_in_the_story_and_in_no_event(cluster: Cluster, node: TestNode) -> None:
     hook = {"preStop": {"exec": {"command": ["false"]}}}
     seen = await create(cluster, node, pod("p", container(lifecycle=hook)))
@@ -334,7 +360,10 @@ async def test_what_a_failed_hook_said_is_in_the_story_and_in_no_event(cluster: 
     await node.pass_time(4)
     told = [event["message"] for event in await cluster.events() if event["reason"] == "FailedPreStopHook"]
     assert told == ["PreStopHook failed"]
-    assert [one.why for one in record.story if one.what == "hook failed"] == ["command exited with 1: "]
+    assert [one.why for one in record.story if one.what == "hook failed"] == [
+        f'Exec lifecycle hook ([false]) for Container "c" in Pod "{record.who}" failed - error: '
+        "command 'false' exited with 1: , message: \"\""
+    ]
 
 
 async def test_a_container_whose_post_start_hook_failed_ends_as_gracefully_as_any(

@@ -191,7 +191,8 @@ class PodLoop:
 
     async def _start(self, record: PodRecord, snapshot: Snapshot, following: Next) -> list[float]:
         for name, _ in following.later:
-            self._crashes.back_off(record, name)
+            if not record.job(f"hook:{name}"):
+                self._crashes.back_off(record, name)
         again = [seconds for _, seconds in following.later]
         names = [name for name in following.start if not record.job(f"stop:{name}")]
         if names and not _being_stopped(record):

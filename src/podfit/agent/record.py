@@ -142,6 +142,11 @@ class PodRecord:
         return str(self.pod["metadata"].get("namespace") or "default")
 
     @property
+    def who(self) -> str:
+        """As a kubelet names a pod in its messages."""
+        return f"{self.name}_{self.namespace}({self.uid})"
+
+    @property
     def desired(self) -> Desired:
         """What the spec asks for, read once for each state of it."""
         read, spec = self._read, self.pod["spec"]

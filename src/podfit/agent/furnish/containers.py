@@ -130,7 +130,7 @@ class ContainerMaker:
         merged = {**(record.pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
         if not merged.get("runAsNonRoot"):
             return
-        who = f'(pod: "{record.name}_{record.namespace}({record.uid})", container: {container["name"]})'
+        who = f'(pod: "{record.who}", container: {container["name"]})'
         if merged.get("runAsUser") is not None:
             if int(merged["runAsUser"]) == 0:
                 raise ConfigProblem(f"container's runAsUser breaks non-root policy {who}")

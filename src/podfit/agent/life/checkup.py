@@ -6,18 +6,15 @@ The answer is None when all is well, else what is wrong, worded as a kubelet wor
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from podfit.agent.decide.states import Object
 from podfit.agent.life import grpchealth
 from podfit.agent.life.hooks import run_command
-from podfit.agent.life.web import http_get, port_number
+from podfit.agent.life.web import NoAnswer, get_status, port_number, reason
 from podfit.agent.runtimes.base import Runtime, RuntimeFailure
 from podfit.api.status import go_quote
-
-_SLACK_S = 0.5
 
 
 async def check(
@@ -49,30 +46,20 @@ async def _ask(container: Object, probe: Mapping[str, Any], ip: str, timeout_s: 
     host, port = ask.get("host") or ip, port_number(ask.get("port"), container)
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if probe.get("httpGet"):
-        return await _get(ask, host, port, address, timeout_s)
+        return await _get(ask, host, port, timeout_s)
     try:
         _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout_s)
     except TimeoutError:
         return f"dial tcp {address}: i/o timeout"
     except OSError as error:
-        return f"dial tcp {address}: connect: {_reason(error)}"
+        return f"dial tcp {address}: connect: {reason(error)}"
     writer.close()
     return None
 
 
-async def _get(ask: Mapping[str, Any], host: str, port: int, address: str, timeout_s: float) -> str | None:
-    path = "/" + str(ask.get("path") or "/").removeprefix("/")
-    what = f'Get "{str(ask.get("scheme") or "HTTP").lower()}://{address}{path}"'
+async def _get(ask: Mapping[str, Any], host: str, port: int, timeout_s: float) -> str | None:
     try:
-        status = await asyncio.wait_for(http_get(ask, host, port, timeout_s), timeout_s + _SLACK_S)
-    except TimeoutError:
-        return f"{what}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-    except ConnectionError as error:
-        return f"{what}: dial tcp {address}: connect: {_reason(error)}"
-    except OSError as error:
-        return f"{what}: {error}"
+        status = await get_status(ask, host, port, timeout_s)
+    except NoAnswer as error:
+        return str(error)
     return None if 200 <= status < 400 else f"HTTP probe failed with statuscode: {status}"
-
-
-def _reason(error: OSError) -> str:
-    return os.strerror(error.errno).lower() if error.errno else str(error)

@@ -25,11 +25,10 @@ class Crashes:
         return max(0.0, backoff.wait_s - (self._clock.monotonic() - backoff.since))
 
     def back_off(self, record: PodRecord, name: str) -> None:
-        who = f"{record.name}_{record.namespace}({record.uid})"
         if record.waiting.get(name, ("",))[0] != "CrashLoopBackOff":
-            text = f"Back-off restarting failed container {name} in pod {who}"
+            text = f"Back-off restarting failed container {name} in pod {record.who}"
             self._notices.say(record.pod, WARNING, "BackOff", text, name)
         minutes, rest = divmod(int(record.backoff[name].wait_s), 60)
         shown = f"{minutes}m{rest}s" if minutes else f"{rest}s"
-        message = f"back-off {shown} restarting failed container={name} pod={who}"
+        message = f"back-off {shown} restarting failed container={name} pod={record.who}"
         record.waiting[name] = ("CrashLoopBackOff", message)

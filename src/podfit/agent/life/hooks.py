@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from podfit.agent.decide.states import Object
-from podfit.agent.life.web import LIFECYCLE_AGENT, http_get, port_number
+from podfit.agent.life.web import LIFECYCLE_AGENT, NoAnswer, get_status, port_number
 from podfit.agent.notices import WARNING, Notices
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ExecStream, Runtime, RuntimeFailure
+from podfit.api.status import go_quote
 from podfit.kit.clock import Clock
 
 _MOST_OUTPUT = 10 * 1024
+_PATIENCE_S = 30.0
+_STDERR = 2
 
 
 class Hooks:
@@ -36,21 +39,35 @@ class Hooks:
             work.cancel()
 
     async def _do(self, record: PodRecord, container: Object, hook: Mapping[str, Any], container_id: str) -> str:
+        whose = f'for Container "{container["name"]}" in Pod "{record.who}" failed - error'
+        if hook.get("exec"):
+            command = list(hook["exec"].get("command") or [])
+            failed = await self._command(command, container_id)
+            return failed and f"Exec lifecycle hook ([{' '.join(command)}]) {whose}: {failed}"
+        if hook.get("httpGet"):
+            failed = await self._ask(record, container, hook["httpGet"])
+            return failed and f"HTTP lifecycle hook ({hook['httpGet'].get('path') or ''}) {whose}: {failed}"
+        if hook.get("sleep"):
+            await self._clock.sleep(float(hook["sleep"].get("seconds") or 0))
+        return ""
+
+    async def _command(self, command: list[str], container_id: str) -> str:
+        output, errors = "", ""
         try:
-            if hook.get("exec"):
-                code, output = await run_command(self._runtime, container_id, hook["exec"].get("command") or [])
-                return "" if code == 0 else f"command exited with {code}: {output.strip()}"
-            if hook.get("httpGet"):
-                ask = hook["httpGet"]
-                ips = record.state.ips if record.state is not None else ()
-                host = ask.get("host") or (ips[0] if ips else "127.0.0.1")
-                port = port_number(ask.get("port"), container)
-                status = await http_get(ask, host, port, 30.0, LIFECYCLE_AGENT)
-                return "" if status < 400 else f"HTTP status {status}"
-            if hook.get("sleep"):
-                await self._clock.sleep(float(hook["sleep"].get("seconds") or 0))
-        except (RuntimeFailure, OSError, TimeoutError, ValueError) as error:
-            return str(error) or type(error).__name__
+            code, output, errors = await _run(self._runtime, container_id, command)
+            failed = f"command '{' '.join(command)}' exited with {code}: {errors}" if code else ""
+        except (RuntimeFailure, OSError) as error:
+            failed = str(error)
+        return failed and f"{failed}, message: {go_quote(output + errors)}"
+
+    async def _ask(self, record: PodRecord, container: Object, ask: Mapping[str, Any]) -> str:
+        """Any answer will do, whatever its status: only who cannot be asked has failed."""
+        ips = record.state.ips if record.state is not None else ()
+        host = ask.get("host") or (ips[0] if ips else "127.0.0.1")
+        try:
+            await get_status(ask, host, port_number(ask.get("port"), container), _PATIENCE_S, LIFECYCLE_AGENT)
+        except (NoAnswer, ValueError) as error:
+            return str(error)
         return ""
 
 
@@ -61,18 +78,28 @@ def tell_failure(notices: Notices, record: PodRecord, reason: str, container: st
 
 
 async def run_command(runtime: Runtime, container_id: str, command: list[str]) -> tuple[int, str]:
-    """Exit code and the beginning of the output of a command in a container."""
+    """Exit code and the beginning of the output of a command in a container, what it complains of last."""
+    code, output, errors = await _run(runtime, container_id, command)
+    return code, output + errors
+
+
+async def _run(runtime: Runtime, container_id: str, command: list[str]) -> tuple[int, str, str]:
     stream = await runtime.exec(container_id, list(command))
     try:
-        output = await _collect(stream)
-        return await stream.wait(), output
+        output, errors = await _collect(stream)
+        return await stream.wait(), output, errors
     finally:
         await stream.close()
 
 
-async def _collect(stream: ExecStream) -> str:
-    kept = b""
+async def _collect(stream: ExecStream) -> tuple[str, str]:
+    """What it says, and what it complains of; both together are bounded."""
+    output, errors = b"", b""
     while (piece := await stream.read()) is not None:
-        if len(kept) < _MOST_OUTPUT:
-            kept += piece[1][: _MOST_OUTPUT - len(kept)]
-    return kept.decode("utf-8", "replace")
+        channel, data = piece
+        kept = data[: max(0, _MOST_OUTPUT - len(output) - len(errors))]
+        if channel == _STDERR:
+            errors += kept
+        else:
+            output += kept
+    return output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")

@@ -28,6 +28,9 @@ _TROUBLE_S = 15.0
 """What a container lacks may come at any moment: it is tried again as often as a kubelet tries, not less and less."""
 _VOLUMES = ""
 """Held back together under no container's name: nothing of a pod is made before its volumes are."""
+_HOOK = "hook:"
+_HOOK_FAILED_S = 1.0
+"""How long a container is shown as ended by its failed hook before it is started again, or shown as pausing."""
 _IMAGE_EVENTS = {"ErrImageNeverPull": "ErrImageNeverPull", "InvalidImageName": "InspectFailed"}
 
 
@@ -88,10 +91,13 @@ class Starter:
 
     async def start(self, record: PodRecord, snapshot: Snapshot, names: tuple[str, ...]) -> float:
         """Starts them in order. Returns seconds after which to try again, 0 when nothing is left over."""
+        if any(job.startswith(_HOOK) and not task.done() for job, task in record.jobs.items()):
+            # Its end brings the next look: one container after the other, each with its hook.
+            return 0.0
         again = 0.0
         by_name = {container["name"]: container for container in every_container(record.pod["spec"])}
         for name in names:
-            if record.job(f"hook:{name}") or record.job(f"stop:{name}"):
+            if record.job(f"stop:{name}"):
                 continue
             wait = await self._one(record, snapshot, by_name[name])
             if wait is None:
@@ -227,16 +233,18 @@ class Starter:
 
     # --- hooks
     def _post_start(self, record: PodRecord, container: Object, container_id: str) -> None:
-        job = f"hook:{container['name']}"
+        job = f"{_HOOK}{container['name']}"
         record.jobs[job] = self._tasks.start(self._hook(record, container, container_id), job)
 
     async def _hook(self, record: PodRecord, container: Object, container_id: str) -> None:
+        name = container["name"]
         error = await self._hooks.run(record, container, container["lifecycle"]["postStart"], container_id)
         if error:
-            tell_failure(self._notices, record, "FailedPostStartHook", container["name"], error)
+            tell_failure(self._notices, record, "FailedPostStartHook", name, error)
+            record.waiting[name] = ("PostStartHookError", error)
             self._stopper.stop_one(record, container, container_id, record.grace_s, "FailedPostStartHook")
-        self._kick_when_free(record, f"hook:{container['name']}")
-
-    def _kick_when_free(self, record: PodRecord, job: str) -> None:
-        record.jobs.pop(job, None)
+            await asyncio.wait({record.jobs[f"stop:{name}"]})
+            self._kick(record.uid)
+            await self._clock.sleep(_HOOK_FAILED_S)
+        record.jobs.pop(f"{_HOOK}{name}", None)
         self._kick(record.uid)
