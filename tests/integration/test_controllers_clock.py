@@ -21,6 +21,7 @@ from podfit.testing.nodes import Cluster
 from podfit.testing.whole import pod_spec, workload
 
 CRON, JOB, SET, QUOTA, EVENT = map(kind_named, ("CronJob", "Job", "ReplicaSet", "ResourceQuota", "Event"))
+STATEFUL = kind_named("StatefulSet")
 
 
 class Timed:
@@ -232,6 +233,40 @@ async def test_every_container_of_an_indexed_job_knows_its_index(timed: Start) -
         given = [{"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}]
         assert shown == {"i": given, "own": [own], "c": given}
         assert made["metadata"]["generateName"] == f"{name}-0-"
+
+
+# --- StatefulSets
+
+
+async def test_a_broken_pod_below_holds_no_update_up_and_pods_are_replaced_one_by_one(timed: Start) -> None:
+    async with timed("statefulset-controller") as one:
+        pod = {**pod_spec(node=""), "schedulerName": "nobody"}
+        body = workload("StatefulSet", "db", 3, serviceName="db", podManagementPolicy="Parallel", pod=pod)
+        await one.client.create(STATEFUL, body)
+        first = {it["metadata"]["name"]: uid(it) for it in await all_become(one.client, POD, "default", three)}
+
+        async def serve(name: str) -> None:
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": rfc3339(one.clock.now())}
+            change = {"status": {"phase": "Running", "conditions": [ready]}}
+            await one.client.patch(POD, "default", name, change, subresource="status", content_type=STRATEGIC)
+
+        async def replaced() -> set[str]:
+            await one.pass_time(2)
+            pods = (await one.client.list(POD, "default"))["items"]
+            return {it["metadata"]["name"] for it in pods if uid(it) != first[it["metadata"]["name"]]}
+
+        for name in ("db-1", "db-2"):
+            await serve(name)
+        await one.client.patch(STATEFUL, "default", "db", {"spec": {"template": {"metadata": {"labels": {"v": "2"}}}}})
+        assert await replaced() == {"db-2"}
+        await serve("db-2")
+        assert await replaced() == {"db-1", "db-2"}
+        await serve("db-1")
+        assert await replaced() == {"db-0", "db-1", "db-2"}
+
+
+def three(pods: list[Object]) -> bool:
+    return len(pods) == 3
 
 
 # --- nodes

@@ -127,34 +127,50 @@ class StatefulSetController:
             await self._delete(owner, pod)
             if ordered:
                 return DONE
-        return await self._update(owner, [by_ordinal[number] for number in wanted if number in by_ordinal], revisions)
+        return await self._update(owner, {number: by_ordinal.get(number) for number in wanted}, revisions)
 
     def _available(self, owner: Object, pod: Object) -> bool:
         return available_in(pod, int(owner["spec"].get("minReadySeconds", 0)), self._world.clock.now()) == 0.0
 
-    async def _update(self, owner: Object, pods: list[Object], revisions: Revisions) -> Result:
-        """Replaces, or resizes in place, pods of an older revision; highest ordinal first, within the partition."""
-        strategy = owner["spec"].get("updateStrategy") or {}
-        if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+    async def _update(self, owner: Object, pods: dict[int, Object | None], revisions: Revisions) -> Result:
+        """Replaces, or resizes in place, pods of an older revision. `pods` by ordinal; None: it was just made."""
+        if (owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") != "RollingUpdate":
             return DONE
-        resized = await self._resize(owner, pods, revisions)
-        rolling = strategy.get("rollingUpdate") or {}
-        partition, allowed = int(rolling.get("partition", 0)), allowed_missing(owner)
-        start = int((owner["spec"].get("ordinals") or {}).get("start", 0))
-        missing = sum(not self._available(owner, pod) or is_deleting(pod) for pod in pods)
-        for pod in sorted(pods, key=ordinal, reverse=True):
-            if ordinal(pod) < start + partition:
-                break
-            if self._has(pod, revisions.update) or is_deleting(pod) or self._resizable(owner, pod, revisions):
-                continue
-            broken = not self._available(owner, pod)
-            if not broken and missing >= allowed:
-                break
+        resized = await self._resize(owner, [pod for pod in pods.values() if pod is not None], revisions)
+        for pod in self._outdated(owner, pods, revisions):
             await self._delete(owner, pod)
-            missing += not broken
-            if missing >= allowed:
-                break
         return resized
+
+    def _outdated(self, owner: Object, pods: dict[int, Object | None], revisions: Revisions) -> list[Object]:
+        """The pods to replace now, highest ordinal first, within the partition.
+
+        One after the other, whatever those below are like, and none before the one above it serves; where the set says
+        how many may be missing, as many at once, and those that serve nobody in any case.
+        """
+        rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+        start = int((owner["spec"].get("ordinals") or {}).get("start", 0))
+        serving = {number: pod is not None and self._serves(owner, pod) for number, pod in pods.items()}
+        room = allowed_missing(owner) - sum(not serves for serves in serving.values())
+        chosen: list[Object] = []
+        for number, pod in sorted(pods.items(), reverse=True):
+            if number < start + int(rolling.get("partition", 0)):
+                break
+            old = pod is not None and not is_deleting(pod) and self._is_old(owner, pod, revisions)
+            if rolling.get("maxUnavailable") is None:
+                if pod is not None and old:
+                    return [pod]
+                if not serving[number]:
+                    break
+            elif pod is not None and old and (room > 0 or not serving[number]):
+                chosen.append(pod)
+                room -= serving[number]
+        return chosen
+
+    def _serves(self, owner: Object, pod: Object) -> bool:
+        return not is_deleting(pod) and self._available(owner, pod)
+
+    def _is_old(self, owner: Object, pod: Object, revisions: Revisions) -> bool:
+        return not self._has(pod, revisions.update) and not self._resizable(owner, pod, revisions)
 
     @staticmethod
     def _has(pod: Object, revision: Object) -> bool:
