@@ -238,3 +238,16 @@ async def test_a_manifest_gets_the_defaults_that_an_api_server_would_give_it(clu
     assert mirror["status"]["initContainerStatuses"][0]["allocatedResources"] == sizes["limits"]
     assert mirror["spec"]["initContainers"][0]["imagePullPolicy"] == "Always"
     assert mirror["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent"
+
+
+async def test_a_manifest_that_needs_objects_of_the_api_is_refused_once(
+    cluster: Cluster, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    body: dict[str, Any] = json.loads(manifest())
+    body["spec"]["volumes"] = [{"name": "v", "configMap": {"name": "settings"}}]
+    (folder / "web.yaml").write_text(json.dumps(body))
+    node = await running_node(cluster, folder)
+    await node.pass_time(10)
+    assert not node.machine.pods
+    said = [one.getMessage() for one in caplog.records if one.name == "podfit.agent.life.static"]
+    assert said == [f"static pod {folder / 'web.yaml'} cannot be used: static pods may not reference configmaps"]

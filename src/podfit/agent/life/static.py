@@ -19,6 +19,7 @@ from podfit.agent.record import Ending
 from podfit.agent.roster import Roster
 from podfit.agent.runtimes.base import Runtime
 from podfit.api.kinds import POD
+from podfit.api.pod_references import referenced
 from podfit.api.status import ApiError, Object
 from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
@@ -155,6 +156,8 @@ class StaticPods:
         for container in all_containers(manifest["spec"]):
             if not (isinstance(container["name"], str) and isinstance(container["image"], str)):
                 raise ValueError("a container without a name or an image")
+        if resource := referenced(manifest):
+            raise ValueError(f"static pods may not reference {resource}")
         meta = dict(manifest["metadata"])
         digest = hashlib.md5(f"{self._config.node_name}|{file}|{manifest}".encode(), usedforsecurity=False).hexdigest()
         meta["name"] = f"{meta['name']}-{self._config.node_name}"

@@ -23,7 +23,7 @@ from podfit.apiserver.admission.base import (
 )
 from podfit.apiserver.admission.node_labels import forbidden_labels
 from podfit.apiserver.auth.node import node_name_of
-from podfit.apiserver.auth.pod_references import claim_names, config_map_names, secret_names
+from podfit.api.pod_references import claim_names, config_map_names, secret_names
 
 MIRROR = "kubernetes.io/config.mirror"
 _RESTRICTED = frozenset(

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from podfit.api.status import Object
 from podfit.apiserver.auth.authorize import ALLOWED, NO_OPINION, Action, Decision
-from podfit.apiserver.auth.pod_references import claim_names, config_map_names, secret_names
+from podfit.api.pod_references import claim_names, config_map_names, secret_names
 from podfit.apiserver.auth.rules import Rule, rule
 from podfit.apiserver.request import User
 

@@ -61,6 +61,55 @@ def claim_names(pod: Object) -> set[str]:
     return {name for name in names if name}
 
 
+def referenced(pod: Object) -> str:
+    """What of the API a pod refers to first, as Kubernetes calls it to whoever may not; "" for one that needs nothing.
+
+    Raises ValueError for a projected volume made of something unknown.
+    """
+    spec = pod.get("spec") or {}
+    if spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        return "serviceaccounts"
+    if secret_names(pod):
+        return "secrets"
+    if config_map_names(pod):
+        return "configmaps"
+    if spec.get("resourceClaims"):
+        return "resourceclaims"
+    found = (_volume_reference(volume) for volume in spec.get("volumes") or ())
+    return next((words for words in found if words), "")
+
+
+_VOLUME_REFERENCES = {
+    "configMap": "configmaps (via configmap volumes)",
+    "secret": "secrets (via secret volumes)",
+    "csi": "csidrivers (via CSI volumes)",
+    "glusterfs": "endpoints (via glusterFS volumes)",
+    "persistentVolumeClaim": "persistentvolumeclaims",
+    "ephemeral": "persistentvolumeclaims (via ephemeral volumes)",
+    "azureFile": "secrets (via azureFile volumes)",
+}
+_SOURCE_REFERENCES = {
+    "configMap": "configmaps (via projected volumes)",
+    "secret": "secrets (via projected volumes)",
+    "serviceAccountToken": "serviceaccounts (via projected volumes)",
+    "clusterTrustBundle": "clustertrustbundles",
+    "podCertificate": "podcertificates",
+}
+
+
+def _volume_reference(volume: dict[str, Any]) -> str:
+    for kind, words in _VOLUME_REFERENCES.items():
+        if volume.get(kind) is not None:
+            return words
+    for source in _projected(volume):
+        for kind, words in _SOURCE_REFERENCES.items():
+            if source.get(kind) is not None:
+                return words
+        if source.get("downwardAPI") is None:
+            raise ValueError(f'unknown source for projected volume "{volume.get("name")}"')
+    return ""
+
+
 def containers(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for field in ("initContainers", "containers", "ephemeralContainers"):
         yield from spec.get(field) or ()
