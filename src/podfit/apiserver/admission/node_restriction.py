@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.kinds import NODE, POD
+from podfit.api.pod_references import claim_names, config_map_names, secret_names
 from podfit.api.status import Object, not_found
 from podfit.apiserver.admission.base import (
     CONNECT,
@@ -23,7 +24,6 @@ from podfit.apiserver.admission.base import (
 )
 from podfit.apiserver.admission.node_labels import forbidden_labels
 from podfit.apiserver.auth.node import node_name_of
-from podfit.api.pod_references import claim_names, config_map_names, secret_names
 
 MIRROR = "kubernetes.io/config.mirror"
 _RESTRICTED = frozenset(

@@ -9,9 +9,9 @@ import secrets
 from typing import Any
 
 from podfit.api.kinds import kind_named
+from podfit.api.pod_references import containers, secret_names
 from podfit.api.status import Object
 from podfit.apiserver.admission.base import CREATE, Attributes, Cluster, Plugin, annotations_of, meta_of, spec_of
-from podfit.api.pod_references import containers, secret_names
 from podfit.kit.clock import Clock, RealClock
 
 SERVICE_ACCOUNT = kind_named("ServiceAccount")

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
+from podfit.api.pod_references import claim_names, config_map_names, secret_names
 from podfit.api.status import Object
 from podfit.apiserver.auth.authorize import ALLOWED, NO_OPINION, Action, Decision
-from podfit.api.pod_references import claim_names, config_map_names, secret_names
 from podfit.apiserver.auth.rules import Rule, rule
 from podfit.apiserver.request import User
 
