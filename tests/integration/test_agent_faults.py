@@ -201,6 +201,27 @@ async def test_a_manifest_with_unreadable_references_waits_with_the_reason(clust
     await node.until(lambda: record.state is not None and bool(record.state.containers))
 
 
+async def test_a_pod_with_users_of_its_own_waits_and_says_why(cluster: Cluster, node: TestNode) -> None:
+    seen = await create(cluster, node, pod("p", hostUsers=False))
+    await node.pass_time(2)
+    seen = await cluster.pod("p")
+    assert waiting(seen) == ("ContainerCreating", "")
+    assert seen["status"]["phase"] == "Pending"
+    why = "Failed to create pod sandbox: can't set `spec.hostUsers: false`, runtime does not support user namespaces"
+    assert ("Warning", "FailedCreatePodSandBox", why) in await said(cluster)
+    assert not node.machine.pods
+    await cluster.client.delete(POD, "default", "p")
+    await node.until(lambda: not node.agent.records)
+
+
+async def test_a_sandbox_that_cannot_be_made_is_told(cluster: Cluster, node: TestNode) -> None:
+    node.runtime.fail_next("run_pod", OSError(errno.ENOSPC, "No space left on device"))
+    await cluster.client.create(POD, pod("p"))
+    await node.until(lambda: runs(cluster))
+    why = "Failed to create pod sandbox: [Errno 28] No space left on device"
+    assert ("Warning", "FailedCreatePodSandBox", why) in await said(cluster)
+
+
 # --- the disk is full -----------------------------------------------------------------------------------------------
 
 
@@ -222,6 +243,8 @@ async def test_a_new_pod_does_not_start_before_its_promise_is_on_disk(
     await cluster.clock.advance(5)
     assert uid not in node.machine.pods
     assert "No space left" in node.agent.ledger.trouble
+    why = "error making pod data directories: [Errno 28] No space left on device"
+    assert ("Warning", "FailedToMakePodDataDirectories", why) in await said(cluster)
     monkeypatch.undo()
     await node.until(lambda: runs(cluster))
     assert not node.agent.ledger.trouble

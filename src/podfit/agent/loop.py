@@ -31,7 +31,7 @@ from podfit.agent.observe import Snapshot, observe
 from podfit.agent.record import PodRecord
 from podfit.agent.report import Reporter
 from podfit.agent.restarts import Restarts
-from podfit.agent.runtimes.base import NotFound, Runtime
+from podfit.agent.runtimes.base import NotFound, Runtime, RuntimeFailure
 from podfit.kit.clock import Clock
 from podfit.reconcile.result import DONE, Again, Result
 
@@ -72,7 +72,7 @@ class PodLoop:
         if record.rejected is not None:
             return await self._closing.reject(record)
         if not self._ledger.is_durable(record.uid):
-            await self._ledger.flush()
+            await self._promise(record)
         self._looking(record.uid)
         # The ledger is asked, not the record: what follows looks at the pod by its promise, without a pause in between.
         promised = self._ledger.allocated(record.uid) is not None
@@ -92,6 +92,16 @@ class PodLoop:
         if record.finished:
             self._volumes.release(record.uid)
         return result
+
+    async def _promise(self, record: PodRecord) -> None:
+        """On disk before anything is done; of a pod that cannot start for that, people are told."""
+        try:
+            await self._ledger.flush()
+        except OSError as error:
+            if record.state is None:
+                why = f"error making pod data directories: {error}"
+                self._notices.say(record.pod, WARNING, "FailedToMakePodDataDirectories", why)
+            raise
 
     # --- a living pod: the four states in order
     async def _live(self, record: PodRecord, snapshot: Snapshot) -> Result:
@@ -122,13 +132,16 @@ class PodLoop:
         return Again(min(again), "timers") if again else DONE
 
     async def _make(self, record: PodRecord, snapshot: Snapshot, initialized: bool) -> None:
-        """The sandbox; only one that takes its time is worth a status of its own."""
+        """The sandbox; only one that takes its time, or cannot be had, is worth a status of its own."""
         work = asyncio.ensure_future(self._starter.sandbox(record, snapshot))
         try:
             await asyncio.wait({work}, timeout=_PATIENCE_S)
             if not work.done():
                 await self._reporter.report(record, snapshot, initialized)
             await work
+        except (RuntimeFailure, OSError):
+            await self._reporter.report(record, snapshot, initialized)
+            raise
         finally:
             work.cancel()
 

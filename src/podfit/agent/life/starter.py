@@ -28,6 +28,7 @@ _TROUBLE_S = 15.0
 """What a container lacks may come at any moment: it is tried again as often as a kubelet tries, not less and less."""
 _VOLUMES = ""
 """Held back together under no container's name: nothing of a pod is made before its volumes are."""
+_NO_USERS = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
 _HOOK = "hook:"
 _HOOK_FAILED_S = 1.0
 """How long a container is shown as ended by its failed hook before it is started again, or shown as pausing."""
@@ -83,8 +84,10 @@ class Starter:
             await self._runtime.stop_pod(record.uid)
         limits = kernel.pod_cgroup(record.sized(snapshot.allocated), record.qos)
         try:
+            if record.pod["spec"].get("hostUsers") is False:
+                raise RuntimeFailure(_NO_USERS)
             await self._runtime.run_pod(self._maker.pod_config(record, limits))
-        except RuntimeFailure as error:
+        except (RuntimeFailure, OSError) as error:
             self._notices.say(record.pod, WARNING, "FailedCreatePodSandBox", f"Failed to create pod sandbox: {error}")
             raise
         self._ledger.actuate_pod(record.uid, snapshot.allocated.pod)
