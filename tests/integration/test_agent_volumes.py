@@ -287,3 +287,89 @@ async def test_what_a_container_lacked_for_long_is_noticed_as_soon_as_a_kubelet_
     await cluster.client.create(CONFIG_MAP, settings("blue"))
     await node.pass_time(16)
     assert (await cluster.pod("p"))["status"]["phase"] == "Running"
+
+
+async def messages(cluster: Cluster) -> list[str]:
+    return sorted(event["message"] for event in await cluster.events() if event["reason"] == "FailedMount")
+
+
+async def test_every_volume_that_is_missing_is_told(cluster: Cluster, node: TestNode) -> None:
+    await cluster.client.create(CONFIG_MAP, settings("red"))
+    items = [{"key": "size", "path": "size"}]
+    sources = [{"secret": {"name": "gone"}}, {"configMap": {"name": "settings", "items": items}}]
+    volumes = [
+        {"name": "a", "secret": {"secretName": "gone"}},
+        {"name": "b", "configMap": {"name": "settings", "items": items}},
+        {"name": "c", "projected": {"sources": sources}},
+        MAPPED,
+    ]
+    await cluster.client.create(POD, pod("p", *volumes))
+    await node.quiet()
+    failed = "MountVolume.SetUp failed for volume"
+    key = "configmap references non-existent config key: size"
+    assert await messages(cluster) == [
+        f'{failed} "a" : secret "gone" not found',
+        f'{failed} "b" : {key}',
+        f'{failed} "c" : [secret "gone" not found, {key}]',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("Directory", "a directory"),
+        ("DirectoryOrCreate", "a directory"),
+        ("Socket", "a socket file"),
+        ("CharDevice", "a character device"),
+        ("BlockDevice", "a block device"),
+    ],
+)
+async def test_a_host_path_has_to_be_what_its_type_says(
+    cluster: Cluster, node: TestNode, tmp_path: Path, kind: str, words: str
+) -> None:
+    (tmp_path / "file").touch()
+    await cluster.client.create(
+        POD, pod("p", {"name": "v", "hostPath": {"path": str(tmp_path / "file"), "type": kind}})
+    )
+    await node.quiet()
+    why = f"hostPath type check failed: {tmp_path / 'file'} is not {words}"
+    assert await messages(cluster) == [f'MountVolume.SetUp failed for volume "v" : {why}']
+
+
+async def test_a_host_path_that_is_made_gets_no_folders_around_it(
+    cluster: Cluster, node: TestNode, tmp_path: Path
+) -> None:
+    made = [
+        {"name": n, "hostPath": {"path": str(tmp_path / n), "type": t}} for n, t in (("d", "Directory"), ("f", "File"))
+    ]
+    for one in made:
+        one["hostPath"]["type"] += "OrCreate"
+    await start(cluster, node, pod("p", *made))
+    assert (tmp_path / "d").is_dir() and (tmp_path / "f").is_file()
+    deep = {"name": "v", "hostPath": {"path": str(tmp_path / "no" / "f"), "type": "FileOrCreate"}}
+    await cluster.client.create(POD, pod("q", deep))
+    await node.quiet()
+    why = f"open {tmp_path / 'no' / 'f'}: no such file or directory"
+    assert await messages(cluster) == [f'MountVolume.SetUp failed for volume "v" : {why}']
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("$(NONE)/$(ABSENT)", "missing value for ABSENT, NONE"),
+        ("$(EMPTY)", "missing value for EMPTY"),
+        ("$(ROOT)", "error SubPath `/x` must not be an absolute path"),
+        ("a/$(UP)", "unable to provision SubPath `a/../x`: must not contain '..'"),
+    ],
+)
+async def test_a_sub_path_that_cannot_be_is_the_reason_to_wait(
+    cluster: Cluster, node: TestNode, expression: str, why: str
+) -> None:
+    body = pod("p", {"name": "v", "emptyDir": {}})
+    container = body["spec"]["containers"][0]
+    container["env"] = [{"name": "EMPTY"}, {"name": "ROOT", "value": "/x"}, {"name": "UP", "value": "../x"}]
+    container["volumeMounts"][0]["subPathExpr"] = expression
+    await cluster.client.create(POD, body)
+    await node.quiet()
+    waiting = (await cluster.pod("p"))["status"]["containerStatuses"][0]["state"]["waiting"]
+    assert waiting == {"reason": "CreateContainerConfigError", "message": why}

@@ -255,7 +255,8 @@ class PodLoop:
             try:
                 await self._volumes.prepare(pod, ips)
             except BadVolume as problem:
-                self._notices.say(record.pod, WARNING, "FailedMount", str(problem))
+                for why in problem.told:
+                    self._notices.say(record.pod, WARNING, "FailedMount", why)
             due = self._volumes.due_s(pod, ips)
         return [due] if due is not None else []
 

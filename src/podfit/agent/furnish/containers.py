@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from podfit.agent.config import AgentConfig
 from podfit.agent.decide.oomscore import oom_score_adj
 from podfit.agent.decide.states import Object
 from podfit.agent.furnish import netfiles
-from podfit.agent.furnish.environment import Environment, expand
+from podfit.agent.furnish.environment import Environment, expand, expand_whole
 from podfit.agent.furnish.files import make_below
 from podfit.agent.furnish.objects import MissingObject
 from podfit.agent.furnish.volumes import BadVolume, Volumes, made_of_objects
@@ -39,7 +39,11 @@ class ConfigProblem(Exception):
 
 
 class VolumeProblem(ConfigProblem):
-    """A volume cannot be made yet; the container goes on being created."""
+    """Volumes cannot be made yet, for what is `told` of each; the container goes on being created."""
+
+    def __init__(self, problem: BadVolume) -> None:
+        super().__init__(str(problem))
+        self.told = problem.told
 
 
 class ContainerMaker:
@@ -89,7 +93,7 @@ class ContainerMaker:
             if self._config.on_disk:
                 await self._volumes.prepare(pod, ips)
         except BadVolume as problem:
-            raise VolumeProblem(str(problem)) from problem
+            raise VolumeProblem(problem) from problem
 
     async def container_config(
         self, record: PodRecord, container: Object, attempt: int, limits: Limits
@@ -151,24 +155,22 @@ class ContainerMaker:
         for mount in container.get("volumeMounts") or ():
             volume = volumes.get(mount["name"])
             if volume is None:
-                raise ConfigProblem(f'volume "{mount["name"]}" not found')
+                into = f'to mount into container "{container["name"]}"'
+                raise ConfigProblem(f'cannot find volume "{mount["name"]}" {into}')
             host = self._volumes.path(record.uid, volume)
-            sub = mount.get("subPath") or expand(mount.get("subPathExpr") or "", environment)
-            if sub:
-                if sub.startswith("/") or ".." in Path(sub).parts:
-                    raise ConfigProblem("subPath must be a relative path without '..'")
-                host = self._below(host, sub)
+            if sub := _sub_path(mount, environment):
+                host = self._below(host, sub, f'volumeMount "{mount["name"]}" of container "{container["name"]}"')
             read_only = bool(mount.get("readOnly")) or made_of_objects(volume)
             mounts.append(Mount(host, mount["mountPath"], read_only))
         return mounts
 
-    def _below(self, volume: Path, sub: str) -> Path:
+    def _below(self, volume: Path, sub: str, whose: str) -> Path:
         if not self._config.on_disk:
             return volume / sub
         try:
             return make_below(volume, sub)
         except (OSError, ValueError) as problem:
-            raise ConfigProblem(f"failed to prepare subPath for volumeMount: {problem}") from problem
+            raise ConfigProblem(f"failed to prepare subPath for {whose}") from problem
 
     def _message_mount(self, record: PodRecord, container: Object, attempt: int) -> list[Mount]:
         if not self._config.on_disk:
@@ -184,6 +186,18 @@ class ContainerMaker:
 
     def _etc_hosts(self, record: PodRecord) -> str:
         return netfiles.etc_hosts(record.pod, self._config, self._volumes.host_ip) if self._config.on_disk else ""
+
+
+def _sub_path(mount: Object, environment: Mapping[str, str]) -> str:
+    try:
+        sub: str = mount.get("subPath") or expand_whole(mount.get("subPathExpr") or "", environment)
+    except MissingObject as problem:
+        raise ConfigProblem(str(problem)) from problem
+    if sub.startswith("/"):
+        raise ConfigProblem(f"error SubPath `{sub}` must not be an absolute path")
+    if ".." in Path(sub).parts:
+        raise ConfigProblem(f"unable to provision SubPath `{sub}`: must not contain '..'")
+    return sub
 
 
 def security(spec: dict[str, Any], container: Object) -> Security:

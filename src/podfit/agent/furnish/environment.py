@@ -26,6 +26,14 @@ def expand(text: str, known: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replace, text) if "$" in text else text
 
 
+def expand_whole(text: str, known: Mapping[str, str]) -> str:
+    """The same, but everything that is named has to have a value. Raises MissingObject."""
+    missing = sorted({match[1] for match in _REFERENCE.finditer(text) if match[1] and not known.get(match[1])})
+    if missing:
+        raise MissingObject(f"missing value for {', '.join(missing)}")
+    return expand(text, known)
+
+
 class Environment:
     def __init__(self, objects: Objects, node_name: str, host_ip: str) -> None:
         self._objects, self._node_name = objects, node_name

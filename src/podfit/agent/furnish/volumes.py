@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,11 @@ _MADE_OF_OBJECTS = ("configMap", "secret", "projected", "downwardAPI")
 
 
 class BadVolume(Exception):
-    """A volume cannot be made now; the message is Kubernetes'."""
+    """Volumes cannot be made now; `told` has a message for each, worded as Kubernetes words it."""
+
+    def __init__(self, told: Sequence[str]) -> None:
+        super().__init__("; ".join(told))
+        self.told = told
 
 
 @dataclass(slots=True)
@@ -65,14 +69,17 @@ class Volumes:
         made.failed = False
 
     async def _prepare(self, uid: str, pod: Object, ips: tuple[str, ...]) -> None:
+        told: list[str] = []
         for volume in pod["spec"].get("volumes") or ():
             try:
                 await self._make(uid, pod, volume, ips)
             except (MissingObject, OSError) as problem:
-                raise BadVolume(f'MountVolume.SetUp failed for volume "{volume.get("name")}" : {problem}') from problem
+                told.append(f'MountVolume.SetUp failed for volume "{volume.get("name")}" : {problem}')
             except (LookupError, TypeError, ValueError) as problem:
                 # A manifest that no API server has checked.
-                raise BadVolume(f"MountVolume.SetUp failed: malformed: {problem!r}") from problem
+                told.append(f"MountVolume.SetUp failed: malformed: {problem!r}")
+        if told:
+            raise BadVolume(told)
 
     async def _make(self, uid: str, pod: Object, volume: Object, ips: tuple[str, ...]) -> None:
         path = self.path(uid, volume)
@@ -151,8 +158,14 @@ class Volumes:
         if volume.get("projected"):
             mode = volume["projected"].get("defaultMode", 0o644)
             files: Files = {}
+            missing: list[str] = []
             for source in volume["projected"].get("sources") or ():
-                files.update(await self._source(pod, source, mode, ips))
+                try:
+                    files.update(await self._source(pod, source, mode, ips))
+                except MissingObject as problem:
+                    missing.append(str(problem))
+            if missing:
+                raise MissingObject(f"[{', '.join(missing)}]" if len(missing) > 1 else missing[0])
             return files
         kind = next(key for key in _MADE_OF_OBJECTS if volume.get(key))
         source = dict(volume[kind])
@@ -168,13 +181,13 @@ class Volumes:
                 raise MissingObject(f'configmap "{one["name"]}" not found')
             data = {key: text.encode() for key, text in ((found or {}).get("data") or {}).items()}
             data |= {key: base64.b64decode(text) for key, text in ((found or {}).get("binaryData") or {}).items()}
-            return _picked(data, one, mode, "configmap")
+            return _picked(data, one, mode, "configmap references non-existent config key")
         if one := source.get("secret"):
             found = await self._objects.secret(namespace, one["name"])
             if found is None and not one.get("optional"):
                 raise MissingObject(f'secret "{one["name"]}" not found')
             data = {key: base64.b64decode(text) for key, text in ((found or {}).get("data") or {}).items()}
-            return _picked(data, one, mode, "secret")
+            return _picked(data, one, mode, "references non-existent secret key")
         if one := source.get("serviceAccountToken"):
             account = pod["spec"].get("serviceAccountName") or "default"
             token = await self._objects.token(namespace, account, pod, one)
@@ -214,7 +227,7 @@ def _told(pod: Object, ips: tuple[str, ...]) -> tuple[Any, ...]:
     return meta.get("labels"), meta.get("annotations"), sizes, ips
 
 
-def _picked(data: dict[str, bytes], source: Mapping[str, Any], mode: int, kind: str) -> Files:
+def _picked(data: dict[str, bytes], source: Mapping[str, Any], mode: int, lacking: str) -> Files:
     if not source.get("items"):
         return {key: (content, mode) for key, content in data.items()}
     files: Files = {}
@@ -222,20 +235,30 @@ def _picked(data: dict[str, bytes], source: Mapping[str, Any], mode: int, kind: 
         if item["key"] in data:
             files[item["path"]] = (data[item["key"]], int(item.get("mode", mode)))
         elif not source.get("optional"):
-            raise MissingObject(f"references non-existent {kind.removesuffix('map')} key: {item['key']}")
+            raise MissingObject(f"{lacking}: {item['key']}")
     return files
 
 
+_HOST_PATHS: Mapping[str, tuple[Callable[[Path], bool], str]] = {
+    "Directory": (Path.is_dir, "a directory"),
+    "File": (Path.is_file, "a file"),
+    "Socket": (Path.is_socket, "a socket file"),
+    "CharDevice": (Path.is_char_device, "a character device"),
+    "BlockDevice": (Path.is_block_device, "a block device"),
+}
+
+
 def _host_path(path: Path, kind: str) -> None:
-    if kind == "DirectoryOrCreate":
-        path.mkdir(parents=True, exist_ok=True)
-    elif kind == "FileOrCreate":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(exist_ok=True)
-    elif kind == "Directory" and not path.is_dir():
-        raise MissingObject(f"hostPath type check failed: {path} is not a directory")
-    elif kind == "File" and not path.is_file():
-        raise MissingObject(f"hostPath type check failed: {path} is not a file")
+    if kind == "DirectoryOrCreate" and not path.exists():
+        path.mkdir(parents=True)
+    elif kind == "FileOrCreate" and not path.exists():
+        try:
+            path.touch()
+        except OSError as error:
+            raise MissingObject(f"open {path}: {str(error.strerror).lower()}") from error
+    is_one, words = _HOST_PATHS.get(kind.removesuffix("OrCreate"), (None, ""))
+    if is_one is not None and not is_one(path):
+        raise MissingObject(f"hostPath type check failed: {path} is not {words}")
 
 
 def _empty(path: Path) -> None:

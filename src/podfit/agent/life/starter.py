@@ -67,8 +67,9 @@ class Starter:
         return 0.0
 
     def _not_mounted(self, record: PodRecord, name: str, problem: VolumeProblem) -> float:
-        self._notices.say(record.pod, WARNING, "FailedMount", str(problem))
-        record.story.tell("not mounted", str(problem))
+        for why in problem.told:
+            self._notices.say(record.pod, WARNING, "FailedMount", why)
+            record.story.tell("not mounted", why)
         return self._hold(record, name)
 
     async def sandbox(self, record: PodRecord, snapshot: Snapshot) -> None:
