@@ -81,6 +81,22 @@ async def test_foreign_capacity_survives_the_heartbeat(cluster: Cluster, node: T
     assert shown["capacity"]["dummy.com/dummy"] == shown["allocatable"]["dummy.com/dummy"] == "123"
 
 
+async def test_what_somebody_gives_the_node_is_offered_at_once(cluster: Cluster, node: TestNode) -> None:
+    change = {"status": {"capacity": {"dummy.com/dummy": "4"}}}
+    await cluster.client.patch(NODE, "", "node1", change, "status", STRATEGIC)
+    await node.quiet()
+    shown = (await cluster.client.get(NODE, "", "node1"))["status"]
+    assert shown["allocatable"]["dummy.com/dummy"] == "4"
+
+
+async def test_what_somebody_takes_from_the_node_is_offered_no_more(cluster: Cluster, node: TestNode) -> None:
+    for text in ("4", None):
+        change = {"status": {"capacity": {"dummy.com/dummy": text}}}
+        await cluster.client.patch(NODE, "", "node1", change, "status", STRATEGIC)
+        await node.quiet()
+    assert "dummy.com/dummy" not in (await cluster.client.get(NODE, "", "node1"))["status"]["allocatable"]
+
+
 async def test_a_deleted_node_object_comes_back(cluster: Cluster, node: TestNode) -> None:
     await cluster.client.delete(NODE, "", "node1")
     await node.pass_time(400, 50)

@@ -47,6 +47,7 @@ from podfit.api.status import ApiError
 from podfit.client.cache import Cache
 from podfit.client.events import EventRecorder
 from podfit.client.rest import Client
+from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
@@ -146,6 +147,7 @@ class Agent:
         self.pressure.relieve = Reclaimer(self.records, self.ledger, self.runtime, evictions).relieve
         self._rotation = LogRotation(config, self.runtime, clock, self.records)
         self.node.changed = self._use_node
+        self.node.outdated = self._tell_again
         self.allocator.look_again = self._look_again
         self._use_node()
 
@@ -164,6 +166,15 @@ class Agent:
     def _look_again(self) -> None:
         self._tasks.start(self._look_at_node(), "node-again")
 
+    def _tell_again(self) -> None:
+        self._tasks.start(self._tell_node(), "node-told")
+
+    async def _tell_node(self) -> None:
+        try:
+            await self.node.publish()
+        except (ApiError, Unreachable) as error:
+            log.info("node %s: %s", self.config.node_name, error)  # the next status tells it
+
     async def _look_at_node(self) -> None:
         await self.node.look()
         self.allocator.looked()
@@ -177,6 +188,7 @@ class Agent:
         self._tasks.start(self._recorder.run(), "events")
         self._tasks.start(self._cache.run(), "pods")
         self._tasks.start(self.node.run(), "node")
+        self._tasks.start(self.node.follow(), "own-node")
         self._tasks.start(self._begin(), "begin")
         if self.runtime.name != "fake":
             self._tasks.start(self.pressure.run(), "pressure")

@@ -19,6 +19,7 @@ from podfit.agent.runtimes.base import Runtime
 from podfit.api.kinds import LEASE, NODE
 from podfit.api.quantity import Quantity
 from podfit.api.status import ApiError, Object
+from podfit.client.cache import Cache
 from podfit.client.rest import STRATEGIC, Client
 from podfit.client.transport import Unreachable
 from podfit.kit.addresses import machine_address
@@ -71,8 +72,12 @@ class NodeKeeper:
         """Told when labels or allocatable may have changed."""
         self.pressed: frozenset[str] = frozenset()
         """The pressures the machine is under, for the next status."""
+        self.outdated: Callable[[], None] = lambda: None
+        """Told when somebody gave the Node something that its status does not offer yet."""
         self._node: Object = {}
         self._lease: Object | None = None
+        self._own = Cache(client, NODE, clock=clock, fieldSelector=f"metadata.name={config.node_name}")
+        self._own.subscribe(self._seen)
 
     def _allocatable(self, capacity: Mapping[str, str]) -> dict[str, Quantity]:
         left = {name: Quantity.parse(text) for name, text in capacity.items()}
@@ -120,6 +125,25 @@ class NodeKeeper:
                     # Someone deleted the Node: an agent that lives has one.
                     self.registered.clear()
                 await self._clock.sleep(backoff.next())
+
+    async def follow(self) -> None:
+        """What others make of the Node is known at once: its labels, and resources that they give it."""
+        await self._own.run()
+
+    def _seen(self, before: Object | None, after: Object | None) -> None:
+        if after is None or not self.known:
+            return
+        labels = dict(after["metadata"].get("labels") or {})
+        if labels != self.labels:
+            self.labels = labels
+            self.changed()
+        if self._allocatable({**self.capacity, **self._foreign(after)}) != self.allocatable:
+            self.outdated()
+
+    def _foreign(self, node: Object) -> dict[str, str]:
+        """Capacity that is not ours to tell."""
+        shown = (node.get("status") or {}).get("capacity") or {}
+        return {name: text for name, text in shown.items() if name not in self.capacity}
 
     async def _register(self) -> None:
         found = await self._client.find(NODE, "", self._config.node_name)
@@ -169,15 +193,11 @@ class NodeKeeper:
         """Sends the status: what changed, and a heartbeat."""
         self._node = await self._client.get(NODE, "", self._config.node_name)
         self.labels = self._labels()
-        foreign = {
-            name: text
-            for name, text in ((self._node.get("status") or {}).get("capacity") or {}).items()
-            if name not in self.capacity
-        }
-        self.allocatable = self._allocatable({**self.capacity, **foreign})
+        self.allocatable = self._allocatable({**self.capacity, **self._foreign(self._node)})
+        gone = dict.fromkeys((self._node.get("status") or {}).get("allocatable") or ())
         status: Object = {
             "capacity": self.capacity,
-            "allocatable": {name: str(quantity) for name, quantity in self.allocatable.items()},
+            "allocatable": {**gone, **{name: str(quantity) for name, quantity in self.allocatable.items()}},
             "conditions": self._conditions(ready, why),
             "addresses": [
                 {"type": "InternalIP", "address": self.address},
