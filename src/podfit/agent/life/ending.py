@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -66,7 +67,9 @@ class Stopper:
             # The next look begins it again; at once would be a loop without a pause.
             await self._clock.sleep(_AGAIN_S)
         finally:
-            record.jobs.pop(f"stop:{name}", None)
+            # Whoever hurried us on has put another in our place already.
+            if record.jobs.get(job := f"stop:{name}") is asyncio.current_task():
+                del record.jobs[job]
         self._kick(record.uid)
 
     def hurry(self, record: PodRecord) -> None:
