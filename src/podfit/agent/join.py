@@ -91,7 +91,8 @@ async def _certificate(access: Access, node: str, request: bytes) -> bytes:
             },
         }
         made = await client.create(CSR, body)
-        return await asyncio.wait_for(_issued(client, made), _PATIENCE_S)
+        async with asyncio.timeout(_PATIENCE_S):
+            return await _issued(client, made)
     except TimeoutError:
         raise JoinRefused(f"no certificate for node {node} within {_PATIENCE_S:.0f} s: is a signer running?") from None
     finally:

@@ -232,3 +232,21 @@ async def test_a_command_that_takes_too_long_is_worded_with_its_limit(monkeypatc
     monkeypatch.setattr(checkup, "run_command", too_long)
     probe = {"exec": {"command": ["sh", "-c", 'echo "a"; sleep 9']}, "timeoutSeconds": 1}
     assert await ask(probe) == r'command timed out: "sh -c echo \"a\"; sleep 9" timed out after 1s'
+
+
+async def test_a_look_that_is_called_off_in_the_moment_it_ends_is_called_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the probe of a container that is gone would go on for ever."""
+    answer: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
+    asked = asyncio.Event()
+
+    async def run(*_: object) -> tuple[int, str]:
+        asked.set()
+        return await answer
+
+    monkeypatch.setattr(checkup, "run_command", run)
+    look = asyncio.ensure_future(ask({"exec": {"command": ["true"]}, "timeoutSeconds": 60}))
+    await asked.wait()
+    answer.set_result((0, ""))
+    look.cancel()
+    await asyncio.wait({look})
+    assert look.cancelled()

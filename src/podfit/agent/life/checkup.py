@@ -31,7 +31,8 @@ async def check(
 
 async def _command(runtime: Runtime, container_id: str, command: list[str], timeout_s: float) -> str | None:
     try:
-        code, output = await asyncio.wait_for(run_command(runtime, container_id, command), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            code, output = await run_command(runtime, container_id, command)
     except TimeoutError:
         return f"command timed out: {go_quote(' '.join(command))} timed out after {grpchealth.go_seconds(timeout_s)}"
     except (RuntimeFailure, OSError) as error:
@@ -48,7 +49,8 @@ async def _ask(container: Object, probe: Mapping[str, Any], ip: str, timeout_s: 
     if probe.get("httpGet"):
         return await _get(ask, host, port, timeout_s)
     try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            _, writer = await asyncio.open_connection(host, port)
     except TimeoutError:
         return f"dial tcp {address}: i/o timeout"
     except OSError as error:

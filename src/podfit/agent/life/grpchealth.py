@@ -28,7 +28,8 @@ async def check(host: str, port: int, service: str, timeout_s: float) -> str | N
     began = asyncio.get_running_loop().time()
     async with grpc.aio.insecure_channel(address, options=options) as channel:
         try:
-            await asyncio.wait_for(channel.channel_ready(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await channel.channel_ready()
         except TimeoutError:
             return f'timeout: failed to connect service "{address}" within {limit}: context deadline exceeded'
         left = max(0.001, timeout_s - (asyncio.get_running_loop().time() - began))

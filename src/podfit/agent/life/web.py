@@ -26,7 +26,6 @@ def port_number(port: object, container: Mapping[str, Any]) -> int:
 PROBE_AGENT, LIFECYCLE_AGENT = "kube-probe/1.36", "kube-lifecycle/1.36"
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS, _MOST_HEADERS = 10, 200
-_SLACK_S = 0.5
 
 
 class NoAnswer(Exception):
@@ -41,7 +40,7 @@ async def get_status(
     path = "/" + str(ask.get("path") or "/").removeprefix("/")
     what = f'Get "{str(ask.get("scheme") or "HTTP").lower()}://{address}{path}"'
     try:
-        return await asyncio.wait_for(http_get(ask, host, port, timeout_s, user_agent), timeout_s + _SLACK_S)
+        return await http_get(ask, host, port, timeout_s, user_agent)
     except TimeoutError as error:
         late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
         raise NoAnswer(f"{what}: {late}") from error
