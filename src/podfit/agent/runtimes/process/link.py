@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from podfit.kit.backoff import Backoff
 from podfit.kit.tasks import Tasks
 
 from ..base import RuntimeFailure
@@ -48,6 +49,7 @@ class Link:
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._tasks = Tasks("keeper link")
         self._writable = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._opening = False
 
     async def open(self) -> None:
@@ -88,7 +90,9 @@ class Link:
         self._waiting[number] = future
         data = json.dumps({"n": number, "op": operation, **body}).encode()
         try:
-            await self._send(data, descriptors)
+            async with self._turn:
+                if not future.done():  # else the keeper went while others had their turn
+                    await self._send(self._socket, data, descriptors)
             answer = await future
         finally:
             self._waiting.pop(number, None)
@@ -96,26 +100,28 @@ class Link:
             raise KeeperFailed(answer["error"])
         return answer
 
-    async def _send(self, data: bytes, descriptors: tuple[int, ...]) -> None:
+    async def _send(self, endpoint: socket.socket, data: bytes, descriptors: tuple[int, ...]) -> None:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-        while self._socket is not None:
+        while self._socket is endpoint:
             try:
-                self._socket.sendmsg([data], rights)
+                endpoint.sendmsg([data], rights)
                 return
             except BlockingIOError:
-                await self._until_writable(self._socket.fileno())
+                await self._until_writable(endpoint)
             except OSError as error:
                 raise KeeperFailed(f"the keeper is gone: {error.strerror}") from error
         raise KeeperFailed("the keeper is not connected")
 
-    async def _until_writable(self, descriptor: int) -> None:
+    async def _until_writable(self, endpoint: socket.socket) -> None:
+        """Or until the keeper is gone."""
         loop = asyncio.get_running_loop()
         self._writable.clear()
-        loop.add_writer(descriptor, self._writable.set)
+        loop.add_writer(endpoint.fileno(), self._writable.set)
         try:
             await self._writable.wait()
         finally:
-            loop.remove_writer(descriptor)
+            if self._socket is endpoint:
+                loop.remove_writer(endpoint.fileno())
 
     def _readable(self) -> None:
         while self._socket is not None:
@@ -140,14 +146,23 @@ class Link:
 
     async def _again(self) -> None:
         log.warning("the keeper of %s is gone, starting another", self.data_dir)
-        await self.open()
+        backoff = Backoff(0.1, 10.0)
+        while self._socket is None:
+            try:
+                await self.open()
+            except (RuntimeFailure, OSError) as error:
+                log.error("%s; trying again", error)
+                await asyncio.sleep(backoff.next())
         self._lost()
 
     def _disconnect(self, why: str) -> None:
         if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            loop, descriptor = asyncio.get_running_loop(), self._socket.fileno()
+            loop.remove_reader(descriptor)
+            loop.remove_writer(descriptor)
             self._socket.close()
             self._socket = None
+            self._writable.set()
         for future in self._waiting.values():
             if not future.done():
                 future.set_result({"error": why})

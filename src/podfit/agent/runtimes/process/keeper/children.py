@@ -22,7 +22,7 @@ from .terminal import receive_terminal
 
 STATE = "state.json"
 CHUNK = 65536
-ATTACH_BACKLOG = 1 << 20
+BACKLOG = 1 << 20
 
 
 def boot_id() -> str:

@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from . import launch, linux
-from .children import ATTACH_BACKLOG, Child, boot_id, read_json, start_ticks, write_state
+from .children import BACKLOG, Child, boot_id, read_json, start_ticks, write_state
 
 Message = dict[str, Any]
 SOCKET, LOCK = "keeper.sock", "keeper.lock"
@@ -39,6 +39,8 @@ class Connection:
     def __init__(self, endpoint: socket.socket) -> None:
         self.endpoint = endpoint
         endpoint.setblocking(False)
+        with contextlib.suppress(OSError):
+            endpoint.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, BACKLOG)
 
     def receive(self) -> tuple[Message | None, list[int]]:
         data, ancillary, _, _ = self.endpoint.recvmsg(1 << 18, socket.CMSG_LEN(64))
@@ -131,7 +133,10 @@ class Keeper:
         if message is None:
             self.drop(connection)
             return
-        answer: Callable[[Message], object] = lambda body: connection.send({"re": message["n"], **body})  # noqa: E731
+
+        def answer(body: Message) -> None:
+            self.send(connection, {"re": message["n"], **body})
+
         try:
             getattr(self, "do_" + message["op"])(message, descriptors, answer)
         except Exception as error:
@@ -148,10 +153,13 @@ class Keeper:
             connection.endpoint.close()
 
     def tell(self, event: Message) -> None:
-        """An agent that does not read is dropped: it connects again and looks at everything."""
         for connection in list(self.connections):
-            if not connection.send(event):
-                self.drop(connection)
+            self.send(connection, event)
+
+    def send(self, connection: Connection, message: Message) -> None:
+        """An agent that does not read is dropped: it waits for nothing then, comes again and looks at everything."""
+        if not connection.send(message):
+            self.drop(connection)
 
     # operations
 
@@ -236,7 +244,7 @@ class Keeper:
         listener = socket.socket(fileno=os.dup(descriptors[0]))
         listener.setblocking(False)
         with contextlib.suppress(OSError):
-            listener.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, ATTACH_BACKLOG)
+            listener.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, BACKLOG)
         child.attached.append(listener)
         self.listen(listener.fileno(), lambda: self.feed(child, listener))
         answer({})
