@@ -26,6 +26,7 @@ from podfit.agent.decide.sized import Sized
 from podfit.agent.decide.states import Allocated, desired_of, effective
 from podfit.agent.runtimes.base import EXITED, RUNNING, ContainerState, Limits
 from podfit.api.quantity import Quantity
+from podfit.kit.clock import rfc3339
 
 
 def pod(requests: dict[str, str], limits: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
@@ -314,6 +315,19 @@ def test_a_condition_keeps_its_time_while_its_reason_holds() -> None:
 def test_conditions_survive_the_way_through_the_api() -> None:
     conditions = ResizeConditions().refused("Deferred", "no room", 3, 1000.0).failed("busy", 2, 2000.0)
     assert from_status({"conditions": conditions.to_json()}) == conditions
+
+
+def test_a_condition_tells_when_it_was_found_with_its_present_words() -> None:
+    first = ResizeConditions().refused("Deferred", "a", 2, 1000.0)
+    assert first.refused("Deferred", "a", 2, 1010.0) == first
+    (shown,) = first.refused("Deferred", "b", 2, 1020.0).to_json()
+    assert (shown["lastTransitionTime"], shown["lastProbeTime"]) == (rfc3339(1000.0), rfc3339(1020.0))
+    (shown,) = first.refused("Deferred", "a", 3, 1030.0).refused("Infeasible", "c", 4, 1040.0).to_json()
+    assert (shown["lastTransitionTime"], shown["lastProbeTime"]) == (rfc3339(1040.0), rfc3339(1040.0))
+    failing = ResizeConditions().granted(2, 1000.0).failed("a", 2, 1001.0).failed("b", 2, 1015.0)
+    (shown,) = failing.to_json()
+    assert (shown["lastTransitionTime"], shown["lastProbeTime"]) == (rfc3339(1001.0), rfc3339(1015.0))
+    assert from_status({"conditions": [shown]}) == failing
 
 
 def test_a_patch_holds_only_what_changed() -> None:

@@ -22,13 +22,15 @@ class ResizeCondition(Struct, frozen=True):
     """When it took its present reason."""
     reason: str = ""
     message: str = ""
+    probed: float = 0.0
+    """When it was last found to be other than before; 0: when it took its reason."""
 
     def to_json(self) -> Object:
         shown: Object = {
             "type": self.type,
             "observedGeneration": self.generation,
             "status": "True",
-            "lastProbeTime": rfc3339(self.since),
+            "lastProbeTime": rfc3339(self.probed or self.since),
             "lastTransitionTime": rfc3339(self.since),
         }
         if self.reason:
@@ -46,8 +48,8 @@ class ResizeConditions(Struct, frozen=True):
         return [one.to_json() for one in (self.pending, self.in_progress) if one is not None]
 
     def refused(self, reason: str, message: str, generation: int, now: float) -> ResizeConditions:
-        since = self.pending.since if self.pending is not None and self.pending.reason == reason else now
-        return replace(self, pending=ResizeCondition(PENDING, generation, since, reason, message))
+        before = self.pending or ResizeCondition(PENDING, generation, now)
+        return replace(self, pending=_found(before, generation, reason, message, now))
 
     def without_pending(self) -> ResizeConditions:
         return ResizeConditions(None, self.in_progress) if self.pending is not None else self
@@ -57,8 +59,7 @@ class ResizeConditions(Struct, frozen=True):
 
     def failed(self, message: str, generation: int, now: float) -> ResizeConditions:
         before = self.in_progress or ResizeCondition(IN_PROGRESS, generation, now)
-        since = before.since if before.reason == ERROR else now
-        return replace(self, in_progress=replace(before, reason=ERROR, message=message, since=since))
+        return replace(self, in_progress=_found(before, before.generation, ERROR, message, now))
 
     def under_way(self, generation: int, now: float) -> ResizeConditions:
         """In progress without an error; keeps what is known of it."""
@@ -66,11 +67,20 @@ class ResizeConditions(Struct, frozen=True):
         if before is None:
             return replace(self, in_progress=ResizeCondition(IN_PROGRESS, generation, now))
         if before.reason:
-            return replace(self, in_progress=replace(before, reason="", message="", since=now))
+            return replace(self, in_progress=_found(before, before.generation, "", "", now))
         return self
 
     def completed(self) -> ResizeConditions:
         return ResizeConditions(self.pending, None) if self.in_progress is not None else self
+
+
+def _found(before: ResizeCondition, generation: int, reason: str, message: str, now: float) -> ResizeCondition:
+    """The condition as it is found now: another reason is a transition, other words or another generation are not."""
+    if before.reason != reason:
+        return ResizeCondition(before.type, generation, now, reason, message)
+    if (before.generation, before.message) == (generation, message):
+        return before
+    return ResizeCondition(before.type, generation, before.since, reason, message, now)
 
 
 def from_status(status: Mapping[str, Any]) -> ResizeConditions:
@@ -78,14 +88,20 @@ def from_status(status: Mapping[str, Any]) -> ResizeConditions:
     found: dict[str, ResizeCondition] = {}
     for shown in status.get("conditions") or ():
         if shown.get("type") in (PENDING, IN_PROGRESS) and shown.get("status") == "True":
+            since, probed = _time(shown.get("lastTransitionTime")), _time(shown.get("lastProbeTime"))
             found[shown["type"]] = ResizeCondition(
                 shown["type"],
                 int(shown.get("observedGeneration") or 0),
-                parse_rfc3339(shown["lastTransitionTime"]) if shown.get("lastTransitionTime") else 0.0,
+                since,
                 shown.get("reason") or "",
                 shown.get("message") or "",
+                probed if probed != since else 0.0,
             )
     return ResizeConditions(found.get(PENDING), found.get(IN_PROGRESS))
+
+
+def _time(text: str | None) -> float:
+    return parse_rfc3339(text) if text else 0.0
 
 
 def merged(ours: list[Object], before: Iterable[Object], owned: Iterable[str], now: str) -> list[Object]:
