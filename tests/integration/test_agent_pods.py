@@ -319,6 +319,20 @@ async def test_readiness_is_asked_for_as_soon_as_the_start_is_known(cluster: Clu
     assert (await cluster.pod("p"))["status"]["containerStatuses"][0]["ready"] is True
 
 
+async def test_every_gate_that_keeps_a_pod_from_being_ready_is_named(cluster: Cluster, node: TestNode) -> None:
+    await create(cluster, node, pod("p", readinessGates=[{"conditionType": "a/b"}, {"conditionType": "c/d"}]))
+    await cluster.client.patch(
+        POD, "default", "p", {"status": {"conditions": [{"type": "a/b", "status": "False"}]}}, subresource="status"
+    )
+    await node.quiet()
+    ready = next(one for one in (await cluster.pod("p"))["status"]["conditions"] if one["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "ReadinessGatesNotReady")
+    assert ready["message"] == (
+        'the status of pod readiness gate "a/b" is not "True", but False, '
+        'corresponding condition of pod readiness gate "c/d" does not exist.'
+    )
+
+
 async def test_a_ready_container_stays_so_across_a_restart_of_the_agent(cluster: Cluster, node: TestNode) -> None:
     probe = {"exec": {"command": ["true"]}, "periodSeconds": 5, "initialDelaySeconds": 1}
     await create(cluster, node, pod("p", container(readinessProbe=probe, startupProbe=probe)))

@@ -9,8 +9,17 @@ import pytest
 
 from podfit.agent.config import AgentConfig
 from podfit.agent.furnish import netfiles
+from podfit.agent.runtimes.base import RuntimeFailure
 
 CONFIG = AgentConfig("node1", Path("/nowhere"), cluster_dns=("10.96.0.10",))
+
+
+@pytest.fixture(autouse=True)
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "resolv").write_text(
+        "# ours\nsearch old\nnameserver 9.9.9.9\nsearch lan home\noptions timeout:1 ndots:1\n"
+    )
+    monkeypatch.setattr(netfiles, "_RESOLV", tmp_path / "resolv")
 
 
 def pod(**spec: Any) -> dict[str, Any]:
@@ -25,10 +34,19 @@ def pod(**spec: Any) -> dict[str, Any]:
         ({"hostname": "db", "subdomain": "data"}, "db"),
         ({"hostname": "db", "subdomain": "data", "setHostnameAsFQDN": True}, "db.data.shop.svc.cluster.local"),
         ({"hostNetwork": True, "hostname": "db"}, "node1"),
+        ({"hostname": "db", "subdomain": "data", "hostnameOverride": "my.own.name"}, "my.own.name"),
     ],
 )
 def test_a_pod_has_its_own_name_or_the_hosts(spec: dict[str, Any], name: str) -> None:
     assert netfiles.hostname(pod(**spec), CONFIG) == name
+
+
+def test_a_full_name_that_is_too_long_is_no_name() -> None:
+    name = f"web-0.{'x' * 50}.shop.svc.cluster.local"
+    why = f"FQDN {name} is too long (64 characters is the max, {len(name)} characters requested)"
+    with pytest.raises(RuntimeFailure) as caught:
+        netfiles.hostname(pod(subdomain="x" * 50, setHostnameAsFQDN=True), CONFIG)
+    assert str(caught.value) == f"failed to construct FQDN from pod hostname and cluster domain, {why}"
 
 
 def test_a_name_that_is_too_long_is_cut_where_it_may_end() -> None:
@@ -43,6 +61,8 @@ def test_a_pod_finds_its_own_name_and_its_aliases() -> None:
     assert "\n10.0.0.7\tweb-0.data.shop.svc.cluster.local\tweb-0\n" in text
     assert text.endswith("\n# Entries added by HostAliases.\n1.2.3.4\tfoo.local\tbar.local\n")
     assert "\n10.0.0.7\tweb-0\n" in netfiles.etc_hosts(pod(), CONFIG, "10.0.0.7")
+    own = pod(subdomain="data", hostnameOverride="my.own")
+    assert "\n10.0.0.7\tmy.own\n" in netfiles.etc_hosts(own, CONFIG, "10.0.0.7")
 
 
 def test_a_pod_on_the_hosts_network_sees_the_hosts_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,8 +76,38 @@ def test_names_of_the_cluster_are_asked_of_the_cluster() -> None:
     text = netfiles.resolv_conf(pod(), CONFIG)
     assert text.splitlines() == [
         "nameserver 10.96.0.10",
-        "search shop.svc.cluster.local svc.cluster.local cluster.local",
+        "search shop.svc.cluster.local svc.cluster.local cluster.local lan home",
         "options ndots:5",
     ]
     assert netfiles.resolv_conf(pod(hostNetwork=True), CONFIG) == ""
     assert netfiles.resolv_conf(pod(dnsPolicy="Default"), CONFIG) == ""
+
+
+EXTRA = {
+    "nameservers": ["1.1.1.1", "10.96.0.10"],
+    "searches": ["more", "lan"],
+    "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("policy", "servers", "searches", "options"),
+    [
+        (
+            "ClusterFirst",
+            ["10.96.0.10", "1.1.1.1"],
+            "shop.svc.cluster.local svc.cluster.local cluster.local lan home more",
+            "edns0 ndots:2",
+        ),
+        ("Default", ["9.9.9.9", "1.1.1.1", "10.96.0.10"], "lan home more", "edns0 ndots:2 timeout:1"),
+        ("None", ["1.1.1.1", "10.96.0.10"], "more lan", "edns0 ndots:2"),
+    ],
+)
+def test_what_a_pod_adds_is_merged_with_what_it_has(
+    policy: str, servers: list[str], searches: str, options: str
+) -> None:
+    lines = netfiles.resolv_conf(pod(dnsPolicy=policy, dnsConfig=EXTRA), CONFIG).splitlines()
+    assert lines[:-2] == [f"nameserver {one}" for one in servers]
+    assert lines[-2] == f"search {searches}"
+    name, *given = lines[-1].split()
+    assert (name, " ".join(sorted(given))) == ("options", options)

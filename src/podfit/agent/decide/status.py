@@ -309,7 +309,7 @@ def _pod_ready(facts: Facts, ready: bool, why: tuple[str, ...]) -> Object:
         gates = [gate["conditionType"] for gate in required]
         closed = [gate for gate in gates if before.get(gate) != "True"]
         if closed:
-            message = "; ".join(
+            message = ", ".join(
                 f'the status of pod readiness gate "{gate}" is not "True", but {before.get(gate, "False")}'
                 if gate in before
                 else f'corresponding condition of pod readiness gate "{gate}" does not exist.'

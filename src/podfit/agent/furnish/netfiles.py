@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide.states import Object
+from podfit.agent.runtimes.base import RuntimeFailure
 
 _HOSTS = Path("/etc/hosts")
-_LONGEST_NAME = 63
+_RESOLV = Path("/etc/resolv.conf")
+_LONGEST_NAME, _LONGEST_FULL_NAME = 63, 64
 _KNOWN = (
     ("127.0.0.1", "localhost"),
     ("::1", "localhost ip6-localhost ip6-loopback"),
@@ -22,6 +25,8 @@ _KNOWN = (
 def full_name(pod: Object, config: AgentConfig) -> tuple[str, str]:
     """(hostname, domain) of a pod that has its own; the domain is "" unless the pod is in a subdomain."""
     spec, meta = pod["spec"], pod["metadata"]
+    if spec.get("hostnameOverride"):
+        return str(spec["hostnameOverride"]), ""
     name = str(spec.get("hostname") or meta["name"])[:_LONGEST_NAME].rstrip("-.")
     if not spec.get("subdomain"):
         return name, ""
@@ -32,7 +37,13 @@ def hostname(pod: Object, config: AgentConfig) -> str:
     if pod["spec"].get("hostNetwork"):
         return config.host[:_LONGEST_NAME]
     name, domain = full_name(pod, config)
-    return f"{name}.{domain}" if domain and pod["spec"].get("setHostnameAsFQDN") else name
+    if not domain or not pod["spec"].get("setHostnameAsFQDN"):
+        return name
+    full = f"{name}.{domain}"
+    if len(full) > _LONGEST_FULL_NAME:
+        why = f"is too long ({_LONGEST_FULL_NAME} characters is the max, {len(full)} characters requested)"
+        raise RuntimeFailure(f"failed to construct FQDN from pod hostname and cluster domain, FQDN {full} {why}")
+    return full
 
 
 def etc_hosts(pod: Object, config: AgentConfig, ip: str) -> str:
@@ -56,21 +67,63 @@ def _of_the_host() -> str:
         return ""
 
 
+@dataclass(slots=True)
+class _Resolver:
+    servers: list[str] = field(default_factory=list)
+    searches: list[str] = field(default_factory=list)
+    options: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        lines = [f"nameserver {one}" for one in self.servers]
+        lines += [f"search {' '.join(self.searches)}"] if self.searches else []
+        lines += [f"options {' '.join(self.options)}"] if self.options else []
+        return "".join(f"{line}\n" for line in lines)
+
+
 def resolv_conf(pod: Object, config: AgentConfig) -> str:
     """ "" where the host's own is to be used."""
     spec = pod["spec"]
     policy = spec.get("dnsPolicy") or "ClusterFirst"
     extra = spec.get("dnsConfig") or {}
-    clustered = policy == "ClusterFirst" and not spec.get("hostNetwork")
-    lines: list[str] = []
-    if config.cluster_dns and (clustered or policy == "ClusterFirstWithHostNet"):
-        lines += [f"nameserver {one}" for one in config.cluster_dns]
+    clustered = (policy == "ClusterFirst" and not spec.get("hostNetwork")) or policy == "ClusterFirstWithHostNet"
+    if clustered and config.cluster_dns:
         domain, namespace = config.cluster_domain, pod["metadata"].get("namespace") or "default"
-        lines.append(f"search {namespace}.svc.{domain} svc.{domain} {domain}")
-        lines.append("options ndots:5")
-    lines += [f"nameserver {one}" for one in extra.get("nameservers") or ()]
-    if extra.get("searches"):
-        lines.append("search " + " ".join(extra["searches"]))
-    for option in extra.get("options") or ():
-        lines.append(f"options {option['name']}" + (f":{option['value']}" if option.get("value") else ""))
-    return "\n".join(lines) + "\n" if lines else ""
+        searches = [f"{namespace}.svc.{domain}", f"svc.{domain}", domain, *_resolver_of_the_host().searches]
+        base = _Resolver(list(config.cluster_dns), searches, ["ndots:5"])
+    elif policy == "None":
+        base = _Resolver()
+    elif extra:
+        base = _resolver_of_the_host()
+    else:
+        return ""
+    return _merged(base, extra).text
+
+
+def _merged(base: _Resolver, extra: Object) -> _Resolver:
+    """What the pod adds comes last and only once; an option of the same name takes the place of the other."""
+    options = {one.partition(":")[0]: one for one in base.options}
+    for one in extra.get("options") or ():
+        options[one["name"]] = one["name"] + (f":{one['value']}" if one.get("value") else "")
+    return _Resolver(
+        list(dict.fromkeys([*base.servers, *(extra.get("nameservers") or ())])),
+        list(dict.fromkeys([*base.searches, *(extra.get("searches") or ())])),
+        list(options.values()),
+    )
+
+
+def _resolver_of_the_host() -> _Resolver:
+    found = _Resolver()
+    try:
+        lines = _RESOLV.read_text().splitlines()
+    except OSError:
+        return found
+    for word, *rest in (line.split() for line in lines if line.strip()):
+        if word == "nameserver":
+            found.servers += rest[:1]
+        elif word == "search":
+            # The last one counts, as for the resolver itself.
+            found.searches = rest
+        elif word == "options":
+            found.options += rest
+    return found
