@@ -207,6 +207,27 @@ async def test_an_exec_with_a_terminal_that_cannot_start_leaves_nothing_open(mac
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.parametrize("tty", [False, True])
+async def test_an_exec_that_is_called_off_while_it_starts_leaves_nothing(
+    machine: Any, tty: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uid = await machine.pod()
+    cid = await machine.start(uid, "sleep", "1000")
+    ended = asyncio.get_running_loop().create_future()
+    hear = lambda message: message["event"] == "exec" and ended.set_result(message)  # noqa: E731
+    monkeypatch.setattr(machine.runtime._link, "_event", hear)
+    before = len(os.listdir("/proc/self/fd"))
+    exec = asyncio.ensure_future(machine.runtime.exec(cid, ["sleep", "4322"], tty=tty, stdin=True))
+    await asyncio.sleep(0)
+    assert len(os.listdir("/proc/self/fd")) > before
+    exec.cancel()
+    await asyncio.wait({exec})
+    assert exec.cancelled()
+    assert len(os.listdir("/proc/self/fd")) == before
+    async with asyncio.timeout(30):
+        assert (await ended)["code"] == 137
+
+
 async def test_a_container_may_look_into_another_and_ends_with_it(machine: Any) -> None:
     uid = await machine.pod()
     target = await machine.start(uid, "sh", "-c", "sleep 4321")

@@ -44,7 +44,7 @@ from .keeper.terminal import receive_terminal
 from .launchspec import launch_spec
 from .link import KeeperFailed, Link
 from .records import Container, ContainerRecord, Pod, PodRecord, Records
-from .streams import ProcessAttach, ProcessExec, TcpStream, console_pair, pipes
+from .streams import ProcessAttach, ProcessExec, TcpStream, console_pair, end_exec, pipes
 from .support import require_support
 from .watch import OomWatch, memory_below
 
@@ -232,6 +232,7 @@ class ProcessRuntime:
         return 0
 
     async def _failed_to_start(self, container: Container, message: str) -> None:
+        self._cgroups.kill_all(container.record.group)  # a keeper that is gone may have started it before
         self._oom.remove(container.record.id)
         self._free_quota(container)
         if not container.exited:
@@ -363,11 +364,14 @@ class ProcessRuntime:
                 # Made inside the container before the program began: it is here by now.
                 terminal = receive_terminal(console)
                 ours = (terminal, terminal, -1)
-        except KeeperFailed as error:
+        except BaseException as error:
             self._execs.pop(key, None)
             for descriptor in {item for item in ours if item >= 0}:
                 os.close(descriptor)
-            raise CannotRun(f"failed to exec in container: {error}", "ExecFailed") from error
+            if isinstance(error, KeeperFailed):
+                raise CannotRun(f"failed to exec in container: {error}", "ExecFailed") from error
+            self._tasks.start(end_exec(self._link, key), f"end-{key}")
+            raise
         finally:
             for descriptor in theirs:
                 os.close(descriptor)

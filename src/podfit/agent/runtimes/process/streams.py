@@ -66,6 +66,12 @@ async def write_all(descriptor: int, data: bytes) -> None:
             return
 
 
+async def end_exec(link: Link, key: str) -> None:
+    """Also of one that was called off, by a probe's timeout for one: the keeper may have begun it already."""
+    with suppress(KeeperFailed):
+        await link.ask("exec_signal", key=key, signal=int(signal.SIGKILL))
+
+
 class ProcessExec:
     """An exec: our ends of its pipes (or of its terminal), and the exit code that the keeper will tell."""
 
@@ -119,8 +125,7 @@ class ProcessExec:
 
     async def close(self) -> None:
         if not self._ended.done():
-            with suppress(KeeperFailed):
-                await self._link.ask("exec_signal", key=self._key, signal=int(signal.SIGKILL))
+            await end_exec(self._link, self._key)
         for channel, descriptor in list(self._open.items()):
             self._readers[channel].stop()
             if descriptor != self._terminal:
