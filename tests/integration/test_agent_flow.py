@@ -122,3 +122,26 @@ async def test_a_resize_that_failed_half_way_is_finished_when_memory_is_given_ba
         assert "PodResizeInProgress" not in {one["type"] for one in seen["status"]["conditions"]}
         assert seen["status"]["containerStatuses"][0]["resources"] == smaller
         assert node.machine.pods[uid].limits.memory_bytes == 100 << 20
+
+
+async def test_a_resize_ends_with_the_pod_whose_memory_stood_in_its_way(tmp_path: Path) -> None:
+    body = pod("p", "100m")
+    body["spec"]["restartPolicy"] = "Never"
+    body["spec"]["containers"][0]["command"] = ["sleep", "3"]
+    body["spec"]["containers"][0]["resources"]["limits"] = {"memory": "200Mi"}
+    async with Cluster(tmp_path) as cluster:
+        node = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
+        created = await cluster.client.create(POD, body)
+        node.runtime.set_load(created["metadata"]["uid"], "c", memory=float(128 << 20))
+        await node.quiet()
+        smaller = {"requests": {"memory": "100Mi"}, "limits": {"memory": "100Mi"}}
+        await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": smaller}]}})
+        await node.quiet()
+        told = {one["reason"] for one in await cluster.events() if one["reason"].startswith("Resize")}
+        assert told == {"ResizeStarted", "ResizeError"}
+        await node.pass_time(6)
+        status = (await cluster.pod("p"))["status"]
+        assert status["phase"] == "Succeeded"
+        assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]
+        (completed,) = [one for one in await cluster.events() if one["reason"] == "ResizeCompleted"]
+        assert '"generation":2' in completed["message"]

@@ -109,6 +109,7 @@ class PodLoop:
             record.pod, snapshot.seen, lambda one: self._crashes.delay(record, one), frozenset(record.restarting)
         )
         if following.over:
+            self._settle(record, snapshot)
             return await self._closing.over(record, snapshot, following)
         if snapshot.state is None:
             if missing_s := await self._starter.mount(record):
