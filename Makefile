@@ -28,10 +28,10 @@ clean-run: ## Remove what `make run` left: its data directory, and pods if it wa
 	rm -rf .run
 
 test: setup system ## Run the test suite
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart 1 -m "not slow"
 
 test-all: setup system ## Run the test suite and the slow campaigns
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart 1
 
 test-v2: setup system ## Run the runtime suite on a cgroup v2 kernel in QEMU
 	$(BIN)/python -m pytest tests/e2e/test_cgroup_v2_guest.py -rs
