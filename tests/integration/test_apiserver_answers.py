@@ -264,3 +264,30 @@ async def test_a_patch_may_not_change_the_kind_of_a_custom_resource(server: ApiS
     refused = 'kind: Invalid value: "Foo": must be VerticalPodAutoscaler'
     named = 'VerticalPodAutoscaler.autoscaling.k8s.io "v" is invalid'
     assert (answer.status, json.loads(answer.body)["message"]) == (422, f"{named}: {refused}")
+
+
+async def test_the_classes_of_the_system_cannot_be_deleted(server: ApiServer) -> None:
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical"
+    answer = await send(server, "DELETE", path)
+    assert answer.status == 403
+    assert json.loads(answer.body)["message"] == (
+        'priorityclasses.scheduling.k8s.io "system-node-critical" is forbidden: '
+        "this is a system priority class and cannot be deleted"
+    )
+    assert (await send(server, "GET", path)).status == 200
+
+
+async def test_bytes_that_are_nothing_are_empty(server: ApiServer) -> None:
+    body = {"metadata": {"name": "s"}, "data": {"a": None, "b": "eA=="}}
+    answer = await send(server, "POST", f"{SPACE}/secrets", body)
+    assert json.loads(answer.body)["data"] == {"a": "", "b": "eA=="}
+
+
+async def test_a_lease_takes_nothing_of_coordinated_elections(server: ApiServer) -> None:
+    leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    spec = {"holderIdentity": "h", "strategy": "Any", "preferredHolder": "x"}
+    made = await send(server, "POST", leases, {"metadata": {"name": "l"}, "spec": spec})
+    assert (made.status, json.loads(made.body)["spec"]) == (201, {"holderIdentity": "h"})
+    patch = {"spec": {"preferredHolder": "x"}}
+    changed = await send(server, "PATCH", f"{leases}/l", patch, "application/merge-patch+json")
+    assert (changed.status, json.loads(changed.body)["spec"]) == (200, {"holderIdentity": "h"})

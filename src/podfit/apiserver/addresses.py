@@ -10,11 +10,13 @@ import random
 
 from podfit.api.status import Object, invalid, unprocessable
 from podfit.apiserver.events import Happening
+from podfit.apiserver.strategy.kinds.services import FAMILIES, FAMILY_POLICIES
 
 
 class ServiceAddresses:
     def __init__(self, cidr: str) -> None:
         self._net = ipaddress.ip_network(cidr)
+        self._family = f"IPv{self._net.version}"
         self._taken: set[str] = set()
         self.first = str(self._net.network_address + 1)
         """The address of the Service `kubernetes`."""
@@ -30,19 +32,43 @@ class ServiceAddresses:
         self._taken |= new
 
     def allot(self, service: Object) -> None:
-        """Fills clusterIP and clusterIPs of a new Service; 422 when the wanted address cannot be had."""
+        """Fills clusterIP, clusterIPs and the families of a new Service; 422 when what it wants cannot be had."""
         spec = service.setdefault("spec", {})
         kind = spec.get("type", "ClusterIP")
         if kind == "ExternalName":
             return
         wanted = spec.get("clusterIP") or (spec.get("clusterIPs") or [""])[0]
+        self._choose_families(service, spec, wanted)
         if wanted == "None":
             spec["clusterIP"], spec["clusterIPs"] = "None", ["None"]
         else:
             address = self._claim(service, wanted) if wanted else self._free(service)
             spec["clusterIP"], spec["clusterIPs"] = address, [address]
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
+
+    def _choose_families(self, service: Object, spec: Object, wanted: str) -> None:
+        """One family, the cluster's. Only a Service without addresses and pods of its own may have others."""
+        alone = wanted == "None" and not spec.get("selector")
+        policy = spec.setdefault("ipFamilyPolicy", "RequireDualStack" if alone else "SingleStack")
+        families = spec.get("ipFamilies") or []
+        if policy not in FAMILY_POLICIES or len(set(families)) < len(families) or not set(families) <= set(FAMILIES):
+            return  # validation has the words for it
+        errors = []
+        if policy == "SingleStack" and len(families) > 1:
+            detail = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"
+            errors.append(invalid("spec.ipFamilyPolicy", policy, detail))
+        elif not alone:
+            if policy == "RequireDualStack":
+                detail = "this cluster is not configured for dual-stack services"
+                errors.append(invalid("spec.ipFamilyPolicy", policy, detail))
+            for at, family in enumerate(families):
+                if family != self._family:
+                    errors.append(invalid(f"spec.ipFamilies[{at}]", family, "not configured on this cluster"))
+        if errors:
+            raise unprocessable("Service", service.get("metadata", {}).get("name", ""), errors)
+        families = families or [self._family]
+        if alone and policy != "SingleStack":
+            families = [*families, *(family for family in FAMILIES if family not in families)]
+        spec["ipFamilies"] = families
 
     def _claim(self, service: Object, wanted: str) -> str:
         try:

@@ -83,9 +83,11 @@ class Walker:
             return self._mismatch(value, kind, "map")
         out = {}
         self._note_duplicates(value)
+        of_bytes = isinstance(kind.value, Scalar) and kind.value.form == "bytes"
         for key, item in value.items():
             self._path.append(key if not self._path else "." + key)
-            out[key] = self.read(item, kind.value)
+            # What is stored knows empty bytes in a map, but none that are nothing.
+            out[key] = "" if item is None and of_bytes else self.read(item, kind.value)
             self._path.pop()
         return out
 

@@ -177,6 +177,10 @@ class Strategy:
 
     graceful: ClassVar[bool] = False
 
+    def kept_for(self, name: str) -> str:
+        """Why the object of this name cannot be deleted by itself; "" when it can."""
+        return ""
+
     def grace_period_s(self, obj: Object, asked: int | None) -> int:
         """Seconds a graceful deletion gives; only asked when `graceful`."""
         return asked or 0

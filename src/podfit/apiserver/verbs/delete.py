@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podfit.api.kinds import Kind
-from podfit.api.status import Object, not_found
+from podfit.api.status import Object, forbidden, not_found
 from podfit.apiserver import deletes, wire
 from podfit.apiserver.admission.base import DELETE, Attributes
 from podfit.apiserver.bodies import json_body
@@ -11,6 +11,7 @@ from podfit.apiserver.calls import Call, success
 from podfit.apiserver.options import delete_options, list_options
 from podfit.apiserver.request import Response
 from podfit.apiserver.selection import chosen
+from podfit.apiserver.strategy import strategy_for
 from podfit.apiserver.verbs.list import prefix_of
 from podfit.apiserver.writes import RETRIES
 from podfit.store.backend import Mismatch, Record
@@ -20,6 +21,8 @@ async def delete(call: Call) -> Response:
     accepted = call.accepted()
     form = call.form(accepted)
     options = delete_options(call.request.query, json_body(call))
+    if why := strategy_for(call.kind).kept_for(call.route.name):
+        raise forbidden(call.kind.plural, call.route.name, why, call.kind.group)
     obj, gone = await remove(call, call.kind, call.namespace, call.route.name, options)
     if gone and (call.kind.group, call.kind.plural) not in deletes.RETURNS_OBJECT:
         return call.answer_value(success(0, _details(call.kind, obj)))

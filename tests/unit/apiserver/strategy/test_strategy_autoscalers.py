@@ -83,6 +83,7 @@ def test_metrics(metric: dict[str, Any], words: list[str]) -> None:
             ],
         ),
         ({"tolerance": "-1"}, ['tolerance: Invalid value: "-1": must be greater than or equal to 0']),
+        ({"policies": []}, ["policies: Required value: must specify at least one Policy"]),
     ],
 )
 def test_behaviour(rules: dict[str, Any], words: list[str]) -> None:

@@ -106,3 +106,17 @@ def test_finalizers_of_a_namespace_are_named_by_place_when_finalizing() -> None:
     detail = 'Invalid value: "x": name is neither a standard finalizer name nor is it fully qualified'
     assert [str(each) for each in strategy.validate_update(new, old, "finalize")] == [f"spec.finalizers[1]: {detail}"]
     assert [str(each) for each in strategy.validate_create(new)] == [f"spec.finalizers: {detail}"]
+
+
+def test_names_of_endpoints_are_labels() -> None:
+    address = {"ip": "10.0.0.1", "hostname": "A_", "nodeName": "N_"}
+    ports = [{"port": 1, "name": "P_", "appProtocol": "a/b/c"}]
+    obj = {"metadata": {"name": "e", "namespace": "d"}, "subsets": [{"addresses": [address], "ports": ports}]}
+    strategy = strategy_for(kind_named("Endpoints"))
+    strategy.default(obj)
+    assert [each.path for each in strategy.validate_create(obj)] == [
+        "subsets[0].addresses[0].hostname",
+        "subsets[0].addresses[0].nodeName",
+        "subsets[0].ports[0].name",
+        "subsets[0].ports[0].appProtocol",
+    ]

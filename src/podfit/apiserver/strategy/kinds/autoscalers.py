@@ -91,6 +91,8 @@ def _rules(rules: Object, path: str, errors: Errors) -> None:
         errors.append(invalid(f"{path}.stabilizationWindowSeconds", window, detail))
     if selection is not None and selection not in _SELECTIONS:
         errors.append(not_supported(f"{path}.selectPolicy", selection, _SELECTIONS))
+    if not rules.get("policies"):
+        errors.append(required(f"{path}.policies", "must specify at least one Policy"))
     for at, policy in enumerate(rules.get("policies") or ()):
         _policy(policy, f"{path}.policies[{at}]", errors)
     tolerance = rules.get("tolerance")

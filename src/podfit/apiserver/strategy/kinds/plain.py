@@ -143,6 +143,14 @@ class LeaseStrategy(UncountedStrategy):
     unconditional_update = False
     create_on_update = True
 
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        _drop_election(obj)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        super().prepare_update(new, old, subresource)
+        _drop_election(new)
+
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
         spec = obj.get("spec") or {}
@@ -152,14 +160,21 @@ class LeaseStrategy(UncountedStrategy):
         transitions = spec.get("leaseTransitions")
         if transitions is not None and transitions < 0:
             errors.append(invalid("spec.leaseTransitions", transitions, NOT_NEGATIVE))
-        if spec.get("preferredHolder") and not spec.get("strategy"):
-            detail = "may only be specified if `strategy` is defined"
-            errors.append(forbidden("spec.preferredHolder", detail))
         return errors
+
+
+def _drop_election(lease: Object) -> None:
+    """Coordinated leader election is off by default in Kubernetes, and what only it uses is dropped."""
+    spec = lease.get("spec") or {}
+    if "strategy" in spec or "preferredHolder" in spec:
+        lease["spec"] = {field: value for field, value in spec.items() if field not in ("strategy", "preferredHolder")}
 
 
 class PriorityClassStrategy(Strategy):
     has_status = False
+
+    def kept_for(self, name: str) -> str:
+        return "this is a system priority class and cannot be deleted" if name in _SYSTEM_CLASSES else ""
 
     def default(self, obj: Object) -> None:
         set_default(obj, "preemptionPolicy", "PreemptLowerPriority")

@@ -18,8 +18,8 @@ Object = dict[str, Any]
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _EXTERNAL = ("NodePort", "LoadBalancer")
 _POLICIES = ("Cluster", "Local")
-_FAMILIES = ("IPv4", "IPv6")
-_FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+FAMILIES = ("IPv4", "IPv6")
+FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 _NEARNESS = ("PreferClose", "PreferSameNode", "PreferSameZone")
 _AFFINITY_S = 10_800
 _LONGEST_AFFINITY_S = 86_400
@@ -167,13 +167,13 @@ def _addresses(spec: Object, errors: Errors) -> None:
         errors.append(invalid("spec.clusterIPs", several, "first value must match `clusterIP`"))
     families = spec.get("ipFamilies") or []
     for at, family in enumerate(families):
-        if family not in _FAMILIES:
-            errors.append(not_supported(f"spec.ipFamilies[{at}]", family, _FAMILIES))
+        if family not in FAMILIES:
+            errors.append(not_supported(f"spec.ipFamilies[{at}]", family, FAMILIES))
         if family in families[:at]:
             errors.append(duplicate(f"spec.ipFamilies[{at}]", family))
     policy = spec.get("ipFamilyPolicy")
-    if policy is not None and policy not in _FAMILY_POLICIES:
-        errors.append(not_supported("spec.ipFamilyPolicy", policy, _FAMILY_POLICIES))
+    if policy is not None and policy not in FAMILY_POLICIES:
+        errors.append(not_supported("spec.ipFamilyPolicy", policy, FAMILY_POLICIES))
     for at, text in enumerate(several):
         if text == "None":
             if len(several) > 1:
@@ -321,15 +321,28 @@ class EndpointsStrategy(Strategy):
                 errors.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
             for field in ("addresses", "notReadyAddresses"):
                 for number, address in enumerate(subset.get(field) or ()):
-                    here = f"{path}.{field}[{number}].ip"
-                    ip(address.get("ip", ""), here, errors)
-                    _ordinary(address.get("ip", ""), here, errors)
+                    _endpoint(address, f"{path}.{field}[{number}]", errors)
             ports = subset.get("ports") or ()
             for number, port in enumerate(ports):
                 here = f"{path}.ports[{number}]"
-                if len(ports) > 1 and not port.get("name"):
+                name = port.get("name")
+                if name:
+                    names_valid(name, f"{here}.name", names.dns_label(name), errors)
+                elif len(ports) > 1:
                     errors.append(required(f"{here}.name"))
                 for text in names.port_number(port.get("port", 0)):
                     errors.append(invalid(f"{here}.port", port.get("port", 0), text))
                 chosen(port.get("protocol"), f"{here}.protocol", PROTOCOLS, errors)
+                if (protocol := port.get("appProtocol")) is not None:
+                    names_valid(protocol, f"{here}.appProtocol", names.qualified_name(protocol), errors)
         return errors
+
+
+def _endpoint(address: Object, path: str, errors: Errors) -> None:
+    ip(address.get("ip", ""), f"{path}.ip", errors)
+    host, node = address.get("hostname"), address.get("nodeName")
+    if host:
+        names_valid(host, f"{path}.hostname", names.dns_label(host), errors)
+    if node is not None:
+        names_valid(node, f"{path}.nodeName", names.dns_subdomain(node), errors)
+    _ordinary(address.get("ip", ""), f"{path}.ip", errors)
