@@ -157,6 +157,16 @@ async def test_init_containers_run_one_after_the_other_before_the_rest(cluster: 
     assert seen["status"]["phase"] == "Running"
 
 
+async def test_a_container_after_init_containers_waits_as_they_did(cluster: Cluster, node: TestNode) -> None:
+    ready = {"name": "i", "image": "busybox:1", "command": ["true"]}
+    hook = {"postStart": {"sleep": {"seconds": 5}}}
+    await create(cluster, node, pod("p", container("c", lifecycle=hook), container("d"), initContainers=[ready]))
+    await node.pass_time(2)
+    status = (await cluster.pod("p"))["status"]
+    assert "running" in status["containerStatuses"][0]["state"]
+    assert status["containerStatuses"][1]["state"] == {"waiting": {"reason": "PodInitializing"}}
+
+
 async def test_a_failed_init_container_fails_a_pod_that_never_restarts(cluster: Cluster, node: TestNode) -> None:
     seen = await create(cluster, node, pod("p", restartPolicy="Never", initContainers=[container("i", "exit 3")]))
     assert seen["status"]["phase"] == "Failed"
@@ -217,6 +227,36 @@ async def test_a_deadline_fails_the_pod(cluster: Cluster, node: TestNode) -> Non
     await node.pass_time(45)
     seen = (await cluster.pod("p"))["status"]
     assert (seen["phase"], seen["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+async def test_a_container_that_never_ran_has_an_end_when_its_pod_has(cluster: Cluster, node: TestNode) -> None:
+    lacking = container("d", envFrom=[{"configMapRef": {"name": "settings"}}])
+    await create(cluster, node, pod("p", container("c"), lacking, activeDeadlineSeconds=5))
+    await node.pass_time(12)
+    seen = await cluster.pod("p")
+    assert (seen["status"]["phase"], seen["status"]["reason"]) == ("Failed", "DeadlineExceeded")
+    ran, never = seen["status"]["containerStatuses"]
+    assert ran["state"]["terminated"]["reason"] == "Error"
+    assert never["state"] == {
+        "terminated": {
+            "exitCode": 137,
+            "reason": "ContainerStatusUnknown",
+            "message": "The container could not be located when the pod was terminated",
+            "startedAt": None,
+            "finishedAt": None,
+        }
+    }
+
+
+async def test_a_container_that_waited_for_the_beginning_still_does_when_its_pod_is_over(
+    cluster: Cluster, node: TestNode
+) -> None:
+    first = {"initContainers": [container("i")]}
+    await create(cluster, node, pod("p", container("c"), activeDeadlineSeconds=5, **first))
+    await node.pass_time(12)
+    seen = await cluster.pod("p")
+    assert seen["status"]["phase"] == "Failed"
+    assert seen["status"]["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
 
 
 async def test_a_missing_configmap_is_a_waiting_reason_until_it_comes(cluster: Cluster, node: TestNode) -> None:

@@ -59,7 +59,7 @@ def _answered(facts: Facts) -> int:
     """A resize that is not decided yet is not answered: whoever waits for the
     generation would take the missing conditions for its end."""
     generation = int(facts.pod["metadata"].get("generation") or 0)
-    over = facts.phase in ("Succeeded", "Failed") or facts.pod["metadata"].get("deletionTimestamp")
+    over = _over(facts) or facts.pod["metadata"].get("deletionTimestamp")
     if over or facts.resize.pending is not None or equal(facts.desired, facts.allocated):
         return generation
     return int((facts.pod.get("status") or {}).get("observedGeneration") or 0)
@@ -85,8 +85,8 @@ def build(facts: Facts) -> Object:
     if facts.message:
         status["message"] = facts.message
     if spec.get("initContainers"):
-        status["initContainerStatuses"] = [_container(facts, one, True) for one in spec["initContainers"]]
-    status["containerStatuses"] = [_container(facts, one, False) for one in spec.get("containers") or ()]
+        status["initContainerStatuses"] = [_container(facts, one, regular=False) for one in spec["initContainers"]]
+    status["containerStatuses"] = [_container(facts, one, regular=True) for one in spec.get("containers") or ()]
     if spec.get("ephemeralContainers"):
         status["ephemeralContainerStatuses"] = [_ephemeral(facts, one) for one in spec["ephemeralContainers"]]
     _pod_level(facts, status)
@@ -132,15 +132,15 @@ def _told_pod(facts: Facts) -> Sized:
 # --- containers ----------------------------------------------------------------------------------------------------
 
 
-def _container(facts: Facts, container: Object, init: bool) -> Object:
+def _container(facts: Facts, container: Object, regular: bool) -> Object:
     name = container["name"]
     one = facts.seen[name]
     last = one.last
     shown: Object = {
         "name": name,
-        "state": _state(facts, one, init),
+        "state": _state(facts, one, regular),
         "lastState": _last_state(facts, one),
-        "ready": _ready(one, init and not is_sidecar(container)),
+        "ready": _ready(one, not regular and not is_sidecar(container)),
         "restartCount": max(last.attempt if last else 0, facts.counts.get(name, 0)),
         "image": container.get("image") or "",
         "imageID": last.image_id if last else "",
@@ -164,7 +164,7 @@ def _container(facts: Facts, container: Object, init: bool) -> Object:
 
 def _ephemeral(facts: Facts, container: Object) -> Object:
     """Never ready, never started again, without a size."""
-    shown = _container(facts, container, False)
+    shown = _container(facts, container, regular=False)
     for key in ("started", "allocatedResources", "resources"):
         shown.pop(key, None)
     return {**shown, "ready": False}
@@ -191,15 +191,27 @@ def _ready(one: Seen, plain_init: bool) -> bool:
     return one.ready
 
 
-def _state(facts: Facts, one: Seen, init: bool) -> Object:
+_NEVER_RAN: Object = {
+    "exitCode": 137,
+    "reason": "ContainerStatusUnknown",
+    "message": "The container could not be located when the pod was terminated",
+    "startedAt": None,
+    "finishedAt": None,
+}
+"""The end of a container that did not begin before its pod, which was past its init containers, ended."""
+
+
+def _state(facts: Facts, one: Seen, regular: bool) -> Object:
     last = one.last
+    if regular and facts.initialized and _over(facts) and (last is None or one.created_only):
+        return {"terminated": dict(_NEVER_RAN)}
     if _waits(facts, one) and one.waiting is not None:
         reason, message = one.waiting
         return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
     if last is None or one.created_only:
-        waits = init or not facts.initialized
-        has_inits = bool(facts.pod["spec"].get("initContainers"))
-        return {"waiting": {"reason": "PodInitializing" if waits and has_inits else "ContainerCreating"}}
+        # Also when they are done: whoever has not begun waits for the pod's beginning.
+        inits = facts.pod["spec"].get("initContainers")
+        return {"waiting": {"reason": "PodInitializing" if inits else "ContainerCreating"}}
     if one.running:
         return {"running": {"startedAt": rfc3339(last.started_at)}}
     return {"terminated": _terminated(facts, last)}
@@ -207,8 +219,11 @@ def _state(facts: Facts, one: Seen, init: bool) -> Object:
 
 def _waits(facts: Facts, one: Seen) -> bool:
     """For its start, or for another one: in a pod that is over nobody does who has ended."""
-    over = facts.phase in ("Succeeded", "Failed")
-    return one.waiting is not None and not one.running and not (over and one.exited)
+    return one.waiting is not None and not one.running and not (_over(facts) and one.exited)
+
+
+def _over(facts: Facts) -> bool:
+    return facts.phase in ("Succeeded", "Failed")
 
 
 def _last_state(facts: Facts, one: Seen) -> Object:
