@@ -291,3 +291,24 @@ async def test_a_lease_takes_nothing_of_coordinated_elections(server: ApiServer)
     patch = {"spec": {"preferredHolder": "x"}}
     changed = await send(server, "PATCH", f"{leases}/l", patch, "application/merge-patch+json")
     assert (changed.status, json.loads(changed.body)["spec"]) == (200, {"holderIdentity": "h"})
+
+
+async def test_an_apply_to_the_status_owns_what_the_status_endpoint_writes(server: ApiServer) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+    told = {"labels": {"l": "1"}, "ownerReferences": [owner]}
+    reference = {'k:{"uid":"u"}': {".": {}, "f:apiVersion": {}, "f:kind": {}, "f:name": {}, "f:uid": {}}}
+    for plural, kind, owned in (
+        ("deployments", "Deployment", {"f:ownerReferences": reference}),
+        ("replicasets", "ReplicaSet", {"f:labels": {"f:l": {}}, "f:ownerReferences": reference}),
+    ):
+        path = f"/apis/apps/v1/namespaces/default/{plural}"
+        whole = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "w"}}
+        assert (await send(server, "POST", path, {**whole, "spec": spec})).status == 201
+        body = {**whole, "metadata": {"name": "w", **told}, "status": {"replicas": 1}}
+        answer = await send(server, "PATCH", f"{path}/w/status", body, APPLY, {"fieldManager": ["m"]})
+        assert answer.status == 200, answer.body
+        meta = json.loads(answer.body)["metadata"]
+        fields = next(each["fieldsV1"] for each in meta["managedFields"] if each["manager"] == "m")
+        assert fields == {"f:metadata": owned, "f:status": {"f:replicas": {}}}, kind

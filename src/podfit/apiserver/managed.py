@@ -18,6 +18,13 @@ _RESIZABLE = tuple(
     ("spec", group, "*", field) for group in ("containers", "initContainers") for field in ("resources", "resizePolicy")
 )
 
+_STATUS_KEEPS: dict[tuple[str, str], tuple[tuple[str, ...], ...]] = {
+    ("", "pods"): (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
+    ("apps", "deployments"): (("metadata", "labels"),),
+    ("apiextensions.k8s.io", "customresourcedefinitions"): (("metadata",),),
+}
+"""What a write to the status leaves alone besides the spec."""
+
 
 @lru_cache(maxsize=1024)
 def reset_fields(kind: Kind, subresource: str) -> ResetFields:
@@ -25,7 +32,8 @@ def reset_fields(kind: Kind, subresource: str) -> ResetFields:
     if subresource == "resize":
         return ResetFields(_RESIZABLE, keep_only=True)
     if subresource == "status":
-        return ResetFields((("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")))
+        kept = (("metadata",),) if kind.custom else _STATUS_KEEPS.get((kind.group, kind.plural), ())
+        return ResetFields((("spec",), *kept))
     if not subresource and strategy_for(kind).has_status:
         return ResetFields((("status",),))
     return ResetFields()
