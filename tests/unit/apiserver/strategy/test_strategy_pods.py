@@ -187,6 +187,12 @@ def test_what_is_probably_a_mistake_is_warned_about(spec: dict[str, Any], wanted
     assert PODS.warnings_create(pod(**spec)) == wanted
 
 
+def test_an_update_of_a_pod_is_not_warned_about() -> None:
+    doubtful = pod(nodeSelector={"beta.kubernetes.io/os": "linux"})
+    assert PODS.warnings_create(doubtful)
+    assert PODS.warnings_update(doubtful, doubtful) == []
+
+
 @pytest.mark.parametrize(
     ("added", "wanted"),
     [

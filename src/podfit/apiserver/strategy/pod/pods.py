@@ -76,7 +76,7 @@ class PodStrategy(Strategy):
         return errors
 
     def warnings_create(self, obj: Object) -> list[str]:
-        return pod_warnings(obj, None)
+        return pod_warnings(obj)
 
     def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
         if subresource == "status":
@@ -102,9 +102,6 @@ class PodStrategy(Strategy):
             change = pod_update.validate_ephemeral if subresource == "ephemeralcontainers" else pod_update.validate
             change(new, old, errors)
         return errors
-
-    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
-        return [] if subresource else pod_warnings(new, old)
 
     def grace_period_s(self, obj: Object, asked: int | None) -> int:
         spec = obj.get("spec") or {}

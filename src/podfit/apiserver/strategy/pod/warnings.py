@@ -36,16 +36,16 @@ _BYTES = ("memory", "ephemeral-storage")
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
-def pod_warnings(pod: Object, old: Object | None) -> list[str]:
+def pod_warnings(pod: Object) -> list[str]:
+    """Of a pod that is created: updates are not warned about."""
     spec, metadata = pod.get("spec") or {}, pod.get("metadata") or {}
     found: list[str] = []
-    if old is None:
-        complaints = names.dns_label(metadata.get("name", ""))
-        if complaints:
-            found.append(
-                "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
-                f"a DNS label is recommended: [{' '.join(complaints)}]"
-            )
+    complaints = names.dns_label(metadata.get("name", ""))
+    if complaints:
+        found.append(
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
+            f"a DNS label is recommended: [{' '.join(complaints)}]"
+        )
     _spec(spec, metadata, "", found)
     return found
 
