@@ -184,3 +184,33 @@ async def test_a_pod_that_asks_for_nothing_is_not_let_onto_a_node_without_memory
     assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
     assert status["message"] == "Pod was rejected: The node had condition: [MemoryPressure]. "
     assert (await cluster.pod("modest"))["status"]["phase"] == "Running"
+
+
+async def test_a_resize_waits_while_the_node_is_short_of_disk(cluster: Cluster) -> None:
+    node, machine = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"}), Machine()
+    await cluster.client.create(POD, hungry("p", MI, "64Mi"))
+    await cluster.client.create(POD, hungry("critical", MI, "64Mi", priorityClassName="system-node-critical"))
+    await node.quiet()
+    looking = reading(node, machine)
+    machine.now = Readings(memory_free=1 << 30, disk_free=0, disk_size=100 << 30)
+    await looking.look()
+    larger = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": "80Mi"}}}]}}
+    for name in ("p", "critical"):
+        await cluster.resize(name, larger)
+    await node.quiet()
+    status = (await cluster.pod("critical"))["status"]
+    assert status["containerStatuses"][0]["resources"]["requests"] == {"memory": "80Mi"}
+    status = (await cluster.pod("p"))["status"]
+    (pending,) = [one for one in status["conditions"] if one["type"] == "PodResizePending"]
+    assert (pending["reason"], pending["message"]) == ("Deferred", "The node had condition: [DiskPressure]. ")
+    assert status["containerStatuses"][0]["allocatedResources"] == {"memory": "64Mi"}
+    (told,) = [one for one in await cluster.events() if one["reason"] == "ResizeDeferred"]
+    assert told["message"].startswith("Pod resize Evicted: {")
+
+    machine.now = CALM
+    await cluster.clock.advance(301)
+    await looking.look()
+    await node.quiet()
+    status = (await cluster.pod("p"))["status"]
+    assert status["containerStatuses"][0]["resources"]["requests"] == {"memory": "80Mi"}
+    assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]

@@ -142,7 +142,7 @@ class Agent:
         self.pressure = PressureWatch(
             self.node, clock, lambda: machine_readings(config.data_dir, self.ledger), config.eviction_hard
         )
-        self.pressure.changed = self._pressed
+        self.pressure.changed = self.allocator.press
         evictions = Evictions(self.records, self.notices, kick)
         self.pressure.relieve = Reclaimer(self.records, self.ledger, self.runtime, evictions).relieve
         self._rotation = LogRotation(config, self.runtime, clock, self.records)
@@ -150,9 +150,6 @@ class Agent:
         self.node.outdated = self._tell_again
         self.allocator.look_again = self._look_again
         self._use_node()
-
-    def _pressed(self, pressed: frozenset[str]) -> None:
-        self.allocator.pressed = pressed
 
     def _object_changed(self, uid: str) -> None:
         self.volumes.changed(uid)

@@ -95,6 +95,13 @@ class Allocator:
         if self._pending.keys() - {by}:
             self.retry(trigger)
 
+    def press(self, pressed: frozenset[str]) -> None:
+        """What the node is short of. Resizes may have waited for a pressure that is over."""
+        over = self.pressed - pressed
+        self.pressed = pressed
+        if over and self._pending:
+            self.retry("periodic_retry")
+
     def looked(self) -> None:
         """The Node is known as it is now: those who were in doubt get their answer."""
         doubted, self._doubted = self._doubted, {}
@@ -271,7 +278,8 @@ class Allocator:
         """One pod of the queue; True when it got what it wants (in memory: not yet to be acted on)."""
         desired = record.desired
         sized, policy = record.sized(desired), self._config.policy
-        verdict = allocate.decide(record.pod, desired, before, room, record.qos, policy, sized)
+        kept_out = eviction.refusal(record.pod, record.qos, self.pressed) if self.pressed else None
+        verdict = allocate.decide(record.pod, desired, before, room, record.qos, policy, sized, kept_out)
         match verdict:
             case Unchanged():
                 self._reverted(record)

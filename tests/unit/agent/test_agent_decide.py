@@ -56,6 +56,20 @@ def test_what_fits_beside_the_others_is_granted() -> None:
     assert verdict(pod({"cpu": "500m", "memory": "1"}), holding("1", "1"), room(1000, 10, 500)) == Granted()
 
 
+@pytest.mark.parametrize(
+    ("cpu", "expected"),
+    [("1", Unchanged), ("500m", Deferred), ("1500m", Deferred), ("3", Infeasible)],
+)
+def test_a_pressure_defers_what_fits_and_what_does_not_but_not_what_never_will(cpu: str, expected: type) -> None:
+    body = pod({"cpu": cpu, "memory": "1"})
+    why = ("Evicted", "The node had condition: [DiskPressure]. ")
+    space = room(2000, 10, 1000)
+    found = decide(body, desired_of(body), holding("1", "1"), space, "Burstable", Policy(), kept_out=why)
+    assert isinstance(found, expected)
+    if isinstance(found, Deferred):
+        assert (found.reason, found.message, found.missing) == (*why, ())
+
+
 def test_another_spelling_of_the_same_size_changes_nothing() -> None:
     assert verdict(pod({"cpu": "0.1", "memory": "65536Ki"}), holding("100m", "64Mi"), room(1, 1)) == Unchanged()
 

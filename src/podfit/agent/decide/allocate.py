@@ -127,8 +127,10 @@ def decide(
     qos: str,
     policy: Policy,
     sized: Sized | None = None,
+    kept_out: tuple[str, str] | None = None,
 ) -> Verdict:
-    """`sized`: the pod with what is desired, where somebody has it already."""
+    """`sized`: the pod with what is desired, where somebody has it already. `kept_out`: why a node under pressure would
+    not let the pod in."""
     if equal(desired, allocated):
         return Unchanged()
     refused = _unsupported(pod, desired, allocated, qos, policy)
@@ -136,9 +138,9 @@ def decide(
         return refused
     needs = (sized or Sized(pod, desired)).requests
     missing = shortages(needs, room)
-    if not missing:
+    if not missing and kept_out is None:
         return Granted()
-    if policy.beyond_allocatable == "Infeasible":
+    if missing and policy.beyond_allocatable == "Infeasible":
         beyond = shortages(needs, Room(room.allocatable, {}))
         if beyond:
             first = beyond[0]
@@ -147,6 +149,8 @@ def decide(
                 f"Node didn't have enough capacity: {first.resource}, requested: {first.requested}, "
                 f"capacity: {first.capacity}",
             )
+    if kept_out is not None:
+        return Deferred(*kept_out)
     return Deferred(missing[0].reason, missing[0].message, tuple(missing))
 
 
