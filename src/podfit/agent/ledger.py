@@ -134,9 +134,12 @@ class Ledger:
         if not self._durable:
             self._write_now()
             return
-        while self._changed or self._writing is not None:
-            if self._writing is None:
-                self._writing = asyncio.ensure_future(self._write_soon())
+        if self._writing is not None:
+            # It may have begun without what changed last; the one after it has that, whatever others change meanwhile.
+            await asyncio.shield(self._writing)
+        if self._changed and self._writing is None:
+            self._writing = asyncio.ensure_future(self._write_soon())
+        if self._writing is not None:
             await asyncio.shield(self._writing)
 
     def flush_soon(self) -> None:
@@ -168,7 +171,8 @@ class Ledger:
                 self._pace.took(time.perf_counter() - began)
             else:
                 await asyncio.get_running_loop().run_in_executor(None, self._write, data)
-            self._promised -= promised
+            # Not those that were promised something else while this was on its way to the disk.
+            self._promised -= promised - {uid for kind, uid in self._changed if kind == "allocated"}
         except OSError:
             # In the order of the last change: a promise given anew must not be followed by the end of the old one.
             self._changed = {key: None for key in changed if key not in self._changed} | self._changed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,52 @@ async def test_a_promise_is_durable_only_after_the_flush(tmp_path: Path) -> None
     assert not ledger.is_durable("u")
     await ledger.flush()
     assert ledger.is_durable("u")
+
+
+async def test_a_promise_given_while_another_is_written_waits_for_its_own_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    ledger._pace.took(1.0)  # a slow disk: writes go to a thread
+    writing, go_on = threading.Event(), threading.Event()
+    write = ledger._write
+
+    def slowly(data: bytes) -> None:
+        writing.set()
+        assert go_on.wait(30)
+        write(data)
+
+    monkeypatch.setattr(ledger, "_write", slowly)
+    ledger.allocate("u", Allocated({"c": SIZE}))
+    ledger.allocate("v", Allocated({"c": SIZE}))
+    ledger.flush_soon()
+    assert await asyncio.to_thread(writing.wait, 30)
+    under_way = ledger._writing
+    assert under_way is not None
+    ledger.allocate("u", Allocated({"c": {}}))
+    go_on.set()
+    await under_way
+    assert (ledger.is_durable("u"), ledger.is_durable("v")) == (False, True)
+    await ledger.flush()
+    assert ledger.is_durable("u")
+
+
+async def test_a_flush_does_not_wait_for_what_others_change_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, loop = Ledger(tmp_path / "ledger"), asyncio.get_running_loop()
+    written: list[bytes] = []
+
+    def write(data: bytes) -> None:
+        written.append(data)
+        # Behind its back the next one is waiting already, as on a busy node.
+        loop.call_soon_threadsafe(ledger.allocate, f"v{len(written)}", Allocated({"c": SIZE}))
+
+    monkeypatch.setattr(ledger, "_write", write)
+    ledger.allocate("u", Allocated({"c": SIZE}))
+    async with asyncio.timeout(30):
+        await asyncio.gather(*(ledger.flush() for _ in range(5)))
+    assert len(written) <= 2
 
 
 async def test_changes_that_come_together_share_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
