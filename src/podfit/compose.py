@@ -54,6 +54,8 @@ SCHEDULER = User("system:kube-scheduler", ("system:authenticated",))
 class BadSetting(ValueError):
     """A setting that cannot work; the message tells the user what would."""
 
+    exit_code = 2
+
 
 # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -71,8 +73,9 @@ def open_store(setting: str, data_dir: Path) -> Store:
     if setting.startswith("etcd="):
         from podfit.store.etcd import EtcdStore
 
-        return EtcdStore([url for url in setting.removeprefix("etcd=").split(",") if url])
-    raise BadSetting(f"--store {setting!r}: it is sqlite, memory or etcd=URL")
+        if urls := [url for url in setting.removeprefix("etcd=").split(",") if url]:
+            return EtcdStore(urls)
+    raise BadSetting(f"--store {setting!r}: it is sqlite, memory or etcd=URL[,URL…]")
 
 
 def make_runtime(setting: str, folder: Path, clock: Clock, address: str = "") -> Runtime:

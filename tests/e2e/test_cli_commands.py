@@ -74,6 +74,15 @@ def test_wrong_wishes_are_explained_and_change_nothing(up: Running, pod: str) ->
     ):
         said = podfit(up, "resize", pod, *words)
         assert (said.code, said.out) == (2, "") and told in said.err, said
+    [node] = up.json("get", "nodes")["items"]
+    for words, told in (
+        (["resize", f"node/{node['metadata']['name']}", "--cpu", "1"], "has no pods of its own"),
+        (["describe", "node", node["metadata"]["name"]], "has no pods of its own"),
+        (["resize", f"pod/{pod}", "-l", "app=cli", "--cpu", "1"], "a selector cannot be used together with TYPE/NAME"),
+        (["events", "--types", "Warnings"], "it is Normal, Warning or both"),
+    ):
+        said = podfit(up, *words)
+        assert (said.code, said.out) == (2, "") and told in said.err, said
     assert podfit(up, "resize", "nobody", "--cpu", "1").code == 1
     assert podfit(up, "resize", "pod/nobody", "--cpu", "1").err == 'podfit: pods "nobody" not found\n'
     assert up.json("get", "pod", pod)["metadata"]["generation"] == before

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
+import os
 import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -60,7 +61,13 @@ class HttpFront:
             max_field_size=65536,
         )
         loop = asyncio.get_running_loop()
-        listener = await loop.create_server(self._server, host, port, ssl=self._context, backlog=1024)
+        try:
+            listener = await loop.create_server(self._server, host, port, ssl=self._context, backlog=1024)
+        except OSError as error:
+            # The numbers of names that cannot be looked up are negative, and have words of their own.
+            number = error.errno or 0
+            why = os.strerror(number) if number > 0 else error.strerror
+            raise OSError(number, f"cannot listen on {host}:{port}: {why}") from error
         self._listeners.append(listener)
         self.port = listener.sockets[0].getsockname()[1]
 

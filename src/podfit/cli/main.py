@@ -46,6 +46,8 @@ TOLD = frozenset(
         "ApiError",
         "BadFlag",
         "NoSuchTarget",
+        "UnknownPlugin",
+        "BadTokenFile",
     )
 )
 """Errors whose message is for the user. By name: importing all of podfit to name them would slow every command down."""
@@ -58,11 +60,21 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         sys.exit(130)
+    except OSError as error:
+        # What the machine refuses (a port that is taken, a folder that is not ours) is for the user, too.
+        print(f"podfit: {refusal(error)}", file=sys.stderr)
+        sys.exit(1)
     except Exception as error:
         if not is_told(error):
             raise
         print(f"podfit: {error}", file=sys.stderr)
         sys.exit(getattr(error, "exit_code", 1))
+
+
+def refusal(error: OSError) -> str:
+    """Without the number, which says nothing that the words do not say."""
+    why = error.strerror or str(error)
+    return f"{error.filename}: {why}" if error.filename is not None else why
 
 
 def is_told(error: Exception) -> bool:

@@ -47,6 +47,8 @@ def _called(kind: Kind, name: str) -> bool:
 async def find_targets(client: Client, namespace: str, words: list[str], selector: str = "") -> list[Target]:
     """`words` are as kubectl takes them: `NAME…` (pods), `TYPE/NAME…` or `TYPE NAME…`."""
     if selector:
+        if any("/" in word for word in words):
+            raise NoSuchTarget("a selector cannot be used together with TYPE/NAME; name the type alone, or no selector")
         kind = await find_kind(client, words[0]) if words else POD
         listed = await client.list(kind, namespace, labelSelector=selector)
         return [
@@ -98,6 +100,8 @@ async def _target(client: Client, kind: Kind, obj: Object) -> Target:
 
 async def pods_of(client: Client, kind: Kind, obj: Object) -> list[Object]:
     """The pods of a workload: matched by its selector and owned by it, or by what it owns."""
+    if not kind.namespaced:
+        raise NoSuchTarget(f"{kind.plural}/{obj['metadata']['name']} is no workload: it has no pods of its own")
     namespace, uid = obj["metadata"]["namespace"], obj["metadata"]["uid"]
     owners = {uid}
     if kind.kind == "Deployment":

@@ -29,6 +29,7 @@ class SchedulerConfig:
 
     def __post_init__(self) -> None:
         if self.deferred_resize_policy not in (WAIT, PREEMPT):
-            raise ValueError(f'deferred resize policy must be "wait" or "preempt", not "{self.deferred_resize_policy}"')
+            given = self.deferred_resize_policy
+            raise ValueError(f'the deferred resize policy must be "wait" or "preempt", not "{given}"')
         if self.deferred_resize_deadline_s < 0:
             raise ValueError("the deferred resize deadline must not be negative")

@@ -33,6 +33,12 @@ from podfit.kit.clock import Clock
 _Key = tuple[str, str, str, str, str]
 
 
+class UnknownPlugin(ValueError):
+    """No admission plugin has that name; the message lists those there are."""
+
+    exit_code = 2
+
+
 class Chain:
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self.plugins = tuple(plugins)
@@ -86,7 +92,7 @@ def build(
     authorization: Authorization | None = None,
     clock: Clock | None = None,
 ) -> Chain:
-    """The default plugins plus `enable` minus `disable`, in Kubernetes' order; ValueError for an unknown name.
+    """The default plugins plus `enable` minus `disable`, in Kubernetes' order; UnknownPlugin for an unknown name.
 
     `always` holds checks nobody can switch off (RbacEscalation); they run right before the webhooks. Plugins that ask
     what a user may do need `authorization`; without it they are left out.
@@ -95,7 +101,7 @@ def build(
     known = {plugin.name for plugin in plugins}
     unknown = [name for name in (*enable, *disable) if name not in known]
     if unknown:
-        raise ValueError(f"unknown admission plugin {unknown[0]!r}; known are {', '.join(sorted(known))}")
+        raise UnknownPlugin(f"unknown admission plugin {unknown[0]!r}; known are {', '.join(sorted(known))}")
     on = [p for p in plugins if p.name not in disable and (p.name in enable or p.name not in DEFAULT_OFF)]
     at = next((i for i, plugin in enumerate(on) if plugin.name in _LATE), len(on))
     return Chain([*on[:at], CertificateRequests(), *always, *on[at:]])

@@ -23,6 +23,10 @@ BOOTSTRAPPERS = "system:bootstrappers"
 _BOOTSTRAP = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
 
 
+class BadTokenFile(ValueError):
+    """A line of the file of tokens cannot be read; the message says which."""
+
+
 class StaticTokens:
     """Lines of `token,user,uid[,"group1,group2"]`, read once."""
 
@@ -36,7 +40,7 @@ class StaticTokens:
             if not row or row[0].lstrip().startswith("#"):
                 continue
             if len(row) < 3 or not row[0]:
-                raise ValueError(f"{path}:{number}: a line is token,user,uid and optionally groups")
+                raise BadTokenFile(f"{path}:{number}: a line is token,user,uid and optionally groups")
             groups = tuple(g.strip() for g in row[3].split(",") if g.strip()) if len(row) > 3 else ()
             users[row[0].strip()] = User(row[1].strip(), groups, row[2].strip())
         return StaticTokens(users)

@@ -79,10 +79,36 @@ def capacity(cpu: str, memory: str) -> dict[str, str]:
     found = {name: value for name, value in (("cpu", cpu), ("memory", memory)) if value}
     for name, value in found.items():
         try:
-            Quantity.parse(value)
+            amount = Quantity.parse(value)
         except QuantityError as error:
             raise BadSetting(f"--node-{name} {value!r}: {error}") from error
+        if amount.nanos < 0:
+            raise BadSetting(f"--node-{name} {value!r}: must be greater than or equal to 0")
     return found
+
+
+def named(node_name: str) -> str:
+    """The node's name, this machine's by default: one that a server takes, since no start would get beyond it."""
+    import socket
+
+    from podfit.apiserver.strategy.names import dns_subdomain
+    from podfit.compose import BadSetting
+
+    name = node_name or socket.gethostname().lower()
+    if complaints := dns_subdomain(name):
+        raise BadSetting(f"--node-name {name!r}: {complaints[0]}")
+    return name
+
+
+def authority(path: Path | None) -> bytes | None:
+    from podfit.compose import BadSetting
+
+    if path is None:
+        return None
+    ca = path.read_bytes()
+    if b"-----BEGIN CERTIFICATE-----" not in ca:
+        raise BadSetting(f"--certificate-authority {path}: there is no certificate in it")
+    return ca
 
 
 def up(
@@ -114,7 +140,7 @@ def up(
         store,
         runtime,
         nodes,
-        node_name,
+        named(node_name) if nodes else "",
         capacity(node_cpu, node_memory),
         words(enable_admission_plugins),
         words(disable_admission_plugins),
@@ -225,7 +251,7 @@ def scheduling(policy: str, deadline_s: float, name: str = "default-scheduler") 
     try:
         return SchedulerConfig(name, deferred_resize_policy=policy, deferred_resize_deadline_s=deadline_s)
     except ValueError as error:
-        raise BadSetting(f"--deferred-resize-policy: {error}") from error
+        raise BadSetting(f"{error}") from error
 
 
 def agent(
@@ -248,15 +274,13 @@ def agent(
     stop_pods: StopPods = False,
     verbose: Verbose = 0,
 ) -> None:
-    import socket
-
     from podfit.agent.config import AgentConfig
     from podfit.client.kubeconfig import Access, load
     from podfit.compose import BadSetting, agent_alone
 
     if bool(server) != bool(token):
         raise BadSetting("--server and --token go together: where to join, and what to show there")
-    name = node_name or socket.gethostname().lower()
+    name = named(node_name)
     config = AgentConfig(
         name,
         data_dir,
@@ -267,10 +291,10 @@ def agent(
 
     async def main() -> None:
         if server:
-            ca = certificate_authority.read_bytes() if certificate_authority else None
             from podfit.agent.join import join
 
-            access = await join(Access(server, ca=ca, token=token), name, data_dir / f"node-{name}.kubeconfig")
+            asking = Access(server, ca=authority(certificate_authority), token=token)
+            access = await join(asking, name, data_dir / f"node-{name}.kubeconfig")
         else:
             access = load(kubeconfig)
         started = await agent_alone(access, runtime, config)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from podfit.cli.connect import AllNamespaces, Context, Kubeconfig, Namespace, Watch, connected
-from podfit.cli.output import Output, age, check_format, list_of, note, print_object, say, table
+from podfit.cli.output import Output, age, check_format, list_of, note, print_object, say, table, wrong
 from podfit.cli.run import finish
 from podfit.cli.wording import sized_words
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 RESIZE_WORDS = ("Resize", "InPlace")
+TYPES = ("Normal", "Warning")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,6 +36,7 @@ def events(
     kubeconfig: Kubeconfig = "",
 ) -> None:
     check_format(output)
+    chosen_types = _types(types)
 
     async def main() -> int:
         from podfit.api.kinds import EVENT
@@ -43,18 +45,26 @@ def events(
             query = await _query(session, about)
             listed = await session.client.list(EVENT, session.namespace, **query)
             chosen = sorted(
-                (one for one in listed["items"] if _wanted(one, types, resizes)),
+                (one for one in listed["items"] if _wanted(one, chosen_types, resizes)),
                 key=lambda one: (when(one), int(one["metadata"].get("resourceVersion") or 0)),
             )
             _print(chosen, output, not session.namespace)
             if watch:
                 revision = listed["metadata"]["resourceVersion"]
-                await _watch(session, {**query, "resourceVersion": revision}, (types, resizes), output)
+                await _watch(session, {**query, "resourceVersion": revision}, (chosen_types, resizes), output)
             elif not chosen:
                 note("No events found")
             return 0
 
     finish(main())
+
+
+def _types(text: str) -> tuple[str, ...]:
+    """The types that somebody named, in any case, as kubectl takes them."""
+    named = [word.strip().title() for word in text.split(",")] if text else []
+    if any(word not in TYPES for word in named):
+        wrong(f"--types {text!r}: it is Normal, Warning or both with a comma between")
+    return tuple(named)
 
 
 async def _query(session: Session, about: str) -> dict[str, str]:
@@ -67,8 +77,8 @@ async def _query(session: Session, about: str) -> dict[str, str]:
     return {"fieldSelector": f"involvedObject.kind={kind.kind},involvedObject.name={name if slash else about}"}
 
 
-def _wanted(event: Object, types: str, resizes: bool) -> bool:
-    if types and event.get("type") not in types.split(","):
+def _wanted(event: Object, types: tuple[str, ...], resizes: bool) -> bool:
+    if types and event.get("type") not in types:
         return False
     return not resizes or any(word in (event.get("reason") or "") for word in RESIZE_WORDS)
 
@@ -105,7 +115,7 @@ def _print(chosen: list[Object], output: str, everywhere: bool, header: bool = T
         say(table(rows, names if header else ()))
 
 
-async def _watch(session: Session, query: dict[str, str], which: tuple[str, bool], output: str) -> None:
+async def _watch(session: Session, query: dict[str, str], which: tuple[tuple[str, ...], bool], output: str) -> None:
     from podfit.api.kinds import EVENT
 
     while True:

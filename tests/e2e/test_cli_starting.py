@@ -1,0 +1,63 @@
+"""Starts that cannot succeed end at once with one line that says why, never with a traceback or a wait without end."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def podfit(*words: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "podfit.cli.main", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("up --listen nowhere", "--listen 'nowhere': it is HOST:PORT"),
+        ("up --runtime docker", "--runtime 'docker': it is process or fake"),
+        ("up --store files", "--store 'files': it is sqlite, memory or etcd=URL[,URL…]"),
+        ("up --store etcd=", "--store 'etcd=': it is sqlite, memory or etcd=URL[,URL…]"),
+        ("up --node-cpu two", "--node-cpu 'two': quantities must match"),
+        ("up --node-memory=-1Gi", "--node-memory '-1Gi': must be greater than or equal to 0"),
+        ("up --node-name My_Node", "--node-name 'My_Node': a lowercase RFC 1123 subdomain must consist of"),
+        ("agent --node-name My_Node", "--node-name 'My_Node': a lowercase RFC 1123 subdomain must consist of"),
+        ("up --enable-admission-plugins Nope", "unknown admission plugin 'Nope'; known are CertificateApproval,"),
+        ("up --deferred-resize-policy hope", 'the deferred resize policy must be "wait" or "preempt", not "hope"'),
+        ("up --deferred-resize-deadline=-1", "the deferred resize deadline must not be negative"),
+        ("agent --eviction-hard memory", "--eviction-hard: malformed pair"),
+        (
+            "agent --server https://127.0.0.1:1 --token a --certificate-authority FOLDER/tokens.csv",
+            "--certificate-authority FOLDER/tokens.csv: there is no certificate in it",
+        ),
+    ],
+)
+def test_a_setting_that_cannot_be_meant_ends_with_2(tmp_path: Path, words: str, told: str) -> None:
+    (tmp_path / "tokens.csv").write_text("secret,user\n")
+    command, *options = words.replace("FOLDER", str(tmp_path)).split()
+    code, said = podfit(command, "--data-dir", str(tmp_path / "data"), *options)
+    assert (code, said.count("\n")) == (2, 1), said
+    assert said.startswith(f"podfit: {told.replace('FOLDER', str(tmp_path))}"), said
+
+
+def test_what_the_machine_refuses_ends_with_1(tmp_path: Path) -> None:
+    data = ["--data-dir", str(tmp_path / "data")]
+    file, tokens, none = tmp_path / "file", tmp_path / "tokens.csv", tmp_path / "none.csv"
+    file.write_text("")
+    tokens.write_text("secret,user\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for words, told in (
+            (["up", *data, "--listen", f"127.0.0.1:{port}"], f"cannot listen on 127.0.0.1:{port}: Address already"),
+            (["up", "--data-dir", str(file)], f"{file}: File exists"),
+            (["apiserver", *data, "--token-auth-file", str(none)], f"{none}: No such file or directory"),
+            (["apiserver", *data, "--token-auth-file", str(tokens)], f"{tokens}:1: a line is token,user,uid"),
+        ):
+            code, said = podfit(*words)
+            assert (code, said.count("\n")) == (1, 1) and said.startswith(f"podfit: {told}"), said
