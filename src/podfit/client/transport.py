@@ -121,10 +121,10 @@ class HttpTransport:
         return {**self._headers, **self.auth_headers(), **typed, **(ask.headers or {})}
 
     async def request(self, ask: Ask) -> Reply:
-        sent, timeout = self._sent(ask), aiohttp.ClientTimeout(total=self._timeout_s)
+        timeout = aiohttp.ClientTimeout(total=self._timeout_s)
         try:
             async with self.session.request(
-                ask.method, self.server + _target(ask), data=ask.body, headers=sent, timeout=timeout
+                ask.method, self.server + _target(ask), data=ask.body, headers=self._sent(ask), timeout=timeout
             ) as answer:
                 return Reply(answer.status, await answer.read(), answer.headers)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -132,13 +132,13 @@ class HttpTransport:
 
     @asynccontextmanager
     async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
-        sent, timeout = self._sent(ask), aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s)
         try:
             async with self.session.request(
                 ask.method,
                 self.server + _target(ask),
                 data=ask.body,
-                headers=sent,
+                headers=self._sent(ask),
                 timeout=timeout,
                 read_bufsize=2**20,
             ) as answer:

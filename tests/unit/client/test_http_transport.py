@@ -1,0 +1,22 @@
+"""What stands between a client and its server over HTTPS, where the machine itself is in the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from podfit.client.transport import Ask, HttpTransport, Unreachable
+
+
+async def test_a_token_that_cannot_be_read_is_a_reason_to_try_again_later(tmp_path: Path) -> None:
+    """Whoever follows a collection for years must not end because a mounted token was away for a moment."""
+    transport = HttpTransport("http://127.0.0.1:1", token_file=str(tmp_path / "token"))
+    try:
+        with pytest.raises(Unreachable, match="No such file"):
+            await transport.request(Ask("GET", "/api"))
+        with pytest.raises(Unreachable, match="No such file"):
+            async with transport.stream(Ask("GET", "/api")):
+                pass
+    finally:
+        await transport.close()
