@@ -14,17 +14,28 @@ Object = dict[str, Any]
 _MISMATCH = "does not match event.namespace"
 _LONGEST = 128
 _LONGEST_NOTE = 1024
-_FIXED = (
-    "regarding",
-    "reason",
-    "action",
-    "related",
-    "note",
-    "type",
-    "reportingController",
-    "reportingInstance",
-    "eventTime",
-)
+_FIXED = {
+    "regarding": "involvedObject",
+    "reason": "reason",
+    "note": "message",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+    "type": "type",
+    "eventTime": "eventTime",
+    "action": "action",
+    "related": "related",
+    "reportingController": "reportingController",
+    "reportingInstance": "reportingInstance",
+}
+"""What the newer group does not change, and its name in complaints."""
+_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_SOURCE = ("component", "host")
+_GO_FIELDS = {"regarding": _REFERENCE, "related": _REFERENCE, "deprecatedSource": _SOURCE}
+_GO_NAMES = {"uid": "UID", "apiVersion": "APIVersion"}
+_ZERO: Object = {"deprecatedCount": 0}
+_LEAST_SERIES = 2
 _OLD_FIELDS = {
     "deprecatedFirstTimestamp": "firstTimestamp",
     "deprecatedLastTimestamp": "lastTimestamp",
@@ -54,7 +65,12 @@ class EventStrategy(Strategy):
             if not about and namespace not in ("default", "kube-system"):
                 errors.append(invalid("involvedObject.namespace", about, _MISMATCH))
             self._timed(obj, errors)
+        return errors
+
+    def validate_create(self, obj: Object) -> Errors:
+        errors = super().validate_create(obj)
         if self.kind.group:
+            _series(obj, errors)
             self._new_group(obj, errors)
         return errors
 
@@ -88,5 +104,34 @@ class EventStrategy(Strategy):
     def validate_change(self, new: Object, old: Object) -> Errors:
         if not self.kind.group:
             return []
-        changed = (field for field in _FIXED if not equal(new.get(field), old.get(field)))
-        return [invalid(field, new.get(field), IMMUTABLE) for field in changed]
+        errors: Errors = []
+        if not equal(new.get("series"), old.get("series")):
+            _series(new, errors)
+        changed = {field for field in _FIXED if not equal(new.get(field), old.get(field))}
+        for field, shown in _FIXED.items():
+            if field == "type" and "reason" in changed:
+                errors.append(invalid("reason", new.get("reason", ""), IMMUTABLE))  # Kubernetes looks at it twice.
+            if field in changed:
+                errors.append(invalid(shown, _shown(new, field), IMMUTABLE))
+        return errors
+
+
+def _series(obj: Object, errors: Errors) -> None:
+    series = obj.get("series")
+    if series is None:
+        return
+    if series.get("count", 0) < _LEAST_SERIES:
+        errors.append(invalid("series.count", "", f"should be at least {_LEAST_SERIES}"))
+    if not series.get("lastObservedTime"):
+        errors.append(required("series.lastObservedTime"))
+
+
+def _shown(obj: Object, field: str) -> Any:
+    """A value as complaints show it: structs with the names of their fields in Go."""
+    value = obj.get(field)
+    names_of = _GO_FIELDS.get(field)
+    if names_of is None:
+        return value if value is not None or field.endswith(("Time", "Timestamp")) else _ZERO.get(field, "")
+    if value is None and field == "related":
+        return None
+    return {_GO_NAMES.get(name, name[0].upper() + name[1:]): (value or {}).get(name, "") for name in names_of}
