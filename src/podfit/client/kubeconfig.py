@@ -15,6 +15,7 @@ import yaml
 from podfit.client.transport import HttpTransport
 
 _MOUNTED = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
 
 class BadKubeconfig(ValueError):
@@ -66,11 +67,38 @@ def _load_pair(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
 
 
 def load(path: str = "", context: str = "") -> Access:
-    """From `path`, else $KUBECONFIG, else the pod's service account, else ~/.kube/config."""
-    chosen = path or next((part for part in os.environ.get("KUBECONFIG", "").split(":") if part), "")
+    """From `path`, else the files of $KUBECONFIG, else the pod's service account, else ~/.kube/config."""
+    chosen = [path] if path else [part for part in os.environ.get("KUBECONFIG", "").split(":") if part]
     if not chosen and (_MOUNTED / "token").exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return _in_cluster()
-    file = Path(chosen or Path.home() / ".kube" / "config")
+    files = [Path(one) for one in chosen] or [Path.home() / ".kube" / "config"]
+    if len(files) == 1:
+        return _access(_read(files[0]), files[0], context)
+    there = [file for file in files if file.exists()] or files[:1]
+    return _access(_merged(there), there[0], context)
+
+
+def _merged(files: list[Path]) -> dict[str, Any]:
+    """As kubectl puts several files together: who says something first has said it, paths start at their own file."""
+    whole: dict[str, Any] = {"current-context": "", "contexts": [], "clusters": [], "users": []}
+    for file in files:
+        document = _read(file)
+        whole["current-context"] = whole["current-context"] or document.get("current-context")
+        whole["contexts"] += document.get("contexts") or []
+        for section, inner in (("clusters", "cluster"), ("users", "user")):
+            for entry in document.get(section) or []:
+                whole[section].append({**entry, inner: _anchored(entry.get(inner) or {}, file)})
+    return whole
+
+
+def _anchored(section: dict[str, Any], file: Path) -> dict[str, Any]:
+    return {
+        key: str(Path(file.absolute().parent, value)) if key in _PATHS and value else value
+        for key, value in section.items()
+    }
+
+
+def _read(file: Path) -> dict[str, Any]:
     try:
         document = yaml.safe_load(file.read_text())
     except OSError as error:
@@ -79,7 +107,7 @@ def load(path: str = "", context: str = "") -> Access:
         raise BadKubeconfig(f"kubeconfig {file} is no YAML: {error}") from error
     if not isinstance(document, dict):
         raise BadKubeconfig(f"kubeconfig {file} is empty")
-    return _access(document, file, context)
+    return document
 
 
 def _in_cluster() -> Access:
@@ -123,7 +151,10 @@ def _named(document: dict[str, Any], section: str, name: str, inner: str, file: 
 
 def _bytes(section: dict[str, Any], field: str, file: Path) -> bytes | None:
     if section.get(f"{field}-data"):
-        return base64.b64decode(section[f"{field}-data"])
+        try:
+            return base64.b64decode(section[f"{field}-data"])
+        except ValueError as error:
+            raise BadKubeconfig(f"kubeconfig {file}: {field}-data is no base64: {error}") from error
     if section.get(field):
         return Path(file.parent, section[field]).read_bytes()
     return None
