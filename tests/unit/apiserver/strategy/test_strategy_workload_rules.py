@@ -350,3 +350,15 @@ def test_policies_of_a_job_that_may_not_change_are_shown_by_their_go_names() -> 
         'spec.successPolicy: Invalid value: {"Rules":[{"SucceededIndexes":null,"SucceededCount":2}]}: '
         "field is immutable",
     ]
+
+
+def test_a_negative_total_is_less_than_the_parts_that_nobody_told() -> None:
+    strategy = strategy_for(kind_named("ReplicaSet"))
+    words = [str(each) for each in strategy.validate_status({"status": {"replicas": -1}}, {})]
+    less = "Invalid value: 0: cannot be greater than status.replicas"
+    assert words == [
+        "status.replicas: Invalid value: -1: must be greater than or equal to 0",
+        f"status.fullyLabeledReplicas: {less}",
+        f"status.readyReplicas: {less}",
+        f"status.availableReplicas: {less}",
+    ]

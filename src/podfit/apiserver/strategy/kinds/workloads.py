@@ -147,8 +147,9 @@ class WorkloadStrategy(Strategy):
             non_negative(status, field, "status", errors)
         total, ready = status.get("replicas") or 0, status.get("readyReplicas") or 0
         for field in self.status_parts:
-            if (status.get(field) or 0) > total:
-                errors.append(invalid(f"status.{field}", status[field], "cannot be greater than status.replicas"))
+            count = status.get(field) or 0
+            if count > total:
+                errors.append(invalid(f"status.{field}", count, "cannot be greater than status.replicas"))
         available = status.get("availableReplicas") or 0
         if self.status_parts and available > ready:
             errors.append(invalid("status.availableReplicas", available, f"cannot be greater than {self.ready_name}"))
