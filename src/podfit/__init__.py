@@ -1,3 +1,7 @@
 """podfit fits pods to their load, in place."""
 
 __version__ = "0.1.0"
+KUBERNETES = "v1.36.4"
+"""The version whose API this is."""
+FULL_VERSION = f"{KUBERNETES}+podfit-{__version__}"
+"""What the parts call themselves where Kubernetes' tools expect a version of theirs."""

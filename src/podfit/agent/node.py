@@ -12,7 +12,7 @@ import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from podfit import __version__
+from podfit import FULL_VERSION
 from podfit.agent.config import AgentConfig, architecture
 from podfit.agent.decide import pressure
 from podfit.agent.runtimes.base import Runtime
@@ -244,7 +244,7 @@ class NodeKeeper:
             "kernelVersion": platform.release(),
             "osImage": _os_image(),
             "containerRuntimeVersion": f"{self._runtime.name}://{self._runtime.version}",
-            "kubeletVersion": f"v1.36.4+podfit-{__version__}",
+            "kubeletVersion": FULL_VERSION,
             "kubeProxyVersion": "",
             "operatingSystem": "linux",
             "architecture": architecture(),

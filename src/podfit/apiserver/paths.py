@@ -41,7 +41,7 @@ def version() -> dict[str, str]:
         "emulationMinor": "36",
         "minCompatibilityMajor": "1",
         "minCompatibilityMinor": "35",
-        "gitVersion": f"v1.36.0+podfit.{podfit.__version__}",
+        "gitVersion": podfit.FULL_VERSION,
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -11,14 +11,14 @@ import json
 from collections.abc import Iterable
 from functools import lru_cache
 
+from podfit import KUBERNETES
 from podfit.api.kinds import Kind, Subresource
 from podfit.api.schema import struct_of
 from podfit.api.schema.definitions import DELETE_OPTIONS, PATCH, STATUS, Definitions, custom_definition, name_of
 from podfit.api.schema.types import Struct
 from podfit.api.status import Object
 
-VERSION = "v1.36.4"
-_INFO = {"title": "Kubernetes", "version": VERSION}
+_INFO = {"title": "Kubernetes", "version": KUBERNETES}
 _PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
 _STRATEGIC = "application/strategic-merge-patch+json"
 _BODIES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
