@@ -1,29 +1,21 @@
-"""Daemons, roll-outs, Jobs and ownership against the real API server and agents on fake machines."""
+"""Daemons, roll-outs, Jobs and StatefulSets against the real API server and agents on fake machines."""
 
-import asyncio
-import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from podfit.api.kinds import NAMESPACE, NODE, POD, kind_named
-from podfit.api.selectors import LabelSelector
-from podfit.client.rest import STRATEGIC
-from podfit.compose import make_world
-from podfit.controllers.workloads.ownership import Owned
-from podfit.kit.clock import RealClock
+from podfit.api.kinds import NODE, POD, kind_named
 from podfit.testing.expect import all_become, becomes
 from podfit.testing.whole import Whole, pod_spec, workload
+from podfit.testing.workloads import Pods, in_force, messages, names_of, resize, status_of
 
-DEPLOYMENT, SET, STATEFUL, DAEMON, JOB, CONTROLLER, QUOTA = map(
+DEPLOYMENT, SET, STATEFUL, DAEMON, JOB, QUOTA, CLAIM = map(
     kind_named,
-    ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController", "ResourceQuota"),
+    ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ResourceQuota", "PersistentVolumeClaim"),
 )
-CLAIM, ACCOUNT, SECRET, CONFIG = map(kind_named, ("PersistentVolumeClaim", "ServiceAccount", "Secret", "ConfigMap"))
 IN_PLACE = {"podfit.dev/resize-policy": "InPlace"}
-Pods = list[dict[str, Any]]
 
 
 @pytest.fixture
@@ -36,14 +28,6 @@ async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
 async def two(tmp_path: Path) -> AsyncIterator[Whole]:
     async with Whole(tmp_path, nodes=2, node_name="n") as cluster:
         yield cluster
-
-
-def sized(cpu: str) -> dict[str, Any]:
-    return {"spec": {"template": {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}}}
-
-
-def status_of(one: Any) -> dict[str, Any]:
-    return dict((one or {}).get("status") or {})
 
 
 def seen(one: Any) -> bool:
@@ -77,20 +61,8 @@ def cpus(pods: Pods) -> set[str]:
     return {pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] for pod in pods}
 
 
-def in_force(cpu: str, count: int) -> Any:
-    def check(pods: Pods) -> bool:
-        shown = [(status_of(pod).get("containerStatuses") or [{}])[0].get("resources") or {} for pod in pods]
-        return len(pods) == count and all((one.get("requests") or {}).get("cpu") == cpu for one in shown)
-
-    return check
-
-
 async def pods_of(whole: Whole) -> Pods:
     return list((await whole.client.list(POD, "default"))["items"])
-
-
-async def resize(whole: Whole, kind: Any, name: str, cpu: str) -> None:
-    await whole.client.patch(kind, "default", name, sized(cpu), content_type=STRATEGIC)
 
 
 def annotated(body: dict[str, Any]) -> dict[str, Any]:
@@ -132,14 +104,6 @@ async def test_a_daemon_that_succeeds_is_started_anew(two: Whole) -> None:
     said = f"Found succeeded daemon pod default/{name} on node {node}, will try to delete it"
     events = await all_become(two.client, kind_named("Event"), "default", lambda all: said in messages(all))
     assert {one["type"] for one in events if one["reason"] == "SucceededDaemonPod"} == {"Normal"}
-
-
-def names_of(objects: Pods) -> set[str]:
-    return {one["metadata"]["name"] for one in objects}
-
-
-def messages(events: Pods) -> set[str]:
-    return {one["message"] for one in events}
 
 
 async def test_a_no_execute_taint_takes_the_daemon_away(two: Whole) -> None:
@@ -480,177 +444,3 @@ async def test_claims_go_with_the_pod_that_is_scaled_away_and_with_the_set_where
     await all_become(whole.client, CLAIM, "default", lambda claims: names(claims) == {"data-db-0"})
     await whole.client.delete(STATEFUL, "default", "db", {"propagationPolicy": "Background"})
     await all_become(whole.client, CLAIM, "default", lambda claims: not claims)
-
-
-# --- quota, ownership, taints
-
-
-def quota(**hard: str) -> dict[str, Any]:
-    named = {name.replace("_", "."): amount for name, amount in hard.items()}
-    meta = {"name": "q", "namespace": "default"}
-    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": named}}
-
-
-async def test_quota_is_released_when_a_pod_shrinks(whole: Whole) -> None:
-    await whole.client.create(QUOTA, quota(requests_cpu="1"))
-    await becomes(whole.client, QUOTA, "default", "q", lambda one: bool(status_of(one).get("hard")))
-    await whole.client.create(SET, workload("ReplicaSet", "rs", 1, pod=pod_spec(cpu="800m")))
-    pod = (await all_become(whole.client, POD, "default", in_force("800m", 1)))[0]
-    await becomes(whole.client, QUOTA, "default", "q", lambda one: status_of(one)["used"]["requests.cpu"] == "800m")
-    change = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "300m"}}}]}}
-    name = pod["metadata"]["name"]
-    await whole.client.patch(POD, "default", name, change, subresource="resize", content_type=STRATEGIC)
-    await becomes(whole.client, QUOTA, "default", "q", lambda one: status_of(one)["used"]["requests.cpu"] == "300m")
-
-
-async def test_a_replication_controller_keeps_its_pods(whole: Whole) -> None:
-    body = workload("ReplicationController", "rc", 2)
-    body["apiVersion"], body["spec"]["selector"] = "v1", {"app": "rc"}
-    await whole.client.create(CONTROLLER, body)
-    await becomes(whole.client, CONTROLLER, "default", "rc", lambda one: status_of(one).get("readyReplicas") == 2)
-    await whole.client.patch(CONTROLLER, "default", "rc", {"spec": {"replicas": 1}})
-    await becomes(whole.client, CONTROLLER, "default", "rc", lambda one: status_of(one).get("replicas") == 1)
-    await all_become(whole.client, POD, "default", lambda pods: len(pods) == 1)
-
-
-async def test_a_toleration_that_runs_out_lets_the_pod_go(whole: Whole) -> None:
-    brief = [{"key": "out", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]
-    for name, tolerations in (("brief", brief), ("steady", [{"key": "out", "operator": "Exists"}])):
-        meta = {"name": name, "namespace": "default"}
-        spec = pod_spec(tolerations=tolerations)
-        await whole.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-    await all_become(whole.client, POD, "default", in_force("100m", 2))
-    await whole.client.patch(NODE, "", "n1", {"spec": {"taints": [{"key": "out", "effect": "NoExecute"}]}})
-    left = await all_become(whole.client, POD, "default", lambda pods: len(pods) == 1)
-    assert left[0]["metadata"]["name"] == "steady"
-
-
-async def test_sets_with_the_same_selector_leave_each_other_their_pods(whole: Whole) -> None:
-    first, second = workload("ReplicaSet", "a", 2), workload("ReplicaSet", "b", 2)
-    second["spec"]["selector"] = first["spec"]["selector"]
-    second["spec"]["template"]["metadata"] = first["spec"]["template"]["metadata"]
-    for body in (first, second):
-        await whole.client.create(SET, body)
-    pods = await all_become(whole.client, POD, "default", in_force("100m", 4))
-    owners = sorted(pod["metadata"]["ownerReferences"][0]["name"] for pod in pods)
-    assert owners == ["a", "a", "b", "b"] and all(len(pod["metadata"]["ownerReferences"]) == 1 for pod in pods)
-
-
-async def test_orphans_wanted_by_two_sets_get_one_owner_each(whole: Whole) -> None:
-    for number in range(6):
-        meta = {"name": f"p{number}", "namespace": "default", "labels": {"app": "a"}}
-        await whole.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec()})
-    first, second = workload("ReplicaSet", "a", 3), workload("ReplicaSet", "b", 3)
-    second["spec"]["selector"] = first["spec"]["selector"]
-    second["spec"]["template"]["metadata"] = first["spec"]["template"]["metadata"]
-    for body in (first, second):
-        await whole.client.create(SET, body)
-
-    def shared(pods: Pods) -> bool:
-        owners = [[one["name"] for one in pod["metadata"].get("ownerReferences") or []] for pod in pods]
-        return sorted(owners) == [["a"]] * 3 + [["b"]] * 3
-
-    await all_become(whole.client, POD, "default", shared)
-
-
-async def test_of_two_owners_that_adopt_at_the_same_moment_one_gets_the_pod(tmp_path: Path) -> None:
-    async with Whole(tmp_path, controllers=False, scheduler=False) as bare:
-        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-        await bare.client.create(kind_named("ServiceAccount"), account, "default")
-        meta = {"name": "p", "namespace": "default", "labels": {"app": "a"}}
-        await bare.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec()})
-        sets = [await bare.client.create(SET, workload("ReplicaSet", name, 1)) for name in ("a", "b")]
-        world = make_world(bare.client, RealClock())
-        owned = [Owned(world, SET) for _ in sets]
-        await world.informers.start()
-        try:
-            selector = LabelSelector.from_object({"matchLabels": {"app": "a"}})
-            taken = await asyncio.gather(*(of.of(one, selector) for of, one in zip(owned, sets, strict=True)))
-        finally:
-            await world.informers.stop()
-        pod = await bare.client.get(POD, "default", "p")
-        assert sorted(map(len, taken)) == [0, 1]
-        assert [one["name"] for one in pod["metadata"]["ownerReferences"]] == ["a" if taken[0] else "b"]
-
-
-# --- tokens
-
-
-async def test_a_secret_for_a_token_is_filled_and_goes_with_its_account(whole: Whole) -> None:
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": "default"}}
-    made = await whole.client.create(ACCOUNT, account)
-    named = {"kubernetes.io/service-account.name": "robot"}
-    meta = {"name": "t", "namespace": "default", "annotations": named}
-    body = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": meta}
-    await whole.client.create(SECRET, body)
-    secret = await becomes(whole.client, SECRET, "default", "t", lambda one: "token" in (one or {}).get("data", {}))
-    assert secret is not None and set(secret["data"]) == {"ca.crt", "namespace", "token"}
-    assert secret["metadata"]["annotations"] == {**named, "kubernetes.io/service-account.uid": made["metadata"]["uid"]}
-    assert base64.b64decode(secret["data"]["namespace"]) == b"default"
-    token = base64.b64decode(secret["data"]["token"]).decode()
-
-    async def reviewed() -> dict[str, Any]:
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-        answer = await whole.client.raw("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body=review)
-        return dict(answer["status"])
-
-    assert (await reviewed())["user"]["username"] == "system:serviceaccount:default:robot"
-    # What somebody empties is filled again.
-    await whole.client.patch(SECRET, "default", "t", {"data": {"ca.crt": None}})
-    await becomes(whole.client, SECRET, "default", "t", lambda one: "ca.crt" in (one or {})["data"])
-    await whole.client.delete(ACCOUNT, "default", "robot")
-    await becomes(whole.client, SECRET, "default", "t", lambda one: one is None)
-    assert "authenticated" not in await reviewed()
-
-
-async def test_a_secret_for_the_token_of_nobody_goes(whole: Whole) -> None:
-    meta = {"name": "t", "namespace": "default", "annotations": {"kubernetes.io/service-account.name": "nobody"}}
-    body = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": meta}
-    await whole.client.create(SECRET, body)
-    await becomes(whole.client, SECRET, "default", "t", lambda one: one is None)
-
-
-# --- owners
-
-
-async def test_an_owner_in_another_namespace_or_of_another_name_is_none(whole: Whole) -> None:
-    def config(name: str, owner: dict[str, Any] | None = None, called: str = "owner") -> dict[str, Any]:
-        meta: dict[str, Any] = {"name": name, "namespace": "default" if owner else "kube-system"}
-        if owner:
-            uid = owner["metadata"]["uid"]
-            meta["ownerReferences"] = [{"apiVersion": "v1", "kind": "ConfigMap", "name": called, "uid": uid}]
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
-
-    far = await whole.client.create(CONFIG, config("owner"))
-    near = await whole.client.create(CONFIG, {**config("owner"), "metadata": {"name": "near", "namespace": "default"}})
-    await whole.client.create(CONFIG, config("good", near, "near"))
-    await whole.client.create(CONFIG, config("misnamed", near, "other"))
-    await whole.client.create(CONFIG, config("cross", far))
-    await all_become(whole.client, CONFIG, "default", lambda all: names_of(all).isdisjoint({"cross", "misnamed"}))
-    assert {"good", "near"} <= names_of((await whole.client.list(CONFIG, "default"))["items"])
-    where = f"[v1/ConfigMap, namespace: default, name: owner, uid: {far['metadata']['uid']}]"
-    said = f'ownerRef {where} does not exist in namespace "default"'
-    events = await all_become(whole.client, kind_named("Event"), "default", lambda all: said in messages(all))
-    (event,) = [one for one in events if one["message"] == said]
-    assert (event["type"], event["reason"]) == ("Warning", "OwnerRefInvalidNamespace")
-    assert event["source"]["component"] == "garbage-collector-controller"
-    assert await whole.client.find(CONFIG, "kube-system", "owner") is not None
-
-
-async def test_a_namespace_tells_what_it_waits_for(whole: Whole) -> None:
-    def condition(one: Any, word: str) -> tuple[str, str] | None:
-        found = [each for each in status_of(one).get("conditions") or () if each["type"] == word]
-        return (found[0]["status"], found[0]["message"]) if found else None
-
-    client, meta = whole.client, {"name": "kept", "namespace": "n", "finalizers": ["a.b/c"]}
-    space = await client.create(NAMESPACE, {"metadata": {"name": "n"}})
-    await client.update(NAMESPACE, {**space, "spec": {"finalizers": ["kubernetes", "x.y/z"]}}, "finalize")
-    await client.create(CONFIG, {"metadata": meta})
-    await client.delete(NAMESPACE, "", "n")
-    held = ("True", "Some content in the namespace has finalizers remaining: a.b/c in 1 resource instances")
-    await becomes(client, NAMESPACE, "", "n", lambda one: condition(one, "NamespaceFinalizersRemaining") == held)
-    await client.patch(CONFIG, "n", "kept", {"metadata": {"finalizers": None}})
-    empty = ("False", "All content successfully removed")
-    await becomes(client, NAMESPACE, "", "n", lambda one: condition(one, "NamespaceContentRemaining") == empty)
-    one = await client.get(NAMESPACE, "", "n")
-    assert one["spec"]["finalizers"] == ["x.y/z"]

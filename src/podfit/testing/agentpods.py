@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.api.kinds import POD
+from podfit.testing.nodes import Cluster, TestNode
+
 SMALL = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "128Mi"}}
 
 
@@ -20,3 +23,13 @@ def pod(name: str = "p", *containers: dict[str, Any], **spec: Any) -> dict[str, 
         **spec,
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": body}
+
+
+async def create(cluster: Cluster, node: TestNode, body: dict[str, Any]) -> dict[str, Any]:
+    await cluster.client.create(POD, body)
+    await node.quiet()
+    return await cluster.pod(body["metadata"]["name"])
+
+
+def states(seen: dict[str, Any], key: str = "containerStatuses") -> dict[str, str]:
+    return {one["name"]: next(iter(one["state"])) for one in seen["status"].get(key) or ()}

@@ -151,12 +151,16 @@ def _branch_problems(branch: Schema, path: str, skip_any: bool = False) -> list[
 
 def _incomplete(schema: Schema, path: str) -> list[FieldError]:
     """Places that only logic at the root names; Kubernetes does not look for others."""
+    return _missing_in_logic(schema, schema, path, path)
+
+
+def _missing_in_logic(outside: Schema, branch: Schema, path: str, named: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for word in _LOGIC:
-        for at, branch in enumerate(schema.get(word) or ()):
-            errors += _missing(schema, branch, path, f"{path}.{word}[{at}]")
-    if isinstance(schema.get("not"), dict):
-        errors += _missing(schema, schema["not"], path, f"{path}.not")
+        for at, below in enumerate(branch.get(word) or ()):
+            errors += _missing(outside, below, path, f"{named}.{word}[{at}]")
+    if isinstance(branch.get("not"), dict):
+        errors += _missing(outside, branch["not"], path, f"{named}.not")
     return errors
 
 
@@ -175,12 +179,7 @@ def _missing(outside: Schema, branch: Schema, path: str, named: str) -> list[Fie
             errors += _missing(known[name], below, f"{path}.{where}", f"{named}.{where}")
         else:
             errors.append(required(f"{path}.{where}", f"because it is defined in {named}.{where}"))
-    for word in _LOGIC:
-        for at, below in enumerate(branch.get(word) or ()):
-            errors += _missing(outside, below, path, f"{named}.{word}[{at}]")
-    if isinstance(branch.get("not"), dict):
-        errors += _missing(outside, branch["not"], path, f"{named}.not")
-    return errors
+    return errors + _missing_in_logic(outside, branch, path, named)
 
 
 def pattern_problem(pattern: str) -> str:
