@@ -33,11 +33,12 @@ STATUSES = st.fixed_dictionaries(
         "initContainerStatuses": rows(resources=MAYBE, allocatedResources=AMOUNTS),
         "resources": RESOURCES,
         "allocatedResources": AMOUNTS,
-        "conditions": st.just([{"type": "PodResizePending", "reason": "Infeasible"}]),
+        "conditions": st.just([{"type": "PodResizePending", "reason": "Infeasible", "observedGeneration": 1}]),
         "phase": st.sampled_from(["Pending", "Running"]),
     },
 )
-PODS = st.fixed_dictionaries({"spec": SPECS, "status": STATUSES})
+METADATA = st.fixed_dictionaries({"generation": st.integers(1, 2)})
+PODS = st.fixed_dictionaries({"metadata": METADATA, "spec": SPECS, "status": STATUSES})
 
 
 @settings(max_examples=300)
@@ -45,7 +46,7 @@ PODS = st.fixed_dictionaries({"spec": SPECS, "status": STATUSES})
 def test_pods_that_tell_the_same_ask_for_the_same(data: st.DataObject, use_status: bool) -> None:
     one = data.draw(PODS)
     # Mostly two that are alike but for a part: pods drawn apart hardly ever tell the same.
-    part = data.draw(st.sampled_from(("spec", "status", "phase")))
+    part = data.draw(st.sampled_from(("metadata", "spec", "status", "phase")))
     other = (
         {**one, part: data.draw(PODS)[part]} if part != "phase" else {**one, "status": {**one["status"], "phase": ""}}
     )

@@ -144,7 +144,7 @@ class Roster:
 
     def take(self, record: PodRecord, after: Object) -> None:
         """A newer state of the pod, with news."""
-        desired_before = record.desired
+        desired_before, generation_before = record.desired, record.generation
         record.pod = after
         desired = record.desired
         if record.terminal:
@@ -158,6 +158,7 @@ class Roster:
             self._allocator.desire_changed(record, desired_before)
         elif record.admitted:
             self._allocator.recount(record)
+            record.resize = record.resize.confirmed(generation_before, record.generation)
         self._mark_ending(record)
         self._kick(record.uid)
 

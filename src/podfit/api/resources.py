@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from podfit.api.quantity import ZERO, Quantity
+from podfit.api.resize_verdicts import is_resize_infeasible
 
 Object = dict[str, Any]
 Amounts = dict[str, Quantity]
@@ -58,17 +59,6 @@ def has_pod_level(spec: Mapping[str, Any]) -> bool:
     return any(is_pod_level_resource(name) for kind in ("requests", "limits") for name in resources.get(kind) or ())
 
 
-def is_resize_infeasible(pod: Mapping[str, Any]) -> bool:
-    return _infeasible(pod.get("status") or _NOTHING)
-
-
-def _infeasible(status: Mapping[str, Any]) -> bool:
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodResizePending":
-            return bool(condition.get("reason") == "Infeasible")
-    return False
-
-
 def pod_requests(
     pod: Mapping[str, Any], *, use_status: bool = False, pod_level: bool = True, overhead: bool = True
 ) -> Amounts:
@@ -84,8 +74,7 @@ def pod_requests(
 
 def requests_told(pod: Mapping[str, Any], use_status: bool) -> bytes:
     """All that `pod_requests` looks at: the same for pods of one template, so that sums can be looked up by it."""
-    spec, status = pod.get("spec") or _NOTHING, (pod.get("status") or _NOTHING) if use_status else _NOTHING
-    return msgspec.json.encode((_wanted(spec), _reported(status)))
+    return msgspec.json.encode((_wanted(pod.get("spec") or _NOTHING), _reported(pod) if use_status else None))
 
 
 _Compared = tuple[Mapping[str, Any], Mapping[str, Any], bool]
@@ -105,8 +94,10 @@ def _tell_the_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     spec, others = one.get("spec") or _NOTHING, other.get("spec") or _NOTHING
     if spec is not others and _wanted(spec) != _wanted(others):
         return False
-    status, others = one.get("status") or _NOTHING, other.get("status") or _NOTHING
-    return status is others or _reported(status) == _reported(others)
+    if one.get("status") is other.get("status"):
+        # The same verdict may be outdated by a newer spec.
+        return is_resize_infeasible(one) == is_resize_infeasible(other)
+    return _reported(one) == _reported(other)
 
 
 def _wanted(spec: Mapping[str, Any]) -> tuple[object, ...]:
@@ -125,8 +116,9 @@ def _wanted(spec: Mapping[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _reported(status: Mapping[str, Any]) -> tuple[object, ...] | None:
-    """What a status tells of amounts; None where it tells none: then it says no more than the spec does."""
+def _reported(pod: Mapping[str, Any]) -> tuple[object, ...] | None:
+    """The amounts in the pod's status; None where it has none: then only the spec counts."""
+    status = pod.get("status") or _NOTHING
     running, started, level = (
         status.get("containerStatuses"),
         status.get("initContainerStatuses"),
@@ -138,7 +130,7 @@ def _reported(status: Mapping[str, Any]) -> tuple[object, ...] | None:
         [_amounts_in(one) for one in running or ()],
         [_amounts_in(one) for one in started or ()],
         _amounts_in(status),
-        _infeasible(status),
+        is_resize_infeasible(pod),
     )
 
 

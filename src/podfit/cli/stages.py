@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from podfit.api.resize_verdicts import INFEASIBLE, PENDING, is_outdated
 from podfit.api.status import Object
 from podfit.cli.amounts import RESOURCES, amount_text, number
 
 STAGES = ("Pending", "Allocated", "Actuated", "Actual")
-PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
-DEFERRED, INFEASIBLE, ERROR = "Deferred", "Infeasible", "Error"
+IN_PROGRESS = "PodResizeInProgress"
+ERROR = "Error"
 _SHORTAGE = re.compile(r"enough resource: (\S+), requested: (\d+), used: (\d+), capacity: (\d+)")
 _TOO_MUCH = re.compile(r"enough capacity: (\S+), requested: (\d+), capacity: (\d+)")
 
@@ -49,7 +50,7 @@ def condition(pod: Object, kind: str) -> Object | None:
 
 def progress(pod: Object) -> Progress:
     pending, moving = condition(pod, PENDING), condition(pod, IN_PROGRESS)
-    if pending is not None and not _stale(pod, pending):
+    if pending is not None and not is_outdated(pod, pending):
         return Progress("Pending", pending.get("reason") or "", shortage_text(pod, pending.get("message") or ""))
     if not _same(pod, "allocatedResources", ("requests",)) or not observed(pod):
         return Progress("Pending", why="the node has not looked at it yet")
@@ -59,12 +60,6 @@ def progress(pod: Object) -> Progress:
     if not _same(pod, "resources", ("requests", "limits")):
         return Progress("Allocated", why="the runtime is being told")
     return Progress("Actual")
-
-
-def _stale(pod: Object, one: Object) -> bool:
-    """A refusal of an earlier wish says nothing about this one."""
-    seen = one.get("observedGeneration")
-    return seen is not None and seen < (pod["metadata"].get("generation") or 0)
 
 
 def observed(pod: Object) -> bool:

@@ -51,6 +51,12 @@ class ResizeConditions(Struct, frozen=True):
         before = self.pending or ResizeCondition(PENDING, generation, now)
         return replace(self, pending=_found(before, generation, reason, message, now))
 
+    def confirmed(self, before: int, generation: int) -> ResizeConditions:
+        """A spec that changed without its resources: the verdict on generation `before` holds for the new one too."""
+        if self.pending is None or self.pending.generation != before or before == generation:
+            return self
+        return replace(self, pending=replace(self.pending, generation=generation))
+
     def without_pending(self) -> ResizeConditions:
         return ResizeConditions(None, self.in_progress) if self.pending is not None else self
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.kinds import NODE, POD
+from podfit.api.resize_verdicts import DEFERRED, INFEASIBLE, PENDING
 from podfit.api.resources import Amounts, pod_requests
 from podfit.api.status import Object
 from podfit.cli.amounts import RESOURCES, amount_text, number
 from podfit.cli.node_side import states
 from podfit.cli.output import table
-from podfit.cli.stages import DEFERRED, ERROR, INFEASIBLE, PENDING, Progress, condition, progress
+from podfit.cli.stages import ERROR, Progress, condition, progress
 from podfit.cli.usage import amounts_of
 from podfit.cli.wording import size_text
 from podfit.client import Client

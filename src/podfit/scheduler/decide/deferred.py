@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from podfit.api.quantity import Quantity
+from podfit.api.resize_verdicts import DEFERRED, INFEASIBLE, PENDING, resize_verdict
 from podfit.api.resources import CPU, pod_requests
 from podfit.api.status import Object
 from podfit.kit.clock import parse_rfc3339
@@ -16,7 +17,7 @@ from podfit.scheduler.decide.pods import finished, pod_key, priority_of
 from podfit.scheduler.decide.preempt import Budget
 
 Amounts = dict[str, int]
-_SETTLED = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
+_SETTLED = [{"type": PENDING, "status": "True", "reason": INFEASIBLE}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,12 @@ class Stuck:
 
 
 def deferred_since(pod: Object) -> float | None:
-    """When the pod's resize was deferred; None when it is not."""
-    for row in (pod.get("status") or {}).get("conditions") or ():
-        if row.get("type") == "PodResizePending" and row.get("status") == "True" and row.get("reason") == "Deferred":
-            at = row.get("lastTransitionTime")
-            return parse_rfc3339(at) if at else 0.0
-    return None
+    """When the pod's resize was deferred; None when it is not, or was not judged since the spec changed."""
+    verdict = resize_verdict(pod)
+    if verdict is None or verdict.get("status") != "True" or verdict.get("reason") != DEFERRED:
+        return None
+    at = verdict.get("lastTransitionTime")
+    return parse_rfc3339(at) if at else 0.0
 
 
 def make_room(pod: Object, node: Object, pods: Iterable[Object], budgets: list[Budget]) -> Enough | Evict | Stuck:

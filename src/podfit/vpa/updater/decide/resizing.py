@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from podfit.api.resize_verdicts import DEFERRED, INFEASIBLE, PENDING, is_outdated
 from podfit.vpa.model.pods import condition
 
 Object = Mapping[str, Any]
 
-PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+IN_PROGRESS = "PodResizeInProgress"
 
 
 class ResizeStatus(Enum):
@@ -23,12 +24,14 @@ class ResizeStatus(Enum):
 
 
 def resize_status(pod: Object) -> ResizeStatus:
-    """A pending resize outranks one in progress."""
+    """A pending resize outranks one in progress. What a newer spec made outdated still waits for a verdict."""
     if not is_resizing(pod):
         return ResizeStatus.NONE
     pending = condition(pod, PENDING)
     if pending is not None:
-        known = {"Deferred": ResizeStatus.DEFERRED, "Infeasible": ResizeStatus.INFEASIBLE}
+        if is_outdated(pod, pending):
+            return ResizeStatus.DEFERRED
+        known = {DEFERRED: ResizeStatus.DEFERRED, INFEASIBLE: ResizeStatus.INFEASIBLE}
         return known.get(pending.get("reason") or "", ResizeStatus.UNKNOWN)
     progress = condition(pod, IN_PROGRESS) or {}
     if not progress.get("reason") and not progress.get("message"):
