@@ -70,7 +70,7 @@ def test_wrong_wishes_are_explained_and_change_nothing(up: Running, pod: str) ->
         (["--cpu", "300m"], "--limits cpu=300m"),
         (["--cpu", "200m", "--memory", "64Mi"], "would become Guaranteed"),
         ([], "say what to change"),
-        (["--cpu", "150m", "--dry-run", "maybe"], "it is none, client or server"),
+        (["--cpu", "150m", "--dry-run=maybe"], "Invalid dry-run value (maybe)"),
     ):
         said = podfit(up, "resize", pod, *words)
         assert (said.code, said.out) == (2, "") and told in said.err, said

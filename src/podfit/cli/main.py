@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from podfit.cli import helping
 from podfit.cli.commands import (
     completion,
     components,
@@ -23,16 +25,35 @@ from podfit.cli.commands import (
 
 app = typer.Typer(
     name="podfit",
+    cls=helping.Group,
     help="Fits pods to their load, in place.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print podfit's version and exit.")] = False,
+) -> None:
+    if version:
+        from podfit import __version__
+
+        print(f"podfit {__version__}")
+        raise typer.Exit()
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(2)
+
+
 components.add_to(app)
 token.add_to(app)
 for command in (demo, resize, top, describe, explain, events, doctor, version, completion, vpa):
     command.add_to(app)
+helping.plain(app)
 
 
 TOLD = frozenset(
@@ -72,8 +93,10 @@ def main() -> None:
 
 
 def refusal(error: OSError) -> str:
-    """Without the number, which says nothing that the words do not say."""
-    why = error.strerror or str(error)
+    """What the system calls the error. Python's own text for it may name a call of its library instead."""
+    import os
+
+    why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
     return f"{error.filename}: {why}" if error.filename is not None else why
 
 

@@ -10,20 +10,33 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-Output = Annotated[str, typer.Option("--output", "-o", help="wide, json, yaml or name; default a table.")]
-FORMATS = ("", "wide", "json", "yaml", "name")
+TABLES = ("", "wide", "json", "yaml", "name")
+PAGES = ("", "wide", "json", "yaml")
+OBJECTS = ("", "json", "yaml", "name")
+DATA = ("", "json", "yaml")
+
+
+def output_option(formats: Sequence[str], default: str) -> Any:
+    *most, last = (word for word in formats if word)
+    return typer.Option("--output", "-o", metavar="FORMAT", help=f"{', '.join(most)} or {last}; default {default}.")
+
+
+Output = Annotated[str, output_option(TABLES, "a table")]
+PageOutput = Annotated[str, output_option(PAGES, "text fitted to the terminal (wide: not fitted)")]
+ObjectOutput = Annotated[str, output_option(OBJECTS, "a line for each pod")]
+DataOutput = Annotated[str, output_option(DATA, "text")]
 
 
 def wrong(text: str) -> NoReturn:
-    """Ends a command whose command line cannot be meant."""
+    """Ends a command whose command line is invalid."""
     note(f"podfit: {text}")
     raise typer.Exit(2)
 
 
-def check_format(output: str, allowed: Sequence[str] = FORMATS) -> str:
+def check_format(output: str, allowed: Sequence[str] = TABLES) -> str:
     if output not in allowed:
-        known = ", ".join(one for one in allowed if one)
-        wrong(f"unable to match a printer suitable for the output format {output!r}: it is {known}")
+        known = ",".join(sorted(word for word in allowed if word))
+        wrong(f'unable to match a printer suitable for the output format "{output}", allowed formats are: {known}')
     return output
 
 

@@ -47,12 +47,20 @@ class Access:
         )
 
     def tls(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cadata=self.ca.decode() if self.ca else None)
+        try:
+            context = ssl.create_default_context(cadata=self.ca.decode() if self.ca else None)
+        except (ssl.SSLError, ValueError) as error:
+            raise BadKubeconfig(f"certificate-authority of the server {self.server} is not a certificate") from error
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if self.cert and self.key:
-            _load_pair(context, self.cert, self.key)
+            try:
+                _load_pair(context, self.cert, self.key)
+            except ssl.SSLError as error:
+                raise BadKubeconfig(
+                    "client-certificate and client-key are not a certificate and the private key that belongs to it"
+                ) from error
         return context
 
 
@@ -103,11 +111,18 @@ def _read(file: Path) -> dict[str, Any]:
         document = yaml.safe_load(file.read_text())
     except OSError as error:
         raise BadKubeconfig(f"cannot read kubeconfig {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadKubeconfig(f"kubeconfig {file} is not a text file") from error
     except yaml.YAMLError as error:
-        raise BadKubeconfig(f"kubeconfig {file} is no YAML: {error}") from error
+        raise BadKubeconfig(f"kubeconfig {file} is not YAML{_place(error)}") from error
     if not isinstance(document, dict):
         raise BadKubeconfig(f"kubeconfig {file} is empty")
     return document
+
+
+def _place(error: yaml.YAMLError) -> str:
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    return f": line {mark.line + 1}: {problem}" if mark is not None else ""
 
 
 def _in_cluster() -> Access:
@@ -143,18 +158,26 @@ def _access(document: dict[str, Any], file: Path, context: str) -> Access:
 
 
 def _named(document: dict[str, Any], section: str, name: str, inner: str, file: Path) -> dict[str, Any]:
-    for entry in document.get(section) or []:
+    entries = [entry for entry in document.get(section) or [] if isinstance(entry, dict)]
+    for entry in entries:
         if entry.get("name") == name:
             return entry.get(inner) or {}
-    raise BadKubeconfig(f"kubeconfig {file}: no {inner} named {name!r}")
+    if not name:
+        raise BadKubeconfig(f"kubeconfig {file}: no current-context is set; choose one with --context")
+    known = ", ".join(str(entry.get("name")) for entry in entries)
+    raise BadKubeconfig(f"kubeconfig {file}: no {inner} named {name!r}" + (f"; it has {known}" if known else ""))
 
 
 def _bytes(section: dict[str, Any], field: str, file: Path) -> bytes | None:
     if section.get(f"{field}-data"):
         try:
             return base64.b64decode(section[f"{field}-data"])
-        except ValueError as error:
-            raise BadKubeconfig(f"kubeconfig {file}: {field}-data is no base64: {error}") from error
+        except (ValueError, TypeError) as error:
+            raise BadKubeconfig(f"kubeconfig {file}: {field}-data is not base64") from error
     if section.get(field):
-        return Path(file.parent, section[field]).read_bytes()
+        path = Path(file.parent, section[field])
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise BadKubeconfig(f"kubeconfig {file}: cannot read {field} {path}: {error.strerror}") from error
     return None

@@ -59,7 +59,7 @@ class Client:
     async def get(
         self, kind: Kind, namespace: str, name: str, subresource: str = "", query: Query | None = None
     ) -> Object:
-        return await self.raw("GET", kind.path(namespace, name, subresource), query)  # type: ignore[no-any-return]
+        return _object(await self.raw("GET", kind.path(namespace, name, subresource), query))
 
     async def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """`get` that answers None where there is no such object."""
@@ -72,7 +72,7 @@ class Client:
 
     async def list(self, kind: Kind, namespace: str = "", **query: str) -> Object:
         """The list object (`items`, `metadata.resourceVersion`); query words in API spelling (labelSelector=…)."""
-        return await self.raw("GET", kind.path(namespace), query)  # type: ignore[no-any-return]
+        return _object(await self.raw("GET", kind.path(namespace), query))
 
     async def create(
         self, kind: Kind, obj: Object, namespace: str = "", name: str = "", subresource: str = "", **query: str
@@ -148,10 +148,19 @@ def _answer(reply: Reply, decode: Callable[[bytes], Any]) -> Any:
     raise _error(reply.status, content)
 
 
+def _object(content: Any) -> Object:
+    if not isinstance(content, dict):
+        raise ApiError(200, "", "the answer is not a Kubernetes object: the server is not a Kubernetes API server")
+    return content
+
+
 def _error(status: int, content: Any) -> ApiError:
     if isinstance(content, dict) and content.get("kind") == "Status":
         return ApiError.from_status(content, status)
-    return ApiError(status, "", str(content)[:500])
+    text = str(content).strip()
+    if not text or text.startswith("<"):
+        text = f"the server answered {status} without a Status; is it a Kubernetes API server?"
+    return ApiError(status, "", text[:500])
 
 
 async def _refusal(stream: Stream) -> ApiError:

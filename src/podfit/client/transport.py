@@ -18,6 +18,7 @@ import aiohttp
 import msgspec
 
 from podfit.api.status import Object
+from podfit.client.connection_errors import connection_error
 
 Query = Mapping[str, str | list[str]]
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -74,10 +75,6 @@ def _target(ask: Ask) -> str:
     return f"{ask.path}?{urlencode(ask.query, doseq=True)}" if ask.query else ask.path
 
 
-def _unreachable(ask: Ask, error: Exception) -> Unreachable:
-    return Unreachable(f"{ask.method} {ask.path}: {error or type(error).__name__}")
-
-
 class HttpTransport:
     """Keep-alive HTTPS to one server; as many connections as there are requests in flight."""
 
@@ -108,6 +105,9 @@ class HttpTransport:
             self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
         return self._session
 
+    def _unreachable(self, ask: Ask, error: Exception) -> Unreachable:
+        return Unreachable(connection_error(self.server, error, f"{ask.method} {ask.path}", self._timeout_s))
+
     def auth_headers(self) -> dict[str, str]:
         token = self._token
         if self._token_file:
@@ -128,7 +128,7 @@ class HttpTransport:
             ) as answer:
                 return Reply(answer.status, await answer.read(), answer.headers)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unreachable(ask, error) from error
+            raise self._unreachable(ask, error) from error
 
     @asynccontextmanager
     async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
@@ -144,7 +144,7 @@ class HttpTransport:
             ) as answer:
                 yield Stream(answer.status, answer.content.iter_any())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unreachable(ask, error) from error
+            raise self._unreachable(ask, error) from error
 
     async def close(self) -> None:
         if self._session is not None:

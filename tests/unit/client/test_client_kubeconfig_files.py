@@ -38,5 +38,5 @@ def test_what_cannot_be_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(BadKubeconfig, match=r"cannot read kubeconfig .*/none: No such file"):
         load()
     broken = write(tmp_path / "a" / "one", "x", current="x", **{"client-key-data": "a"})
-    with pytest.raises(BadKubeconfig, match="client-key-data is no base64"):
+    with pytest.raises(BadKubeconfig, match="client-key-data is not base64"):
         load(str(broken))

@@ -22,7 +22,7 @@ LOOK_S = 1.0
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("demo", help="Run everything with a demo to watch: pods that grow and shrink while they run.")(demo)
+    app.command("demo", help="Run a demo: pods that grow and shrink while they run.")(demo)
 
 
 def demo(

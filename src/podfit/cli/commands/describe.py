@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from podfit.cli.connect import Context, Kubeconfig, Namespace, connected
-from podfit.cli.output import Output, age, check_format, print_object, say, table, wrong
+from podfit.cli.output import PAGES, PageOutput, age, check_format, print_object, say, table, wrong
 from podfit.cli.run import finish
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ def add_to(app: typer.Typer) -> None:
 
 
 def describe(
-    words: Annotated[list[str], typer.Argument(metavar="pod NAME…", help="The pods, as `pod NAME` or `pod/NAME`.")],
-    output: Output = "",
+    words: Annotated[list[str], typer.Argument(metavar="TYPE NAME", help="The pods, as `pod NAME` or `pod/NAME`.")],
+    output: PageOutput = "",
     namespace: Namespace = "",
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    check_format(output, ("", "wide", "json", "yaml"))
+    check_format(output, PAGES)
 
     async def main() -> int:
         from podfit.cli.targets import NoSuchTarget, find_targets

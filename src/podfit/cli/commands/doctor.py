@@ -11,7 +11,7 @@ import typer
 
 from podfit.cli.commands.components import DEFAULT_DATA, DataDir, Listen, host_port
 from podfit.cli.connect import Context, Kubeconfig
-from podfit.cli.output import Output, check_format, print_object, wrong
+from podfit.cli.output import DATA, DataOutput, check_format, print_object, wrong
 from podfit.cli.run import finish
 
 if TYPE_CHECKING:
@@ -21,18 +21,18 @@ MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("doctor", help="Check this machine and the cluster, and say what to do about what is missing.")(doctor)
+    app.command("doctor", help="Check this machine and the cluster.")(doctor)
 
 
 def doctor(
     only: Annotated[str, typer.Option("--only", metavar="machine|cluster", help="Check only this half.")] = "",
     data_dir: DataDir = DEFAULT_DATA,
     listen: Listen = "127.0.0.1:6443",
-    output: Output = "",
+    output: DataOutput = "",
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    check_format(output, ("", "json", "yaml"))
+    check_format(output, DATA)
     if only not in ("", "machine", "cluster"):
         wrong(f"--only {only!r}: it is machine or cluster")
     host, port = host_port(listen)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from podfit.cli.connect import Context, Kubeconfig, Namespace, connected
-from podfit.cli.output import Output, check_format, print_object, say, wrong
+from podfit.cli.output import DATA, DataOutput, check_format, print_object, say, wrong
 from podfit.cli.run import finish
 
 if TYPE_CHECKING:
@@ -17,18 +17,18 @@ WHAT = {"pod": "pod", "pods": "pod", "po": "pod", "vpa": "vpa", "resize": "resiz
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("explain", help="Say why: a pod's place, a resize's fate, an autoscaler's numbers.")(explain)
+    app.command("explain", help="Explain a pod's node, a resize or a recommendation.")(explain)
 
 
 def explain(
     what: Annotated[str, typer.Argument(metavar="pod|vpa|resize", help="What is to be explained.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pod (pod, resize) or the autoscaler (vpa).")],
-    output: Output = "",
+    output: DataOutput = "",
     namespace: Namespace = "",
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    check_format(output, ("", "json", "yaml"))
+    check_format(output, DATA)
     if what not in WHAT:
         wrong(f"explain {what!r}: it is pod, vpa or resize")
 

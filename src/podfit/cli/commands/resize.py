@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from podfit.cli.connect import REFUSED, WAITING, WRONG_USAGE, Context, Kubeconfig, Namespace, Selector, connected
-from podfit.cli.output import Output, check_format, list_of, note, print_object, say, wrong
+from podfit.cli.helping import Command
+from podfit.cli.output import OBJECTS, ObjectOutput, check_format, list_of, note, print_object, say, wrong
 from podfit.cli.run import finish
 
 if TYPE_CHECKING:
@@ -17,17 +18,31 @@ if TYPE_CHECKING:
     from podfit.cli.targets import Target
 
 DRY_RUNS = ("none", "client", "server")
+_MODES = [[mode] for mode in DRY_RUNS]
+
+
+class Resize(Command):
+    """Takes `--dry-run` alone, as kubectl does: a value has to follow it with `=`, or be one of its values."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, with_dry_run_mode(args))
+
+
+def with_dry_run_mode(words: list[str]) -> list[str]:
+    end = words.index("--") if "--" in words else len(words)
+    return [
+        "--dry-run=client" if word == "--dry-run" and at < end and words[at + 1 : at + 2] not in _MODES else word
+        for at, word in enumerate(words)
+    ]
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("resize", help="Resize running pods in place: podfit resize deploy/web --cpu 500m --memory 256Mi")(
-        resize
-    )
+    app.command("resize", help="Resize running pods in place and wait until it is done.", cls=Resize)(resize)
 
 
 def resize(
     targets: Annotated[
-        list[str] | None, typer.Argument(metavar="TARGET…", help="A pod, or TYPE/NAME of a workload: all its pods.")
+        list[str] | None, typer.Argument(metavar="TARGET", help="A pod, or TYPE/NAME of a workload: all its pods.")
     ] = None,
     container: Annotated[str, typer.Option("--container", "-c", help="The container; not needed if alone.")] = "",
     cpu: Annotated[str, typer.Option("--cpu", help="The new CPU request. A limit that equals it follows.")] = "",
@@ -41,19 +56,23 @@ def resize(
     timeout_s: Annotated[float, typer.Option("--timeout", min=0, help="Seconds to stay at most.")] = 60.0,
     dry_run: Annotated[
         str,
-        typer.Option("--dry-run", help="none, client (only say what would be sent) or server (ask, change nothing)."),
+        typer.Option(
+            "--dry-run",
+            metavar="[=MODE]",
+            help="none, client (print what would be sent) or server (send it, change nothing); alone it means client.",
+        ),
     ] = "none",
     selector: Selector = "",
-    output: Output = "",
+    output: ObjectOutput = "",
     namespace: Namespace = "",
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
     from podfit.cli.plans import Wish
 
-    check_format(output, ("", "json", "yaml", "name"))
+    check_format(output, OBJECTS)
     if dry_run not in DRY_RUNS:
-        wrong(f"--dry-run {dry_run!r}: it is none, client or server")
+        wrong(f'Invalid dry-run value ({dry_run}). Must be "none", "server", or "client".')
     requests, upper = _amounts(cpu, memory, limits)
     wish = Wish(container, requests, upper)
 

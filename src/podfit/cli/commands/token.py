@@ -17,7 +17,7 @@ _LETTERS = string.ascii_lowercase + string.digits
 
 
 def add_to(app: typer.Typer) -> None:
-    tokens = typer.Typer(help="Tokens that let nodes join.", no_args_is_help=True)
+    tokens = typer.Typer(help="Tokens that let nodes join.", no_args_is_help=True, rich_markup_mode=None)
     tokens.command("create", help="Make a token and print how to join with it.")(create)
     app.add_typer(tokens, name="token")
 

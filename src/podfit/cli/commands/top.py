@@ -18,11 +18,11 @@ NO_METRICS = "no usage: this cluster serves no metrics.k8s.io yet (elsewhere tha
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("top", help="Usage against requests and limits, waste and risk: of pods, nodes or autoscalers.")(top)
+    app.command("top", help="Show usage against requests and limits.")(top)
 
 
 def top(
-    what: Annotated[str, typer.Argument(metavar="[pods|nodes|vpa]", help="What to look at.")] = "pods",
+    what: Annotated[str, typer.Argument(metavar="pods|nodes|vpa", help="What to look at.")] = "pods",
     watch: Watch = False,
     every_s: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks with -w.")] = 2.0,
     selector: Selector = "",

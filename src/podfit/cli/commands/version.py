@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from podfit.cli.connect import Context, Kubeconfig, connected
-from podfit.cli.output import Output, check_format, note, print_object, say
+from podfit.cli.output import DATA, DataOutput, check_format, note, print_object, say
 from podfit.cli.run import finish
 
 
@@ -17,11 +17,11 @@ def add_to(app: typer.Typer) -> None:
 
 def version(
     client_only: Annotated[bool, typer.Option("--client", help="Do not ask the server.")] = False,
-    output: Output = "",
+    output: DataOutput = "",
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    check_format(output, ("", "json", "yaml"))
+    check_format(output, DATA)
 
     async def main() -> int:
         import platform
