@@ -14,6 +14,7 @@ from podfit.cli.commands import (
     demo,
     describe,
     doctor,
+    down,
     events,
     explain,
     resize,
@@ -51,7 +52,7 @@ def root(
 
 components.add_to(app)
 token.add_to(app)
-for command in (demo, resize, top, describe, explain, events, doctor, version, completion, vpa):
+for command in (down, demo, resize, top, describe, explain, events, doctor, version, completion, vpa):
     command.add_to(app)
 helping.plain(app)
 
@@ -69,6 +70,7 @@ TOLD = frozenset(
         "NoSuchTarget",
         "UnknownPlugin",
         "BadTokenFile",
+        "InUse",
     )
 )
 """Errors whose message is for the user. By name: importing all of podfit to name them would slow every command down."""

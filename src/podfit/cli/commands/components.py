@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from podfit.cli.run import run, serve, until_stopped
+from podfit.kit.dirlock import DirectoryLock
 
 if TYPE_CHECKING:
     from podfit.agent.decide.thresholds import Threshold
@@ -47,11 +48,12 @@ DeferredDeadline = Annotated[
     float, typer.Option("--deferred-resize-deadline", help="Seconds a resize stays Deferred before it may preempt.")
 ]
 DEFAULT_DATA = Path("podfit-data")
+CLUSTER_LOCK, AGENT_LOCK = "cluster.lock", "agent.lock"
+"""An agent keeps its files apart from a cluster's: both may use one data directory."""
 
 
 def add_to(app: typer.Typer) -> None:
     app.command("up", help="Run everything in one process.")(up)
-    app.command("down", help="End the pods that an ended `podfit up` left running.")(down)
     app.command("apiserver", help="Run the API server alone.")(apiserver)
     app.command("controllers", help="Run the controllers against any API server.")(controllers)
     app.command("scheduler", help="Run the scheduler against any API server.")(scheduler)
@@ -149,17 +151,8 @@ def up(
         scheduling=scheduling(deferred_resize_policy, deferred_resize_deadline),
     )
 
-    run(_up(options), verbose)
-
-
-def down(data_dir: DataDir = DEFAULT_DATA, verbose: Verbose = 0) -> None:
-    from podfit.compose import remove_leftovers
-
-    async def main() -> None:
-        nodes = await remove_leftovers(data_dir)
-        print(f"ended the pods of {nodes} node{'s' if nodes != 1 else ''}; their objects are still in the store")
-
-    run(main(), verbose)
+    with DirectoryLock(data_dir, CLUSTER_LOCK, "podfit up"):
+        run(_up(options), verbose)
 
 
 def apiserver(
@@ -195,7 +188,8 @@ def apiserver(
         scheduler=False,
         vpa=False,
     )
-    run(_up(options), verbose)
+    with DirectoryLock(data_dir, CLUSTER_LOCK, "podfit apiserver"):
+        run(_up(options), verbose)
 
 
 async def _up(options: UpOptions) -> None:
@@ -305,7 +299,8 @@ def agent(
 
         await serve(start, lambda: started.stop(stop_pods=stop_pods))
 
-    run(main(), verbose)
+    with DirectoryLock(data_dir, AGENT_LOCK, "podfit agent"):
+        run(main(), verbose)
 
 
 def thresholds(text: str | None) -> tuple[Threshold, ...]:

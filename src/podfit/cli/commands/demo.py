@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from podfit.cli.commands.components import DataDir
+from podfit.cli.commands.components import CLUSTER_LOCK, DataDir
 from podfit.cli.output import say, wrong
 from podfit.cli.run import finish
+from podfit.kit.dirlock import DirectoryLock
 
 if TYPE_CHECKING:
     from podfit.cli.demo.lines import Lines
@@ -39,7 +40,8 @@ def demo(
     if runtime not in ("auto", "process", "fake"):
         wrong(f"--runtime {runtime!r}: it is auto, process or fake")
     chosen, banner = _choose(runtime)
-    finish(_demo(data_dir, chosen, banner, (seconds, plain or not sys.stdout.isatty(), record)))
+    with DirectoryLock(data_dir, CLUSTER_LOCK, "podfit demo"):
+        finish(_demo(data_dir, chosen, banner, (seconds, plain or not sys.stdout.isatty(), record)))
 
 
 def _choose(runtime: str) -> tuple[str, list[str]]:
