@@ -23,8 +23,10 @@ KUBECTL = shutil.which("kubectl")
 class Running:
     """`podfit up` as a user starts it."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, log: Path | None = None) -> None:
+        """`log`: a file for what it writes to stderr."""
         self.folder = folder
+        self.log = log
         self.arguments = arguments
         self.process: subprocess.Popen[str] | None = None
         self.kubeconfig = folder / "admin.kubeconfig"
@@ -40,7 +42,10 @@ class Running:
             "--listen",
             "127.0.0.1:0",
         ]
-        self.process = subprocess.Popen([*command, *self.arguments], stdout=subprocess.PIPE, text=True)
+        stderr = self.log.open("w") if self.log is not None else None
+        self.process = subprocess.Popen([*command, *self.arguments], stdout=subprocess.PIPE, stderr=stderr, text=True)
+        if stderr is not None:
+            stderr.close()
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("ready "), f"no ready line but {line!r}"

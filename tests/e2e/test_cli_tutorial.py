@@ -30,7 +30,7 @@ def blocks(section: int) -> list[str]:
 def two_cpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not installed")
-    folder = tmp_path_factory.mktemp("tutorial")
+    folder = tmp_path_factory.mktemp("tutorial") / "podfit-data"
     running = Running(folder, "--node-name", "n1", "--node-cpu", "2", "--runtime", real_runtime(), "--stop-pods")
     try:
         yield running.start()
@@ -41,9 +41,8 @@ def two_cpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def type_in(at: Running, block: str) -> str:
     environment = {**os.environ, "KUBECONFIG": str(at.kubeconfig), "HOME": str(at.folder)}
     text = block.replace(".venv/bin/podfit", f"{sys.executable} -m podfit.cli.main")
-    done = subprocess.run(
-        ["bash", "-e", "-c", text], env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    command, there = ["bash", "-e", "-c", text], at.folder.parent
+    done = subprocess.run(command, env=environment, cwd=there, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, f"{block}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -69,7 +68,10 @@ def test_the_tutorial_works_as_it_stands(two_cpus: Running) -> None:
 
     told = type_in(at, blocks(6)[0])
     assert "vpa/web looks after deployment/web" in told
-    type_in(at, "\n".join(line for line in blocks(7)[0].splitlines() if not line.startswith("kill")))
+
+    type_in(at, blocks(7)[0])
+    assert at.process is not None and at.process.wait(0) == 0
+    assert not at.folder.exists()
 
 
 def limits(at: Running) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from podfit.cli.leaving import note_pods_left
 from podfit.cli.run import run, serve, until_stopped
 from podfit.kit.dirlock import DirectoryLock
 
@@ -201,7 +202,11 @@ async def _up(options: UpOptions) -> None:
         await everything.start()
         return f"ready {everything.server.url} kubeconfig {everything.kubeconfig.absolute()}"
 
-    await serve(start, everything.stop)
+    async def stop() -> None:
+        await everything.stop()
+        await note_pods_left(everything.agents, "podfit up", options.data_dir)
+
+    await serve(start, stop)
 
 
 def controllers(kubeconfig: Kubeconfig = "", leader_elect: LeaderElect = False, verbose: Verbose = 0) -> None:
@@ -297,7 +302,11 @@ def agent(
             await started.synced.wait()
             return f"ready node {name}"
 
-        await serve(start, lambda: started.stop(stop_pods=stop_pods))
+        async def stop() -> None:
+            await started.stop(stop_pods=stop_pods)
+            await note_pods_left([started], "podfit agent", data_dir)
+
+        await serve(start, stop)
 
     with DirectoryLock(data_dir, AGENT_LOCK, "podfit agent"):
         run(main(), verbose)

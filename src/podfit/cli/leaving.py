@@ -1,0 +1,31 @@
+"""What a stopped component leaves on the machine, and how to end it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podfit.cli.output import note
+
+if TYPE_CHECKING:
+    from podfit.agent.agent import Agent
+
+
+async def note_pods_left(agents: Iterable[Agent], command: str, data_dir: Path) -> None:
+    """Called after the agents stopped: pods they ended are not counted, nor are those of the fake runtime, which end
+    with the process."""
+    from podfit.agent.runtimes.base import RUNNING
+
+    left = [
+        pod
+        for agent in agents
+        if agent.runtime.name != "fake"
+        for pod in await agent.runtime.pods()
+        if pod.alive and any(container.state == RUNNING for container in pod.containers)
+    ]
+    if left:
+        pods = "1 pod keeps" if len(left) == 1 else f"{len(left)} pods keep"
+        down = f"podfit down --data-dir {shlex.quote(str(data_dir))}"
+        note(f"{pods} running: `{down}` ends what is left, `{command} --stop-pods` ends pods on exit")
