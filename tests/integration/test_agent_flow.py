@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from podfit.agent.decide.states import Actuated, Allocated
 from podfit.api.kinds import POD
@@ -145,3 +148,35 @@ async def test_a_resize_ends_with_the_pod_whose_memory_stood_in_its_way(tmp_path
         assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]
         (completed,) = [one for one in await cluster.events() if one["reason"] == "ResizeCompleted"]
         assert '"generation":2' in completed["message"]
+
+
+@pytest.mark.parametrize(
+    "smaller",
+    [
+        {"requests": {"cpu": "3200m", "memory": "64Mi"}, "limits": {"cpu": "4", "memory": "128Mi"}},
+        {"requests": {"cpu": "3500m", "memory": "64Mi"}, "limits": {"cpu": "5", "memory": "256Mi"}},
+        {"requests": {"cpu": "3500m", "memory": "96Mi"}, "limits": {"cpu": "4", "memory": "128Mi"}},
+    ],
+    ids=["decrease", "limits only", "memory only"],
+)
+async def test_a_node_that_became_smaller_refuses_nothing_that_asks_for_no_more_of_it(
+    smaller: dict[str, Any], tmp_path: Path
+) -> None:
+    body = pod("p", "3500m")
+    body["spec"]["containers"][0]["resources"] = {
+        "requests": {"cpu": "3500m", "memory": "64Mi"},
+        "limits": {"cpu": "4", "memory": "128Mi"},
+    }
+    async with Cluster(tmp_path) as cluster:
+        node = await cluster.node(capacity={"cpu": "4", "memory": "4Gi"})
+        await cluster.client.create(POD, body)
+        await node.quiet()
+        node.config = replace(node.config, capacity={"cpu": "3", "memory": "4Gi"})
+        await node.restart()
+        await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": smaller}]}})
+        await node.quiet()
+        status = (await cluster.pod("p"))["status"]
+        assert status["containerStatuses"][0]["resources"] == smaller
+        assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]
+        told = [one["reason"] for one in await cluster.events() if one["reason"].startswith("Resize")]
+        assert told == ["ResizeStarted", "ResizeCompleted"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from podfit.agent.decide import kernel, settle
 from podfit.agent.decide.actuate import NotePod, SetContainer, SetPod, plan
-from podfit.agent.decide.allocate import Granted, Policy, Room, decide, shortages
+from podfit.agent.decide.allocate import Deferred, Granted, Infeasible, Policy, Room, Unchanged, decide, shortages
 from podfit.agent.decide.sized import Sized
 from podfit.agent.decide.states import Actuated, Allocated, desired_of, effective, equal, resized
 from podfit.agent.runtimes.base import Limits
@@ -163,3 +163,33 @@ def test_promises_never_exceed_the_node_and_granting_is_idempotent(
     total = [pod_requests(resized(wanted[number][0], sized)) for number, sized in held.items()]
     assert sum(one["cpu"].milli for one in total) <= cpu
     assert sum(one["memory"].value for one in total) <= memory << 20
+
+
+@settings(max_examples=500)
+@given(
+    resizes(),
+    st.tuples(st.integers(0, 6000), st.integers(0, 2048)),
+    st.tuples(st.integers(0, 6000), st.integers(0, 2048)),
+    st.sampled_from([None, ("Evicted", "The node had condition: [DiskPressure]. ")]),
+)
+def test_only_a_request_that_grows_is_a_reason_to_refuse(
+    pair: tuple[Any, Any], space: tuple[int, int], used: tuple[int, int], pressure: tuple[str, str] | None
+) -> None:
+    """Whatever the node has left, and be it less than its pods hold."""
+    before, after = pair
+    room = Room(
+        {"cpu": Quantity.of_milli(space[0]), "memory": Quantity.of_units(space[1] << 20)},
+        {"cpu": Quantity.of_milli(used[0]), "memory": Quantity.of_units(used[1] << 20)},
+    )
+    old, new = pod_requests(before), pod_requests(after)
+    grown = {name for name in new if new[name] > old[name]}
+    held, desired = allocated(before), desired_of(after)
+    verdict = decide(after, desired, held, room, qos_class(before), Policy(), kept_out=pressure)
+    if equal(desired, held):
+        assert verdict == Unchanged()
+    elif not grown:
+        assert verdict == Granted()
+    elif isinstance(verdict, Deferred):
+        assert {short.resource for short in verdict.missing} <= grown
+    elif isinstance(verdict, Infeasible):
+        assert any(f"capacity: {name}," in verdict.message for name in grown)

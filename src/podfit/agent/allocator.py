@@ -280,6 +280,9 @@ class Allocator:
         sized, policy = record.sized(desired), self._config.policy
         kept_out = eviction.refusal(record.pod, record.qos, self.pressed) if self.pressed else None
         verdict = allocate.decide(record.pod, desired, before, room, record.qos, policy, sized, kept_out)
+        if record.finished and not isinstance(verdict, Unchanged):
+            # Nothing will ever run with it.
+            verdict = Granted()
         match verdict:
             case Unchanged():
                 self._reverted(record)

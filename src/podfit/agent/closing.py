@@ -79,16 +79,22 @@ class Closing:
             self._stopper.hurry(record)
         record.stop_grace_s = ending.grace_s
         if not self._stopper.stop_all(record, snapshot, ending.grace_s):
-            running = frozenset(snapshot.running)
-            if not ending.gone and record.shown_ending != running:
-                await self._reporter.report(record, snapshot, True)
-                record.shown_ending = running
+            if not ending.gone:
+                await self._report_ending(record, snapshot)
             return DONE
         await self._runtime.stop_pod(record.uid)
         result = await self._finish(record, initialized(record, snapshot))
         if ending.gone or record.pod["metadata"].get("deletionTimestamp"):
             await self._farewell(record)
         return result
+
+    async def _report_ending(self, record: PodRecord, snapshot: Snapshot) -> None:
+        """A pod on its way out reports which containers still run and what becomes of its resizes, nothing else."""
+        shown = (frozenset(snapshot.running), snapshot.allocated, record.resize, record.generation)
+        if record.shown_ending != shown:
+            await self._reporter.report(record, snapshot, True)
+            record.shown_ending = shown
+            self._allocator.recount(record)
 
     async def _finish(self, record: PodRecord, initialized: bool) -> Result:
         first = not record.finished

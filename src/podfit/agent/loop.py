@@ -8,7 +8,7 @@ Actuated ─► Actual     `_settle`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from podfit.agent.act import ActuationFailed, Actuator
 from podfit.agent.allocator import Allocator
@@ -86,7 +86,7 @@ class PodLoop:
             messages.collect(record, snapshot.state, self._maker)
         self._closing.check_deadline(record)
         if record.ending is not None:
-            result = await self._closing.end(record, snapshot)
+            result = await self._end(record, snapshot)
         else:
             result = await self._live(record, snapshot)
         if record.finished:
@@ -102,6 +102,19 @@ class PodLoop:
                 why = f"error making pod data directories: {error}"
                 self._notices.say(record.pod, WARNING, "FailedToMakePodDataDirectories", why)
             raise
+
+    # --- a pod on its way out
+    async def _end(self, record: PodRecord, snapshot: Snapshot) -> Result:
+        """What was granted is applied as long as containers run, without restarting any of them."""
+        assert record.ending is not None
+        again: list[float] = []
+        if snapshot.running and not record.ending.gone:
+            if settle.in_progress(record.pod, snapshot.allocated, snapshot.actuated, snapshot.running):
+                again = await self._resize(record, snapshot, ())
+                snapshot = await observe(record, self._ledger, self._runtime)
+            self._settle(record, snapshot)
+        result = await self._closing.end(record, snapshot)
+        return Again(min(again), "a resize failed") if again and not record.finished else result
 
     # --- a living pod: the four states in order
     async def _live(self, record: PodRecord, snapshot: Snapshot) -> Result:
@@ -121,7 +134,7 @@ class PodLoop:
         elif not snapshot.sandbox:
             await self._starter.sandbox(record, snapshot)
             return Again(0.01, "the sandbox was made anew")
-        again = await self._resize(record, snapshot, following)
+        again = await self._resize(record, snapshot, following.start)
         if following.start or following.later:
             again += await self._start(record, snapshot, following)
         snapshot = await observe(record, self._ledger, self._runtime)
@@ -146,7 +159,7 @@ class PodLoop:
         finally:
             work.cancel()
 
-    async def _resize(self, record: PodRecord, snapshot: Snapshot, following: Next) -> list[float]:
+    async def _resize(self, record: PodRecord, snapshot: Snapshot, starting: Collection[str]) -> list[float]:
         """Allocated → Actuated. Returns when to try again, if something failed."""
         if record.failed is snapshot.allocated and self._clock.monotonic() < record.retry_at:
             return [record.retry_at - self._clock.monotonic()]
@@ -160,12 +173,12 @@ class PodLoop:
             snapshot.allocated,
             snapshot.actuated,
             snapshot.running,
-            following.start,
+            starting,
             pod_now,
             record.doubtful,
             record.sized(snapshot.allocated),
         )
-        if plan.restart or record.restarting:
+        if (plan.restart or record.restarting) and record.ending is None:
             await self._restart(record, snapshot, plan.restart)
         if not plan:
             record.doubtful = False

@@ -105,8 +105,8 @@ class PodRecord:
     """The pod's cgroup may be half-way between two plans."""
     stop_grace_s: float = 0.0
     """The grace its containers were last told when the pod ends."""
-    shown_ending: frozenset[str] | None = None
-    """The containers still running when the end was last reported: a pod on its way out tells only of its end."""
+    shown_ending: object = None
+    """What was last reported of a pod on its way out, see `closing`."""
     removed: bool = False
     """Nothing of it is left on this node."""
     messages: dict[str, str] = field(default_factory=dict)

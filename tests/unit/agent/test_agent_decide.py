@@ -58,12 +58,12 @@ def test_what_fits_beside_the_others_is_granted() -> None:
 
 @pytest.mark.parametrize(
     ("cpu", "expected"),
-    [("1", Unchanged), ("500m", Deferred), ("1500m", Deferred), ("3", Infeasible)],
+    [("1", Unchanged), ("500m", Granted), ("1001m", Deferred), ("1500m", Deferred), ("3", Infeasible)],
 )
-def test_a_pressure_defers_what_fits_and_what_does_not_but_not_what_never_will(cpu: str, expected: type) -> None:
+def test_a_pressure_defers_what_grows_but_not_what_shrinks_or_never_fits(cpu: str, expected: type) -> None:
     body = pod({"cpu": cpu, "memory": "1"})
     why = ("Evicted", "The node had condition: [DiskPressure]. ")
-    space = room(2000, 10, 1000)
+    space = room(2000, 10, 900)
     found = decide(body, desired_of(body), holding("1", "1"), space, "Burstable", Policy(), kept_out=why)
     assert isinstance(found, expected)
     if isinstance(found, Deferred):

@@ -1,6 +1,8 @@
 """Desired → Allocated: may this node promise the new size? Verdicts are values; nothing is written here.
 
-The check is absolute, as the kubelet's: the pod's whole new request must fit beside what all other pods hold.
+The check is absolute, as the kubelet's: the pod's whole new request must fit beside what all other pods hold. Only
+resources whose request grows are checked: a resize that takes nothing from the node always succeeds, also where the
+pods hold more than the node has left.
 """
 
 from __future__ import annotations
@@ -137,8 +139,11 @@ def decide(
     if refused is not None:
         return refused
     needs = (sized or Sized(pod, desired)).requests
+    if not shortages(needs, room) and kept_out is None:
+        return Granted()
+    needs = _grown(needs, Sized(pod, allocated).requests)
     missing = shortages(needs, room)
-    if not missing and kept_out is None:
+    if not needs or not (missing or kept_out):
         return Granted()
     if missing and policy.beyond_allocatable == "Infeasible":
         beyond = shortages(needs, Room(room.allocatable, {}))
@@ -152,6 +157,10 @@ def decide(
     if kept_out is not None:
         return Deferred(*kept_out)
     return Deferred(missing[0].reason, missing[0].message, tuple(missing))
+
+
+def _grown(needs: Amounts, held: Amounts) -> Amounts:
+    return {name: wanted for name, wanted in needs.items() if _units(name, wanted) > _units(name, held.get(name, ZERO))}
 
 
 def _unsupported(pod: Object, desired: Desired, allocated: Allocated, qos: str, policy: Policy) -> Infeasible | None:
@@ -203,10 +212,7 @@ def is_critical(pod: Mapping[str, Any]) -> bool:
 
 
 def increases(desired: Amounts, allocated: Amounts) -> bool:
-    return any(
-        _units(name, desired.get(name, Quantity(0))) > _units(name, allocated.get(name, Quantity(0)))
-        for name in (CPU, MEMORY)
-    )
+    return not _grown(desired, allocated).keys().isdisjoint(_COMPUTED)
 
 
 def queue_key(pod: Object, increasing: bool, qos: str, pending_since: float | None) -> tuple[object, ...]:

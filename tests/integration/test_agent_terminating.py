@@ -1,0 +1,178 @@
+"""Resizing a pod in its graceful shutdown: permitted, and applied as long as its containers run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.agent.runtimes.base import RUNNING, Limits
+from podfit.api.kinds import POD
+from podfit.testing.nodes import Cluster, TestNode
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def node(cluster: Cluster) -> TestNode:
+    return await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
+
+
+def size(cpu: str, memory: str = "64Mi") -> dict[str, Any]:
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
+
+
+def pod(name: str, cpu: str, **container: Any) -> dict[str, Any]:
+    """Ignores SIGTERM: it runs to the end of its grace period."""
+    body = {"name": "c", "image": "busybox:1", "command": ["sleep", "1d"], "resources": size(cpu), **container}
+    annotations = {"podfit.dev/fake-stop": "ignore"}
+    meta = {"name": name, "namespace": "default", "annotations": annotations}
+    spec = {
+        "nodeName": "node1",
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 60,
+        "containers": [body],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+async def deleting(cluster: Cluster, node: TestNode, body: dict[str, Any]) -> dict[str, Any]:
+    """The pod in the middle of its grace period."""
+    name = body["metadata"]["name"]
+    await cluster.client.create(POD, body)
+    await node.quiet()
+    await cluster.client.delete(POD, "default", name)
+    await node.pass_time(1)
+    seen = await cluster.pod(name)
+    assert "running" in seen["status"]["containerStatuses"][0]["state"]
+    return seen
+
+
+async def resize(cluster: Cluster, node: TestNode, name: str, cpu: str, memory: str = "64Mi") -> dict[str, Any]:
+    await cluster.resize(name, {"spec": {"containers": [{"name": "c", "resources": size(cpu, memory)}]}})
+    await node.quiet()
+    return await cluster.pod(name)
+
+
+def limits(node: TestNode, uid: str) -> list[Limits]:
+    return [one.limits for one in node.machine.pods[uid].containers.values() if one.state == RUNNING]
+
+
+def resizing(seen: dict[str, Any]) -> list[tuple[str, str, int]]:
+    return [
+        (one["type"], one.get("reason", ""), one["observedGeneration"])
+        for one in seen["status"]["conditions"]
+        if one["type"].startswith("PodResize")
+    ]
+
+
+def in_progress(node: TestNode) -> float | None:
+    return node.agent.metrics.registry.get_sample_value("kubelet_pod_in_progress_resizes")
+
+
+def pending(node: TestNode, reason: str) -> float | None:
+    return node.agent.metrics.registry.get_sample_value("kubelet_pod_pending_resizes", {"reason": reason})
+
+
+async def told(cluster: Cluster, name: str) -> list[str]:
+    found = [one for one in await cluster.events() if one["involvedObject"]["name"] == name]
+    return [one["reason"] for one in found if one["reason"].startswith("Resize")]
+
+
+async def test_a_resize_of_a_terminating_pod_is_applied_and_reported(cluster: Cluster, node: TestNode) -> None:
+    before = await deleting(cluster, node, pod("p", "100m"))
+    seen = await resize(cluster, node, "p", "300m", "128Mi")
+    shown = seen["status"]["containerStatuses"][0]
+    assert limits(node, seen["metadata"]["uid"]) == [Limits(307, 30_000, 128 << 20)]
+    assert shown["allocatedResources"] == {"cpu": "300m", "memory": "128Mi"}
+    assert shown["resources"] == size("300m", "128Mi")
+    assert seen["status"]["observedGeneration"] == seen["metadata"]["generation"] > before["metadata"]["generation"]
+    assert resizing(seen) == []
+    assert await told(cluster, "p") == ["ResizeStarted", "ResizeCompleted"]
+    assert in_progress(node) == 0
+
+
+async def test_a_terminating_pod_that_asks_for_too_much_says_so(cluster: Cluster, node: TestNode) -> None:
+    await deleting(cluster, node, pod("p", "100m"))
+    seen = await resize(cluster, node, "p", "50")
+    assert resizing(seen) == [("PodResizePending", "Infeasible", seen["metadata"]["generation"])]
+    assert seen["status"]["observedGeneration"] == seen["metadata"]["generation"]
+
+
+async def test_a_resize_that_was_deferred_before_the_deletion_is_retried(cluster: Cluster, node: TestNode) -> None:
+    await cluster.client.create(POD, pod("other", "1500m"))
+    await cluster.client.create(POD, pod("p", "100m"))
+    await node.quiet()
+    seen = await resize(cluster, node, "p", "1")
+    assert [reason for _, reason, _ in resizing(seen)] == ["Deferred"]
+    await cluster.client.delete(POD, "default", "p")
+    await node.quiet()
+    assert [reason for _, reason, _ in resizing(await cluster.pod("p"))] == ["Deferred"]
+
+    await resize(cluster, node, "other", "500m")
+    seen = await cluster.pod("p")
+    assert resizing(seen) == []
+    assert limits(node, seen["metadata"]["uid"])[0].cpu_quota_us == 100_000
+    assert seen["status"]["containerStatuses"][0]["resources"] == size("1")
+
+
+async def test_room_that_a_terminating_pod_gives_up_goes_to_those_who_wait(cluster: Cluster, node: TestNode) -> None:
+    await cluster.client.create(POD, pod("p", "100m"))
+    await deleting(cluster, node, pod("other", "1500m"))
+    assert [reason for _, reason, _ in resizing(await resize(cluster, node, "p", "1"))] == ["Deferred"]
+    await resize(cluster, node, "other", "500m")
+    assert (await cluster.pod("p"))["status"]["containerStatuses"][0]["resources"] == size("1")
+
+
+async def test_a_terminating_pod_keeps_its_memory_and_says_what_is_used(cluster: Cluster, node: TestNode) -> None:
+    before = await deleting(cluster, node, pod("p", "100m"))
+    node.runtime.set_load(before["metadata"]["uid"], "c", memory=float(48 << 20))
+    seen = await resize(cluster, node, "p", "100m", "32Mi")
+    assert resizing(seen) == [("PodResizeInProgress", "Error", seen["metadata"]["generation"])]
+    assert limits(node, seen["metadata"]["uid"])[0].memory_bytes == 64 << 20
+
+    node.runtime.set_load(before["metadata"]["uid"], "c", memory=float(16 << 20))
+    await node.quiet()
+    seen = await cluster.pod("p")
+    assert resizing(seen) == []
+    assert limits(node, seen["metadata"]["uid"])[0].memory_bytes == 32 << 20
+
+
+async def test_no_container_of_a_terminating_pod_is_restarted_for_its_size(cluster: Cluster, node: TestNode) -> None:
+    policy = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
+    before = await deleting(cluster, node, pod("p", "100m", resizePolicy=policy))
+    uid = before["metadata"]["uid"]
+    seen = await resize(cluster, node, "p", "300m")
+    assert len(node.machine.pods[uid].containers) == 1
+    assert resizing(seen) == [("PodResizeInProgress", "", seen["metadata"]["generation"])]
+    await node.pass_time(70)
+    assert await cluster.client.find(POD, "default", "p") is None
+    assert in_progress(node) == 0
+
+
+async def test_a_new_agent_applies_what_a_terminating_pod_asked_for(cluster: Cluster, node: TestNode) -> None:
+    await deleting(cluster, node, pod("p", "100m"))
+    await node.stop()
+    await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": size("300m")}]}})
+    await node.restart()
+    seen = await cluster.pod("p")
+    assert limits(node, seen["metadata"]["uid"])[0].cpu_quota_us == 30_000
+    assert seen["status"]["containerStatuses"][0]["resources"] == size("300m")
+
+
+async def test_a_pod_that_is_over_takes_any_size_without_waiting(cluster: Cluster, node: TestNode) -> None:
+    body = pod("p", "100m", command=["sh", "-c", "exit 0"])
+    body["spec"]["restartPolicy"] = "Never"
+    await cluster.client.create(POD, body)
+    await node.pass_time(2)
+    seen = await resize(cluster, node, "p", "50")
+    assert seen["status"]["phase"] == "Succeeded"
+    assert resizing(seen) == []
+    assert await told(cluster, "p") == ["ResizeStarted"]
+    assert pending(node, "infeasible") is None
