@@ -81,7 +81,9 @@ def pending(node: TestNode, reason: str) -> float | None:
 
 
 async def told(cluster: Cluster, name: str) -> list[str]:
-    found = [one for one in await cluster.events() if one["involvedObject"]["name"] == name]
+    """The Events about its resizes, oldest first."""
+    listed = sorted(await cluster.events(), key=lambda one: int(one["metadata"]["resourceVersion"]))
+    found = [one for one in listed if one["involvedObject"]["name"] == name]
     return [one["reason"] for one in found if one["reason"].startswith("Resize")]
 
 
