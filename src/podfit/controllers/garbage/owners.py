@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Iterable
 from functools import partial
 
 from podfit.api.kinds import EVENT, Kind
@@ -87,6 +88,7 @@ class GarbageCollector:
             if item.foreground and not (old and old.foreground):
                 for child in self._graph.below(item.uid):
                     self._engine.add(child.uid)
+            self._look_at_waiting(old.owners if old else ())
             # The same name with another UID: the one before was deleted while nobody looked.
             if before is not None and before["metadata"]["uid"] != item.uid:
                 self._gone(before["metadata"]["uid"])
@@ -103,7 +105,11 @@ class GarbageCollector:
         self._remember_absent(uid)
         for child in self._graph.below(uid):
             self._engine.add(child.uid)
-        for owner in item.owners if item else ():
+        self._look_at_waiting(item.owners if item else ())
+
+    def _look_at_waiting(self, owners: Iterable[Object]) -> None:
+        """Owners deleted in the foreground may have waited for a dependent that is gone or no longer theirs."""
+        for owner in owners:
             node = self._graph.nodes.get(owner["uid"])
             if node is not None and node.foreground:
                 self._engine.add(node.uid)

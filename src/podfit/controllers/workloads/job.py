@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 
-from podfit.api.kinds import POD, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.controllers.workloads.jobcount import (
@@ -25,15 +24,15 @@ from podfit.controllers.workloads.jobcount import (
     wanted_active,
 )
 from podfit.controllers.workloads.jobindexes import FAILURES, failed_indexes, failures_so_far, has_index_limit, held
+from podfit.controllers.workloads.joborphans import JOB, TRACKING, JobOrphans, is_tracked, untrack
 from podfit.controllers.workloads.jobverdict import COMPLETE, FAILED, Verdict, conclude, declare, verdict
 from podfit.controllers.workloads.ownership import Owned, is_namespace_going, pod_of
 from podfit.controllers.workloads.podstate import condition, deletion_rank, is_deleting, phase, set_condition
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
+from podfit.kit.tasks import Tasks
 from podfit.reconcile import DONE, Again, Engine, Result
 
-JOB = kind_named("Job")
-TRACKING = "batch.kubernetes.io/job-tracking"
 _BACKOFF_S, _BACKOFF_MAX_S = 10.0, 600.0
 _BURST = 500
 _LONGEST_BASE = 58
@@ -48,18 +47,26 @@ class JobController:
         self._world = world
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=4, clock=world.clock)
         self._jobs = world.cache(JOB)
-        self._owned = Owned(world, JOB)
+        self._owned = Owned(world, JOB, finalizer=TRACKING)
+        self._orphans = JobOrphans(world)
         self._jobs.subscribe(self._changed)
         self._owned.wake(self._engine.add)
 
     async def run(self) -> None:
-        await self._engine.run()
+        tasks = Tasks(self.name)
+        try:
+            tasks.start(self._orphans.run(), "orphans")
+            await self._engine.run()
+        finally:
+            await tasks.stop()
 
     def _changed(self, before: Object | None, after: Object | None) -> None:
         if after is not None:
             self._engine.add((after["metadata"]["namespace"], after["metadata"]["name"]))
-        elif before is not None:
+        if before is not None and (after is None or after["metadata"]["uid"] != before["metadata"]["uid"]):
+            # Deleted, or deleted and recreated under the same name before the watch showed it.
             self._owned.forget(before["metadata"]["uid"])
+            self._orphans.job_gone(before)
 
     async def _reconcile(self, key: Key) -> Result:
         job = self._jobs.get(*key)
@@ -70,7 +77,7 @@ class JobController:
         selector = LabelSelector.from_object(job["spec"].get("selector") or {})
         pods = await self._owned.of(job, selector)
         if is_finished(job):
-            await self._untrack([pod for pod in pods if _tracked(pod)])
+            await self._untrack([pod for pod in pods if is_tracked(pod)])
             return await self._expire(job)
         job, counted = await self._count(job, pods)
         return await self._advance(job, pods, counted)
@@ -85,7 +92,7 @@ class JobController:
         fresh = [
             pod
             for pod in pods
-            if _tracked(pod)
+            if is_tracked(pod)
             and (phase(pod) == "Succeeded" or is_pod_failed(job["spec"], pod) or (over and is_deleting(pod)))
         ]
         indexed = job["spec"].get("completionMode") == "Indexed"
@@ -104,7 +111,7 @@ class JobController:
             status["uncountedTerminatedPods"] = _uncounted(good, bad)
             job = await self._world.client.update(JOB, {**job, "status": status}, "status")
             await self._untrack(fresh)
-        still = {pod["metadata"]["uid"] for pod in pods if _tracked(pod)} - {pod["metadata"]["uid"] for pod in fresh}
+        still = {pod["metadata"]["uid"] for pod in pods if is_tracked(pod)} - {pod["metadata"]["uid"] for pod in fresh}
         if not indexed:
             status["succeeded"] = int(status.get("succeeded", 0)) + len(good - still)
         status["failed"] = int(status.get("failed", 0)) + len(bad - still)
@@ -123,18 +130,7 @@ class JobController:
             status["failedIndexes"] = format_indexes(lost - done)
 
     async def _untrack(self, pods: list[Object]) -> None:
-        async def one(pod: Object) -> None:
-            meta = pod["metadata"]
-            left = [word for word in meta.get("finalizers") or [] if word != TRACKING]
-            try:
-                await self._world.client.patch(
-                    POD, meta["namespace"], meta["name"], {"metadata": {"uid": meta["uid"], "finalizers": left or None}}
-                )
-            except ApiError as error:
-                if error.code not in (404, 409):
-                    raise
-
-        await asyncio.gather(*map(one, pods))
+        await asyncio.gather(*(untrack(self._world, pod) for pod in pods))
 
     # --- acting
     async def _advance(self, job: Object, pods: list[Object], status: Object) -> Result:
@@ -362,10 +358,6 @@ def _with_variable(container: Object, variable: Object) -> Object:
     return (
         container if any(one["name"] == variable["name"] for one in have) else {**container, "env": [*have, variable]}
     )
-
-
-def _tracked(pod: Object) -> bool:
-    return TRACKING in (pod["metadata"].get("finalizers") or [])
 
 
 def _uncounted(good: set[str], bad: set[str]) -> Object:

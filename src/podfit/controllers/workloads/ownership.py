@@ -42,7 +42,8 @@ def is_namespace_going(error: ApiError) -> bool:
 class Owned:
     """Objects of one kind (pods, or ReplicaSets) owned by objects of another.
 
-    `is_member` says of an owner and an object that the selector matches whether it may be the owner's at all.
+    `is_member` says of an owner and an object that the selector matches whether it may be the owner's at all. Adopted
+    objects get `finalizer`, released ones lose it.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class Owned:
         owner_kind: Kind,
         kind: Kind = POD,
         is_member: Callable[[Object, Object], bool] = lambda owner, obj: True,
+        finalizer: str = "",
     ) -> None:
+        self._finalizer = finalizer
         self._world, self._owner_kind, self._kind, self._is_member = world, owner_kind, kind, is_member
         self._cache = world.cache(kind)
         self._created: dict[str, dict[str, Object]] = {}
@@ -119,7 +122,7 @@ class Owned:
         reference = owner_reference(self._owner_kind, owner)
         for obj in orphans:
             # The reference is added, not the list replaced: of two who adopt at once the server refuses the second.
-            adopted = await self._refer(obj, reference)
+            adopted = await self._refer(obj, reference, {"finalizers": [self._finalizer]})
             if adopted is not None:
                 found[obj["metadata"]["uid"]] = adopted
 
@@ -130,12 +133,15 @@ class Owned:
         return now is not None and now["metadata"]["uid"] == meta["uid"] and not is_deleting(now)
 
     async def _release(self, obj: Object, owner_uid: str) -> None:
-        await self._refer(obj, {"$patch": "delete", "uid": owner_uid})
+        without = {"$deleteFromPrimitiveList/finalizers": [self._finalizer]}
+        await self._refer(obj, {"$patch": "delete", "uid": owner_uid}, without)
 
-    async def _refer(self, obj: Object, reference: Object) -> Object | None:
-        """Adds or takes one owner reference; None when the object is gone or became another's."""
+    async def _refer(self, obj: Object, reference: Object, finalizers: Object) -> Object | None:
+        """Adds or removes one owner reference, and our finalizer with it, if there is one. None when the object is
+        gone or became another's."""
         meta = obj["metadata"]
-        change = {"metadata": {"uid": meta["uid"], "ownerReferences": [reference]}}
+        more = finalizers if self._finalizer else {}
+        change = {"metadata": {"uid": meta["uid"], "ownerReferences": [reference], **more}}
         try:
             return await self._world.client.patch(
                 self._kind, meta["namespace"], meta["name"], change, content_type=STRATEGIC
