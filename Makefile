@@ -5,17 +5,24 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system run clean-run test test-all test-v2 check fix bench wheel
+.PHONY: help setup dev system run clean-run test test-all test-v2 check fix bench wheel
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
+# What runs podfit; what tests and checks need is added on top, so that neither is installed again for the other.
 $(BIN)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(BIN)/.dev-ready: $(BIN)/.ready
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[etcd,dev]"
 	@touch $@
 
-setup: $(BIN)/.ready ## Make the virtual environment with all dependencies
+setup: $(BIN)/.ready ## Make the virtual environment that podfit runs in
+
+dev: $(BIN)/.dev-ready ## Add what tests and checks need
 
 system: ## Install the system packages the tests use (when root; else tests skip)
 	@scripts/system-packages
@@ -24,29 +31,29 @@ run: setup ## Run everything on this machine, with a demo to watch
 	@$(BIN)/podfit demo --data-dir .run
 
 clean-run: ## Remove what `make run` left: its data directory, and pods if it was killed
-	@test ! -d .run/nodes || test ! -x $(BIN)/podfit || $(BIN)/podfit down --data-dir .run
+	@test ! -d .run || test ! -x $(BIN)/podfit || $(BIN)/podfit down --data-dir .run
 	rm -rf .run
 
-test: setup system ## Run the test suite
+test: dev system ## Run the test suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart 1 -m "not slow"
 
-test-all: setup system ## Run the test suite and the slow campaigns
+test-all: dev system ## Run the test suite and the slow campaigns
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart 1
 
-test-v2: setup system ## Run the runtime suite on a cgroup v2 kernel in QEMU
+test-v2: dev system ## Run the runtime suite on a cgroup v2 kernel in QEMU
 	$(BIN)/python -m pytest tests/e2e/test_cgroup_v2_guest.py -rs
 
-check: setup ## Lint, formats, types, layers
+check: dev ## Lint, formats, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-fix: setup ## Format and mend what can be mended
+fix: dev ## Format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## Measure; prints the tables of docs/performance.md
+bench: dev ## Measure; prints the tables of docs/performance.md
 	$(BIN)/python -m bench
 
 wheel: setup ## Build the wheel into dist/
