@@ -212,6 +212,7 @@ async def test_scan_at_shows_things_as_they_stood(store: Store) -> None:
     assert store.scan_at(then, "p/", after="p/a") == [b]
     assert store.scan_at(then, "p/", limit=1) == [a]
     assert store.scan_at(store.revision, "p/") == store.scan("p/")
+    assert (store.count_at(then, "p/"), store.count_at(then, "p/", after="p/b")) == (2, 0)
     with pytest.raises(FutureRevision):
         store.scan_at(store.revision + 1, "p/")
 

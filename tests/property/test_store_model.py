@@ -95,6 +95,8 @@ def check(store: View, model: Model, share: float) -> None:
         for revision in {between, store.revision}:
             rows = [record for name, record in sorted(model.at(revision).items()) if name.startswith(prefix)]
             assert store.scan_at(revision, prefix) == rows
+            assert store.count_at(revision, prefix) == len(rows)
+            assert store.count_at(revision, prefix, after="a/b") == len([r for r in rows if r.key > "a/b"])
             assert store.scan_at(revision, prefix, after="a/b", limit=2) == [r for r in rows if r.key > "a/b"][:2]
             watch = store.watch(prefix, revision)
             told = [watch.next_nowait() for _ in range(len(model.changes) + 1)]

@@ -97,9 +97,18 @@ def not_found(resource: str, name: str, group: str = "") -> ApiError:
     )
 
 
-def already_exists(resource: str, name: str, group: str = "") -> ApiError:
+def already_exists(
+    resource: str, name: str, group: str = "", generated: bool = False, terminating: bool = False
+) -> ApiError:
+    """`generated`: a name was to be generated; `terminating`: the object in the way is being deleted."""
     message = f'{qualified(resource, group)} "{name}" already exists'
-    return ApiError(409, "AlreadyExists", message, _details(resource, group, name))
+    if terminating:
+        message = f"object is being deleted: {message}"
+    if not generated:
+        return ApiError(409, "AlreadyExists", message, _details(resource, group, name))
+    message += ", the server was not able to generate a unique name for the object"
+    details = _details(resource, group, name, retryAfterSeconds=1)
+    return ApiError(409, "AlreadyExists", message, details, {"Retry-After": "1"})
 
 
 def conflict(resource: str, name: str, why: str, group: str = "") -> ApiError:

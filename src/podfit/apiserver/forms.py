@@ -133,24 +133,26 @@ class MetadataOnly:
     def __init__(self, version: str = "v1") -> None:
         self._api_version = f"meta.k8s.io/{version}"
 
-    def _partial(self, metadata: Any) -> bytes:
-        return wire.encode({"kind": "PartialObjectMetadata", "apiVersion": self._api_version, "metadata": metadata})
+    def _partial(self, metadata: Any) -> Object:
+        return {"kind": "PartialObjectMetadata", "apiVersion": self._api_version, "metadata": metadata}
 
     def object(self, row: Row) -> bytes:
-        return self._partial(wire.metadata_of(row, row.modified) if isinstance(row, Record) else row["metadata"])
+        metadata = wire.metadata_of(row, row.modified) if isinstance(row, Record) else row["metadata"]
+        return wire.encode(self._partial(metadata))
 
     def list(self, rows: Sequence[Record], revision: int, more: Object | None = None) -> bytes:
-        items = [{"metadata": wire.metadata_of(row, row.modified)} for row in rows]
-        return list_of("PartialObjectMetadataList", self._api_version, items, revision, more)
+        items = [self._partial(wire.metadata_of(row, row.modified)) for row in rows]
+        # Kubernetes lists no metadata as null, unlike no objects.
+        return list_of("PartialObjectMetadataList", self._api_version, items or None, revision, more)
 
     def event(self, word: str, record: Record, revision: int) -> bytes:
-        return event_of(word, self._partial(wire.metadata_of(record, revision)))
+        return event_of(word, wire.encode(self._partial(wire.metadata_of(record, revision))))
 
     def bookmark(self, revision: int, annotations: Object | None = None) -> bytes:
         return bookmark_of(self._api_version, "PartialObjectMetadata", revision, annotations)
 
 
-def list_of(kind: str, api_version: str, items: list[Object], revision: int, more: Object | None) -> bytes:
+def list_of(kind: str, api_version: str, items: list[Object] | None, revision: int, more: Object | None) -> bytes:
     meta: Object = {"resourceVersion": str(revision)} if revision else {}
     meta.update(more or {})
     return wire.encode({"kind": kind, "apiVersion": api_version, "metadata": meta, "items": items})

@@ -101,6 +101,7 @@ class Writer:
         attrs = self._attributes(CREATE, write, obj, None)
         await self.chain.admit(attrs)
         obj = attrs.object or obj
+        tries = 1 if obj["metadata"].get("name") else _NAME_TRIES
         self._fill_system_fields(obj["metadata"], strategy)
         attrs.name = obj["metadata"].get("name", "")
         strategy.prepare_create(obj)
@@ -110,7 +111,7 @@ class Writer:
         write.warnings += strategy.warnings_create(obj)
         await self.chain.validate(attrs)
         write.warnings += attrs.warnings
-        return await self._insert(write, strategy, obj)
+        return await self._insert(write, strategy, obj, tries)
 
     async def install(self, kind: Kind, namespace: str, obj: Object) -> None:
         """Stores an object of our own making, if it is not there: no admission, no validation."""
@@ -125,25 +126,31 @@ class Writer:
         except Mismatch:
             pass
 
-    async def _insert(self, write: Write, strategy: Strategy, obj: Object) -> Written:
+    async def _insert(self, write: Write, strategy: Strategy, obj: Object, tries: int) -> Written:
+        """More than one try is for names that were generated: another one is generated for each."""
         kind, meta = write.kind, obj["metadata"]
-        given = meta["name"]
-        generated = bool(meta.get("generateName")) and given != write.name
-        for _ in range(_NAME_TRIES):
+        while True:
             key = kind.key(meta.get("namespace", ""), meta["name"])
             if write.options.dry_run:
-                if self.objects.store.get(key) is None:
+                present = self.objects.store.get(key)
+                if present is None:
                     return Written(obj, None, True)
             else:
                 try:
                     record = await self.objects.put(kind, key, obj, 0)
                     return Written(obj, record, True)
-                except Mismatch:
-                    pass
-            if not generated:
-                break
+                except Mismatch as lost:
+                    present = lost.current
+            tries -= 1
+            if not tries:
+                raise self._in_the_way(kind, meta, present)
             meta["name"] = strategy.generate_name(meta["generateName"])
-        raise already_exists(kind.plural, meta["name"], kind.group)
+
+    def _in_the_way(self, kind: Kind, meta: Object, present: Record | None) -> ApiError:
+        """409: an object of that name exists."""
+        stored = {} if present is None else self.objects.decoded(present)["metadata"]
+        terminating = bool(stored.get("deletionTimestamp"))
+        return already_exists(kind.plural, meta["name"], kind.group, bool(meta.get("generateName")), terminating)
 
     def _fill_system_fields(self, meta: Object, strategy: Strategy) -> None:
         for gone in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):

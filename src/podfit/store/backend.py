@@ -117,6 +117,9 @@ class Store(Protocol):
 
     def count(self, prefix: str, after: str = "") -> int: ...
 
+    def count_at(self, revision: int, prefix: str, after: str = "") -> int:
+        """The count as things stood at `revision`; raises Compacted or FutureRevision."""
+
     def scan_at(self, revision: int, prefix: str, after: str = "", limit: int = 0) -> list[Record]:
         """The same as things stood at `revision`; raises Compacted or FutureRevision."""
 

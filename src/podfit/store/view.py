@@ -84,13 +84,13 @@ class View:
     def touched(self, folder: str) -> int:
         return self._touched.get(folder, self._since)
 
+    def count_at(self, revision: int, prefix: str, after: str = "") -> int:
+        past = self._past(revision, prefix, after)
+        since = sum((key in self._records) - (record is not None) for key, record in past.items())
+        return self.count(prefix, after) - since
+
     def scan_at(self, revision: int, prefix: str, after: str = "", limit: int = 0) -> list[Record]:
-        self._check_kept(revision)
-        past: dict[str, Record | None] = {}
-        for change in self._changes(revision, prefix):
-            if change.key > after:
-                # The first change after `revision` knows what stood there at `revision`.
-                past.setdefault(change.key, change.previous)
+        past = self._past(revision, prefix, after)
         if not past:
             return self.scan(prefix, after, limit)
         return list(itertools.islice(self._merged(prefix, after, past), limit or None))
@@ -193,6 +193,16 @@ class View:
             raise Compacted(self._compacted)
         if revision > self._revision:
             raise FutureRevision(self._revision)
+
+    def _past(self, revision: int, prefix: str, after: str) -> dict[str, Record | None]:
+        """What stood at `revision` at the keys that changed since; None where there was nothing."""
+        self._check_kept(revision)
+        past: dict[str, Record | None] = {}
+        for change in self._changes(revision, prefix):
+            if change.key > after:
+                # The first change after `revision` knows what stood there at `revision`.
+                past.setdefault(change.key, change.previous)
+        return past
 
     def _changes(self, after: int, prefix: str) -> list[Change]:
         start = bisect_right(self._log, after, key=revision_of)

@@ -35,8 +35,6 @@ async def list_objects(call: Call) -> Response:
     form = call.form(accepted)
     options = list_options(call.request.query, False)
     selection = chosen(call.objects, call.kind, options.label_selector, options.field_selector)
-    if options.token and options.revision not in ("", "0"):
-        raise bad_request("specifying resource version is not allowed when using continue")
     store, prefix = call.objects.store, prefix_of(call.kind, call.namespace)
     if selection is not None and selection.name is not None and not options.token and _newest(options):
         return call.reply(accepted, form.list(*await _shown(call, await _by_name(call, selection, options))))
@@ -97,8 +95,12 @@ def parse_revision(text: str) -> int:
 
 async def _page(store: Store, prefix: str, options: ListOptions, selection: Chosen | None) -> Page:
     after, at = "", 0
+    # Kubernetes answers revision 0 from its cache, which does not page.
+    limit = options.limit if options.token or options.revision != "0" else 0
     if options.token:
         at, start = _read_token(options.token)
+        if options.revision not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
         after = prefix + start
     elif options.match == "Exact" or (not options.match and options.limit > 0 and options.revision not in ("", "0")):
         at = parse_revision(options.revision)
@@ -108,7 +110,7 @@ async def _page(store: Store, prefix: str, options: ListOptions, selection: Chos
         await _reach(store, options.revision)
     revision = at if at > 0 else store.revision
     try:
-        records, more = _take(store, prefix, after, at, options.limit, selection)
+        records, more = _take(store, prefix, after, at, limit, selection)
     except Compacted as gone:
         raise _expired(options, prefix, after, at, gone.oldest) from None
     except FutureRevision as future:
@@ -117,8 +119,8 @@ async def _page(store: Store, prefix: str, options: ListOptions, selection: Chos
     if more:
         last = records[-1].key
         meta = {"continue": _token(revision, last[len(prefix) :])}
-        if selection is None and at <= 0:
-            meta["remainingItemCount"] = store.count(prefix, last)
+        if selection is None:
+            meta["remainingItemCount"] = store.count_at(at, prefix, last) if at > 0 else store.count(prefix, last)
     return records, revision, meta
 
 
