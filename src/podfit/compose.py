@@ -324,12 +324,15 @@ class Up:
 async def remove_leftovers(data_dir: Path) -> int:
     """Ends the pods that a `podfit up` or `podfit agent` on this data directory left running; returns how many nodes
     it had."""
+    from podfit.agent.furnish.volumes import remove_memory_volumes
+
     folders = sorted([*data_dir.glob("nodes/*/runtime"), *data_dir.glob("runtime")])
     for folder in folders:
         runtime = make_runtime("process", folder.parent, RealClock())
         await runtime.open()
         await runtime.purge()
         await runtime.close()
+        remove_memory_volumes(folder.parent / "pods")
     return len(folders)
 
 

@@ -9,11 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from podfit.agent.runtimes.process.support import check_support
-from tests.e2e.conftest import Running
+from tests.e2e.conftest import Running, eventually
 from tests.e2e.parts import Part
 
 POD = """
@@ -22,8 +23,13 @@ kind: Pod
 metadata: {name: web}
 spec:
   containers:
-  - {name: c, image: busybox, command: [sleep, "3600"]}
+  - {name: c, image: busybox, command: [sleep, "3600"], volumeMounts: [{name: m, mountPath: /m}]}
+  volumes:
+  - {name: m, emptyDir: {medium: Memory}}
 """
+needs_pods = pytest.mark.skipif(
+    bool(check_support()) or shutil.which("kubectl") is None, reason="needs cgroups and kubectl"
+)
 FAKE = ("--runtime", "fake", "--node-name", "n1")
 
 
@@ -94,21 +100,55 @@ def test_down_without_a_data_directory_makes_none(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.skipif(bool(check_support()) or shutil.which("kubectl") is None, reason="needs cgroups and kubectl")
+@needs_pods
 def test_pods_of_a_running_up_survive_a_refused_down_and_end_with_force(tmp_path: Path) -> None:
     running = Running(tmp_path / "data", "--node-name", "n1").start()
     try:
-        running.kubectl("apply", "-f", "-", stdin=POD)
-        running.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
-        before = running.json("get", "pod", "web")["status"]["containerStatuses"][0]["containerID"]
+        run_pod(running)
+        before = container_of(running)
         assert podfit("down", "--data-dir", str(running.folder))[0] == 3
         assert pods_of(running.folder)
-        assert running.json("get", "pod", "web")["status"]["containerStatuses"][0]["containerID"] == before
+        assert container_of(running) == before
     finally:
         code, _, err = podfit("down", "--force", "--data-dir", str(running.folder))
         assert code == 0, err
     assert running.process is not None and running.process.wait(0) == 0
     assert not pods_of(running.folder)
+    shutil.rmtree(running.folder)
+
+
+@needs_pods
+def test_stop_pods_leaves_nothing_that_holds_the_data_directory(tmp_path: Path) -> None:
+    running = Running(tmp_path / "data", "--node-name", "n1", "--stop-pods").start()
+    try:
+        run_pod(running)
+    finally:
+        running.stop()
+    shutil.rmtree(running.folder)
+
+
+@needs_pods
+def test_a_memory_volume_is_memory_again_after_down_and_up(tmp_path: Path) -> None:
+    running = Running(tmp_path / "data", "--node-name", "n1").start()
+    try:
+        run_pod(running)
+        before = container_of(running)["containerID"]
+        assert podfit("down", "--force", "--data-dir", str(running.folder))[0] == 0
+        running.start()
+        eventually(lambda: container_of(running)["containerID"] != before, "the container was started again")
+        running.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+        assert "tmpfs" in running.kubectl("exec", "web", "--", "grep", " /m ", "/proc/mounts")
+    finally:
+        assert podfit("down", "--force", "--data-dir", str(running.folder))[0] == 0
+
+
+def run_pod(running: Running) -> None:
+    running.kubectl("apply", "-f", "-", stdin=POD)
+    running.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+
+
+def container_of(running: Running) -> Any:
+    return running.json("get", "pod", "web")["status"]["containerStatuses"][0]
 
 
 def pods_of(folder: Path) -> list[str]:

@@ -18,7 +18,7 @@ from podfit.agent.furnish.environment import Environment
 from podfit.agent.furnish.followed import Followed
 from podfit.agent.furnish.objects import Objects
 from podfit.agent.furnish.services import Services
-from podfit.agent.furnish.volumes import Volumes
+from podfit.agent.furnish.volumes import Volumes, remove_memory_volumes
 from podfit.agent.ledger import Ledger
 from podfit.agent.life.crashes import Crashes
 from podfit.agent.life.ending import Stopper
@@ -259,6 +259,7 @@ class Agent:
         await self._tasks.stop()
         if stop_pods:
             await self.runtime.purge()
+            remove_memory_volumes(self.config.pods_dir)
         try:
             await self.ledger.flush()
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -129,8 +130,7 @@ class Volumes:
     def remove(self, uid: str) -> None:
         self.release(uid)
         folder = self.folder(uid)
-        for mounted in _mounted_below(folder):
-            subprocess.run(["umount", "-l", str(mounted)], check=False, capture_output=True)
+        remove_memory_volumes(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
     def known(self) -> list[str]:
@@ -203,6 +203,14 @@ class Volumes:
         else:
             text = resource_value(pod["spec"], "", item["resourceFieldRef"], self.node)
         return text.encode(), int(item.get("mode", mode))
+
+
+def remove_memory_volumes(folder: Path) -> None:
+    """Unmounts everything below `folder`. Mount points are removed: a volume whose folder exists is not made again."""
+    for mounted in _mounted_below(folder):
+        subprocess.run(["umount", "-l", str(mounted)], check=False, capture_output=True)
+        with contextlib.suppress(OSError):
+            mounted.rmdir()
 
 
 def _group(pod: Object) -> int | None:
