@@ -8,10 +8,22 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from podfit.agent.record import PodRecord
+from podfit.agent.runtimes.base import RUNNING, ContainerState, Limits, Usage
+from podfit.agent.server import exposition
+from podfit.agent.server.usage import ContainerSample, NodeSample, PodSample
+from podfit.agent.story import Story
+from podfit.kit.clock import FakeClock
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "podfit"
 SPEAKING = ("agent", "controllers", "scheduler", "vpa")
@@ -58,12 +70,54 @@ def autoscaler_flags() -> dict[str, list[tuple[str, str]]]:
 
 def metrics() -> set[str]:
     """Every metric's name as Prometheus sees it (counters with _total)."""
-    found = {
-        f"{family.name}_total" if family.type == "counter" else family.name
-        for registry in _registries()
-        for family in registry.collect()
-    }
-    return found | _node_pages()
+    return set(metric_labels())
+
+
+def metric_labels() -> dict[str, tuple[str, ...]]:
+    """The labels of every metric."""
+    found: dict[str, tuple[str, ...]] = {}
+    for collector, family in _families():
+        labels = getattr(collector, "_labelnames", None) or getattr(family, "_labelnames", None)
+        found[_name(family)] = tuple(labels or getattr(collector, "label_values", ()))
+    return found | {name: labels for name, labels in _node_pages().items() if name not in found}
+
+
+def label_values() -> dict[str, dict[str, tuple[str, ...]]]:
+    """By metric and label: the values that a label can have, where they are a fixed set."""
+    found = {_name(family): dict(getattr(one, "label_values", {})) for one, family in _families()}
+    return {name: values for name, values in {**found, **exposition.LABEL_VALUES}.items() if values}
+
+
+def label_table() -> str:
+    """The table of docs/metrics.md: labels with a fixed set of values. Metrics are named where they differ."""
+    having = Counter(label for labels in metric_labels().values() for label in labels)
+    sets: dict[str, dict[tuple[str, ...], list[str]]] = {}
+    for metric, labels in sorted(label_values().items()):
+        for label, values in labels.items():
+            sets.setdefault(label, {}).setdefault(values, []).append(metric)
+    lines = ["| label | values | of |", "|---|---|---|"]
+    for label, found in sorted(sets.items()):
+        for values, of in found.items():
+            named = "" if len(of) == having[label] else ", ".join(f"`{metric}`" for metric in of)
+            lines.append(f"| `{label}` | {_listed(values)} | {named} |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _listed(values: tuple[str, ...]) -> str:
+    if all(one.isdigit() for one in values):
+        return f"`{values[0]}` to `{values[-1]}`"
+    return ", ".join(f"`{one}`" if one else "empty" for one in values)
+
+
+def _families() -> Iterator[tuple[Any, Metric]]:
+    for registry in _registries():
+        for collector in list(registry._collector_to_names):
+            for family in collector.collect():
+                yield collector, family
+
+
+def _name(family: Metric) -> str:
+    return f"{family.name}_total" if family.type == "counter" else family.name
 
 
 def _registries() -> Iterator[CollectorRegistry]:
@@ -71,7 +125,6 @@ def _registries() -> Iterator[CollectorRegistry]:
     from podfit.apiserver.metrics import Metrics
     from podfit.client import Client
     from podfit.client.transport import HttpTransport
-    from podfit.kit.clock import FakeClock
     from podfit.scheduler.metrics import SchedulerMetrics
     from podfit.vpa.serve.requests import measured
 
@@ -89,17 +142,21 @@ def _registries() -> Iterator[CollectorRegistry]:
             yield registry
 
 
-def _node_pages() -> set[str]:
-    """The pages that a node writes itself: /metrics/resource, /metrics/cadvisor, /metrics/probes."""
-    tree = ast.parse((SOURCE / "agent" / "server" / "exposition.py").read_text())
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _called(node) == "add":
-            found |= set(_words(node.args[:1]))
-        elif isinstance(node, ast.Tuple) and len(node.elts) == 5 and set(_words(node.elts)) & {"counter", "gauge"}:
-            found |= {f"container_{word}" for word in _words(node.elts[:1])}
-        elif isinstance(node, ast.For) and isinstance(node.iter, ast.Tuple):
-            found |= {word for word in _words(node.iter.elts) if word.endswith("scrape_error")}
+def _node_pages() -> dict[str, tuple[str, ...]]:
+    """What a node with one probed container writes itself: /metrics/resource, /metrics/cadvisor, /metrics/probes."""
+    pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"containers": [{"name": "c"}]}}
+    probes = SimpleNamespace(counts={("c", "livenessProbe", "successful"): 1})
+    record = PodRecord("u", pod, Story(FakeClock()), probes=cast(Any, probes))
+    state = ContainerState("i", "c", 0, RUNNING, "image", "", 1.0, 1.0)
+    limits = Limits(cpu_quota_us=1000, memory_bytes=1)
+    container = ContainerSample(state, Usage(1.0), limits, None)
+    node = NodeSample(1.0, Usage(1.0), None, (PodSample(record, 1.0, Usage(1.0), limits, None, (container,)),))
+    text = exposition.resource_page(node) + exposition.probes_page([record])
+    # The cAdvisor page last: of a metric on both pages it has more labels.
+    found: dict[str, tuple[str, ...]] = {}
+    for page in (text, exposition.cadvisor_page(node, "/root", 1, 1)):
+        for family in text_string_to_metric_families(page):
+            found[_name(family)] = tuple(sorted({label for one in family.samples for label in one.labels}))
     return found
 
 

@@ -436,7 +436,7 @@ async def test_metrics_carry_kube_schedulers_names(bench: Bench) -> None:
     assert value("scheduler_schedule_attempts_total", {"result": "unschedulable", **profile}) == 1
     assert value("scheduler_pending_pods", {"queue": "unschedulable"}) == 1
     assert value("scheduler_unschedulable_pods", {"plugin": "NodeResourcesFit", **profile}) == 1
-    assert value("scheduler_scheduler_cache_size", {"type": "nodes"}) == 1
+    assert value("scheduler_cache_size", {"type": "nodes"}) == 1
 
 
 async def test_many_pods_are_bound_once_each(bench: Bench) -> None:

@@ -42,9 +42,39 @@ def test_every_page_is_about_a_command_that_exists() -> None:
 
 
 def test_every_metric_is_documented_and_nothing_else() -> None:
-    listed = set(re.findall(r"^\| `([a-z0-9_]+)`", (DOCS / "metrics.md").read_text(), re.MULTILINE))
+    listed = set(re.findall(r"^\| `([a-z0-9_]+)` \| [a-z]+ \|", (DOCS / "metrics.md").read_text(), re.MULTILINE))
     assert not inventory.metrics() - listed
     assert not listed - inventory.metrics()
+
+
+def test_every_metric_is_documented_with_its_labels() -> None:
+    rows = re.findall(r"^\| `([a-z0-9_]+)` \| [a-z]+ \|([^|]*)\|", (DOCS / "metrics.md").read_text(), re.MULTILINE)
+    documented = {name: tuple(labels.replace(",", " ").split()) for name, labels in rows}
+    assert documented == inventory.metric_labels(), "run scripts/doc-tables"
+
+
+def test_every_fixed_set_of_label_values_is_documented() -> None:
+    assert inventory.label_table() in (DOCS / "metrics.md").read_text(), "run scripts/doc-tables"
+
+
+OPEN = frozenset(
+    (
+        *("container", "group", "host", "id", "image", "name", "namespace", "pod", "pod_uid", "resource"),
+        *("subresource", "url", "version", "vpa", "vpa_name", "vpa_namespace", "code", "reason"),
+    )
+)
+"""Labels whose values are names, HTTP status codes or reasons."""
+
+
+def test_labels_that_are_no_names_declare_their_values() -> None:
+    declared = inventory.label_values()
+    free = {
+        (metric, label)
+        for metric, labels in inventory.metric_labels().items()
+        for label in labels
+        if label not in OPEN and label not in declared.get(metric, {})
+    }
+    assert not free
 
 
 def test_every_reason_and_condition_is_documented() -> None:

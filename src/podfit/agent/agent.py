@@ -10,6 +10,7 @@ from typing import Any
 
 from podfit.agent.act import Actuator
 from podfit.agent.allocator import Allocator
+from podfit.agent.calls import Calls
 from podfit.agent.closing import Closing
 from podfit.agent.config import AgentConfig
 from podfit.agent.eviction import Evictions
@@ -69,6 +70,9 @@ class Agent:
         self.client, self.runtime, self.config = client, runtime, config
         self.clock: Clock = clock or RealClock()
         self.metrics = metrics or AgentMetrics()
+        calls = Calls(runtime, self.metrics, self.clock)
+        self.counted, self._commands = calls.counted(), calls.commands()
+        """The runtime as the parts of the agent ask it; hooks and probes have a view of their own."""
         self.records: dict[str, PodRecord] = {}
         self.ledger = ledger or Ledger(config.data_dir / "ledger", config.durable)
         self.node = NodeKeeper(client, runtime, config, self.clock)
@@ -98,13 +102,13 @@ class Agent:
         node_bytes = Quantity.parse(self.node.capacity[MEMORY]).value
         image_user = self.runtime.image_user
         self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger, image_user, node_bytes)
-        hooks, restarts = Hooks(self.runtime, clock), Restarts(self.ledger)
+        hooks, restarts = Hooks(self._commands, clock), Restarts(self.ledger)
         self.allocator = Allocator(config, self.ledger, self.notices, self.metrics, clock, self.records, kick, tasks)
-        self._waits = MemoryWaits(self.runtime, tasks, kick)
-        stopper = Stopper(self.runtime, self.notices, hooks, clock, tasks, kick)
-        reporter = Reporter(self.client, self.runtime, clock, self.node.address)
+        self._waits = MemoryWaits(self.counted, tasks, kick)
+        stopper = Stopper(self.counted, self.notices, hooks, clock, tasks, kick)
+        reporter = Reporter(self.client, self.counted, clock, self.node.address)
         closing = Closing(
-            self.runtime,
+            self.counted,
             self.ledger,
             self.allocator,
             stopper,
@@ -116,11 +120,11 @@ class Agent:
         )
         self._loop = PodLoop(
             config,
-            self.runtime,
+            self.counted,
             self.ledger,
             self.allocator,
-            Actuator(self.runtime, self.ledger),
-            Starter(self.runtime, self.ledger, self.notices, self.maker, hooks, stopper, restarts, clock, tasks, kick),
+            Actuator(self.counted, self.ledger),
+            Starter(self.counted, self.ledger, self.notices, self.maker, hooks, stopper, restarts, clock, tasks, kick),
             stopper,
             restarts,
             closing,
@@ -129,14 +133,14 @@ class Agent:
             self.metrics,
             self._waits,
             Crashes(self.notices, clock),
-            lambda record: Probes(record, self.runtime, self.notices, clock, kick),
+            lambda record: Probes(record, self._commands, self.notices, clock, kick),
             self._farewell,
             self.maker,
             self.volumes,
             self._workers.looking,
             clock,
         )
-        self.roster = Roster(config, self.records, self.ledger, self.runtime, self.allocator, self.metrics, clock, kick)
+        self.roster = Roster(config, self.records, self.ledger, self.counted, self.allocator, self.metrics, clock, kick)
         reporter.missed, reporter.news = self.roster.missed, self.roster.take
         self._static = StaticPods(config, self.client, clock, self.roster, lambda: self.node.uid)
         self.pressure = PressureWatch(
@@ -144,8 +148,8 @@ class Agent:
         )
         self.pressure.changed = self.allocator.press
         evictions = Evictions(self.records, self.notices, kick)
-        self.pressure.relieve = Reclaimer(self.records, self.ledger, self.runtime, evictions).relieve
-        self._rotation = LogRotation(config, self.runtime, clock, self.records)
+        self.pressure.relieve = Reclaimer(self.records, self.ledger, self.counted, evictions).relieve
+        self._rotation = LogRotation(config, self.counted, clock, self.records)
         self.node.changed = self._use_node
         self.node.outdated = self._tell_again
         self.allocator.look_again = self._look_again
@@ -197,7 +201,7 @@ class Agent:
         self._tasks.start(self._listen(), "runtime")
         if self.config.static_dir is not None:
             # Before anybody else is asked: the API server itself may be one of them.
-            await self._static.adopt(self.runtime)
+            await self._static.adopt(self.counted)
             self._tasks.start(self._static.run(), "static")
         if self.config.register:
             await self.node.registered.wait()
@@ -236,11 +240,11 @@ class Agent:
 
     async def _clean_up(self) -> None:
         """Whatever belongs to no pod of ours any more: in the runtime, on disk, in the ledger."""
-        for state in await self.runtime.pods():
+        for state in await self.counted.pods():
             if state.config.uid not in self.records:
                 log.warning("pod %s belongs to nobody any more: removed", state.config.uid)
                 try:
-                    await self.runtime.remove_pod(state.config.uid)
+                    await self.counted.remove_pod(state.config.uid)
                 except (RuntimeFailure, OSError) as error:
                     log.warning("removing %s: %s", state.config.uid, error)
         for uid in self.ledger.uids() - self.records.keys():
@@ -279,15 +283,17 @@ class Agent:
         record = self.records.get(uid)
         if record is None:
             return DONE
+        kind, began = record.next_pass(), self.clock.monotonic()
         try:
             return await self._loop.run(record)
         finally:
+            self.metrics.worker_seconds.labels(kind).observe(self.clock.monotonic() - began)
             record.rest()
 
     async def _farewell(self, record: PodRecord) -> None:
         """The pod is over and its object is going: nothing of it stays here."""
         if not record.removed:
-            await self.runtime.remove_pod(record.uid)
+            await self.counted.remove_pod(record.uid)
             if self.config.on_disk:
                 self.volumes.remove(record.uid)
                 shutil.rmtree(self.maker.log_folder(record), ignore_errors=True)

@@ -106,7 +106,7 @@ class Closing:
         snapshot = await observe(record, self._ledger, self._runtime)
         if first:
             record.story.tell("over", "nothing runs any more")
-            self._allocator.freed("pod_terminated", record.uid)
+            self._allocator.freed("pods_removed", record.uid)
         if record.ending is None or not record.ending.gone:
             await self._reporter.report(record, snapshot, initialized)
         record.untold = False

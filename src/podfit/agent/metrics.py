@@ -7,10 +7,24 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from podfit.agent.decide.allocate import INFEASIBLE_DETAILS
 from podfit.agent.decide.states import CPU, MEMORY, Allocated, Desired, number
 from podfit.kit.series import Counter, Gauge, Histogram
 
 _BUCKETS_MS = (10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)
+_OPERATION_BUCKETS = tuple(0.005 * 2.5**power for power in range(14))
+_WORKER_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_OUTCOMES = ("true", "false")
+PENDING_REASONS = ("deferred", "infeasible")
+RETRY_TRIGGERS = ("periodic_retry", "pod_resized", "pod_updated", "pods_added", "pods_removed")
+CREATE, UPDATE, SYNC, KILL, TERMINATED = "create", "update", "sync", "kill", "terminated"
+OPERATIONS = (
+    *("run_podsandbox", "stop_podsandbox", "remove_podsandbox", "list_podsandbox"),
+    *("create_container", "start_container", "stop_container", "remove_container", "update_container"),
+    *("update_podsandbox_resources", "exec_sync", "exec", "attach", "port_forward"),
+    *("reopen_container_log", "image_status"),
+)
+"""What the kubelet calls the operations of a runtime, as far as they are asked for here."""
 
 
 class AgentMetrics:
@@ -23,6 +37,10 @@ class AgentMetrics:
             "Number of requested resizes, counted at the container level.",
             ["resource", "requirement", "operation"],
             registry=self.registry,
+        ).with_values(
+            resource=(CPU, MEMORY),
+            requirement=("requests", "limits"),
+            operation=("add", "remove", "increase", "decrease"),
         )
         self.duration_ms = Histogram(
             "kubelet_pod_resize_duration_milliseconds",
@@ -30,23 +48,23 @@ class AgentMetrics:
             ["success"],
             buckets=_BUCKETS_MS,
             registry=self.registry,
-        )
+        ).with_values(success=_OUTCOMES)
         self.duration_s = Histogram(
             "kubelet_pod_resize_duration_seconds",
             "Duration in seconds to actuate a pod resize",
             ["success"],
             buckets=tuple(bucket / 1000 for bucket in _BUCKETS_MS),
             registry=self.registry,
-        )
+        ).with_values(success=_OUTCOMES)
         self.infeasible = Counter(
             "kubelet_pod_infeasible_resizes_total",
             "Number of infeasible resizes for pods.",
             ["reason_detail"],
             registry=self.registry,
-        )
+        ).with_values(reason_detail=INFEASIBLE_DETAILS)
         self.pending = Gauge(
             "kubelet_pod_pending_resizes", "Number of pending resizes for pods.", ["reason"], registry=self.registry
-        )
+        ).with_values(reason=PENDING_REASONS)
         self.in_progress = Gauge(
             "kubelet_pod_in_progress_resizes", "Number of in-progress resizes for pods.", registry=self.registry
         )
@@ -55,14 +73,42 @@ class AgentMetrics:
             "Cumulative number of resizes that were accepted after being deferred.",
             ["retry_trigger"],
             registry=self.registry,
-        )
+        ).with_values(retry_trigger=RETRY_TRIGGERS)
         self.deferred_accepted_seed = Counter(
             "kubelet_pod_deferred_resize_accepted_total",
             "Cumulative number of resizes that were accepted after being deferred.",
             ["retry_trigger"],
             registry=self.registry,
-        )
-        self._pending: dict[str, int] = {"deferred": 0, "infeasible": 0}
+        ).with_values(retry_trigger=RETRY_TRIGGERS)
+        self._operations()
+
+    def _operations(self) -> None:
+        self.operations = Counter(
+            "kubelet_runtime_operations_total",
+            "Cumulative number of runtime operations by operation type.",
+            ["operation_type"],
+            registry=self.registry,
+        ).with_values(operation_type=OPERATIONS)
+        self.operation_errors = Counter(
+            "kubelet_runtime_operations_errors_total",
+            "Cumulative number of runtime operation errors by operation type.",
+            ["operation_type"],
+            registry=self.registry,
+        ).with_values(operation_type=OPERATIONS)
+        self.operation_seconds = Histogram(
+            "kubelet_runtime_operations_duration_seconds",
+            "Duration in seconds of runtime operations. Broken down by operation type.",
+            ["operation_type"],
+            buckets=_OPERATION_BUCKETS,
+            registry=self.registry,
+        ).with_values(operation_type=OPERATIONS)
+        self.worker_seconds = Histogram(
+            "kubelet_pod_worker_duration_seconds",
+            "Duration in seconds to sync a single pod. Broken down by operation type.",
+            ["operation_type"],
+            buckets=_WORKER_BUCKETS,
+            registry=self.registry,
+        ).with_values(operation_type=(CREATE, UPDATE, SYNC, KILL, TERMINATED))
 
     def accepted_after_waiting(self, trigger: str) -> None:
         self.deferred_accepted.labels(trigger).inc()
@@ -74,15 +120,11 @@ class AgentMetrics:
         self.duration_s.labels(label).observe(seconds)
 
     def pending_changed(self, before: str, after: str) -> None:
-        """`before` and `after` are a pod's pending reason, "" for none. A series without pods disappears."""
-        for reason, step in ((before.lower(), -1), (after.lower(), 1)):
-            if not reason:
-                continue
-            self._pending[reason] = max(0, self._pending.get(reason, 0) + step)
-            if self._pending[reason]:
-                self.pending.labels(reason).set(self._pending[reason])
-            else:
-                _drop(self.pending, reason)
+        """`before` and `after` are a pod's pending reason, "" for none."""
+        if before:
+            self.pending.labels(before.lower()).dec()
+        if after:
+            self.pending.labels(after.lower()).inc()
 
     def resize_requested(self, before: Desired | Allocated, after: Desired) -> None:
         for name, resources in after.containers.items():
@@ -106,10 +148,3 @@ def _operation(before: Mapping[str, Any], after: Mapping[str, Any], resource: st
     if not new:
         return "remove"
     return "increase" if new > old else "decrease"
-
-
-def _drop(gauge: Gauge, label: str) -> None:
-    try:
-        gauge.remove(label)
-    except KeyError:
-        pass

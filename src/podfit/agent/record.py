@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from podfit.agent.decide.conditions import ResizeConditions
 from podfit.agent.decide.sized import Sized
 from podfit.agent.decide.states import Allocated, Desired, Object, all_containers, desired_of, shared
+from podfit.agent.metrics import CREATE, KILL, SYNC, TERMINATED, UPDATE
 from podfit.agent.runtimes.base import PodState
 from podfit.agent.story import Story
 from podfit.api.resources import Amounts, qos_class
@@ -125,6 +126,8 @@ class PodRecord:
     """Whether a container has a probe, which no change of the pod adds or takes away."""
     counted: tuple[Object, Allocated] | None = None
     """The state of pod and promise that `used` was taken from."""
+    passed: int = 0
+    """The generation that the last pass worked on."""
     _read: tuple[Object, Desired] | None = None
     """A spec, and what it asks for."""
     _sized: Sized | None = None
@@ -178,6 +181,17 @@ class PodRecord:
         if self.counted is not None and self.counted[0] is self.pod:
             self.counted = (pod, self.counted[1])
         self.answered(pod)
+
+    def next_pass(self) -> str:
+        """What a pass that begins now is, as the metric of its duration says it."""
+        before, self.passed = self.passed, self.generation
+        if self.finished:
+            return TERMINATED
+        if self.ending is not None:
+            return KILL
+        if self.state is None:
+            return CREATE
+        return SYNC if before == self.passed else UPDATE
 
     @property
     def generation(self) -> int:

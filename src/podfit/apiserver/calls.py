@@ -8,6 +8,7 @@ from podfit.api.kinds import Kind
 from podfit.api.status import ApiError, Object
 from podfit.apiserver import conversion, wire
 from podfit.apiserver.forms import Converted, Form, MetadataOnly, Row, Spliced
+from podfit.apiserver.metrics import Metrics
 from podfit.apiserver.negotiate import JSON, PARTIAL_LIST, PLAIN, TABLE, YAML, Accepted, negotiate
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.options import WriteOptions, first
@@ -23,8 +24,8 @@ _ONE_WARNING = 256
 class Parts:
     """What verbs share."""
 
-    def __init__(self, objects: Objects, writer: Writer, tables: Tables) -> None:
-        self.objects, self.writer, self.tables = objects, writer, tables
+    def __init__(self, objects: Objects, writer: Writer, tables: Tables, metrics: Metrics) -> None:
+        self.objects, self.writer, self.tables, self.metrics = objects, writer, tables, metrics
         self._forms: dict[Kind, Form] = {}
 
     def plain_form(self, kind: Kind) -> Form:

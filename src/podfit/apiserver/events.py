@@ -190,6 +190,7 @@ class Watcher:
         "_wake",
         "after",
         "closed",
+        "count",
         "form",
         "index",
         "lagging",
@@ -209,7 +210,10 @@ class Watcher:
         selection: Selection | None,
         index: tuple[str, str] | None,
         after: int,
+        count: Callable[[], None] = lambda: None,
     ) -> None:
+        """`count` is called for each event that is sent."""
+        self.count = count
         self.resource, self.namespace, self.form, self.selection, self.index = (
             resource,
             namespace,
@@ -232,6 +236,7 @@ class Watcher:
         word = happening.word(self.selection)
         if word is None:
             return
+        self.count()
         if self._wake is not None and not self.queue and happening.at_once:
             # Whoever reads is waiting and has nothing left to read: it need not be woken for this.
             if self.taker is not None:

@@ -12,34 +12,44 @@ from podfit.kit.series import Counter, Gauge, Histogram
 _BUCKETS = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 _LABELS = ("verb", "group", "version", "resource", "subresource", "scope", "component", "dry_run")
 _VERBS = {"create": "POST", "update": "PUT", "": "OTHER"}
+_VALUES = {
+    "verb": ("GET", "LIST", "WATCH", "POST", "PUT", "PATCH", "DELETE", "DELETECOLLECTION", "CONNECT", "OTHER"),
+    "scope": ("", "cluster", "namespace", "resource"),
+    "component": ("apiserver",),
+}
+_DRY_RUN = ("", "All")
 _CONNECTS = frozenset(("exec", "attach", "portforward", "proxy"))
 
 
 class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._requests = Counter("apiserver_request", "Requests answered.", (*_LABELS, "code"), registry=self.registry)
+        requests = Counter("apiserver_request", "Requests answered.", (*_LABELS, "code"), registry=self.registry)
+        self._requests = requests.may_have(**_VALUES, dry_run=_DRY_RUN)
         self._seconds = Histogram(
             "apiserver_request_duration_seconds",
             "Time to answer a request.",
             _LABELS,
             buckets=_BUCKETS,
             registry=self.registry,
-        )
+        ).may_have(**_VALUES, dry_run=_DRY_RUN)
         self._inflight = Gauge(
             "apiserver_current_inflight_requests",
             "Requests being answered now.",
             ("request_kind",),
             registry=self.registry,
-        )
+        ).with_values(request_kind=("readOnly", "mutating"))
         self._watches = Gauge(
             "apiserver_longrunning_requests",
-            "Watches and other long requests open now.",
+            "Watches open now.",
             ("verb", "group", "version", "resource", "subresource", "scope", "component"),
             registry=self.registry,
-        )
+        ).may_have(**{**_VALUES, "verb": ("WATCH",)})
         self._events = Counter(
-            "apiserver_watch_events", "Events sent to watchers.", ("group", "version", "kind"), registry=self.registry
+            "apiserver_watch_events",
+            "Events sent to watchers.",
+            ("group", "version", "resource"),
+            registry=self.registry,
         )
         self._children: dict[tuple[Any, ...], tuple[Counter, Histogram]] = {}
         """By what of a request and its answer makes the labels, which cost more than to count."""
@@ -63,11 +73,13 @@ class Metrics:
         found[0].inc()
         found[1].observe(seconds)
 
-    def long_running(self, route: Route) -> Any:
+    def watching(self, route: Route) -> Gauge:
+        """Open watches like this one."""
         return self._watches.labels(*_labels(route))
 
-    def watch_events(self, group: str, version: str, kind: str) -> Any:
-        return self._events.labels(group, version, kind)
+    def watch_events(self, route: Route) -> Counter:
+        """Events sent to watches of this resource."""
+        return self._events.labels(route.group, route.version, route.resource)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

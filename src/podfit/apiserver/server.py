@@ -70,8 +70,8 @@ class Core:
         self.registry, self.clock = objects.registry, objects.clock
         self.writer = Writer(objects, chain)
         self.tables = Tables()
-        self.parts = Parts(objects, self.writer, self.tables)
         self.metrics = Metrics()
+        self.parts = Parts(objects, self.writer, self.tables, self.metrics)
         self.discovery = Discovery(self.registry, lambda: self.address)
         self.handlers = Handlers()
         self.address = ""

@@ -28,10 +28,10 @@ from podfit.scheduler.decide.fitting import Fitting
 from podfit.scheduler.decide.owners import only_selector
 from podfit.scheduler.decide.pods import Shape, resident
 from podfit.scheduler.decide.preempt import Candidate, NoRoom, budgets_from, less_important_waiting, preempt
-from podfit.scheduler.decide.queue import ACTIVE, BACKOFF, GATED, WAITING, Entry, Group, PodQueue
+from podfit.scheduler.decide.queue import ACTIVE, WAITING, Entry, Group, PodQueue
 from podfit.scheduler.decide.reasons import PLUGINS, refusal
 from podfit.scheduler.making_room import MakingRoom
-from podfit.scheduler.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
+from podfit.scheduler.metrics import CLUSTER_CHANGED, ERROR, QUEUES, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
 from podfit.scheduler.observe import Observer
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Scheduler:
         registry: CollectorRegistry | None = None,
     ) -> None:
         self.client, self.config, self.clock = client, config or SchedulerConfig(), clock or RealClock()
-        self.metrics = SchedulerMetrics(registry)
+        self.metrics = SchedulerMetrics(registry, self.config.scheduler_name)
         self.ready = asyncio.Event()
         self._reset()
         self._measure()
@@ -132,7 +132,7 @@ class Scheduler:
     def _measure(self) -> None:
         """Gauges are read when somebody asks for them."""
         metrics, name = self.metrics, self.config.scheduler_name
-        for state in (ACTIVE, BACKOFF, WAITING, GATED):
+        for state in QUEUES:
             metrics.pending.labels(state).set_function(partial(self._pending, state))
         for plugin in sorted(set(PLUGINS.values())):
             gauge = metrics.unschedulable.labels(plugin, name)
@@ -191,7 +191,7 @@ class Scheduler:
         promised = [group.members[key] for key in self.board.nominated if key in group.members]
         for entry in dict.fromkeys([*([head] if head is not None else []), *promised]):
             if self.board.fits_somewhere(entry.pod, group.shape):
-                self.metrics.incoming.labels("active", "ClusterChanged").inc()
+                self.metrics.incoming.labels(ACTIVE, CLUSTER_CHANGED).inc()
                 self.queue.activate(entry)
                 return True
         return False

@@ -5,33 +5,40 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 
 from podfit.kit.series import Counter, Gauge, Histogram
+from podfit.scheduler.decide.queue import ACTIVE, BACKOFF, GATED, WAITING
+from podfit.scheduler.decide.reasons import PLUGINS
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
+QUEUES = (ACTIVE, BACKOFF, WAITING, GATED)
+CACHED = ("nodes", "pods", "assumed_pods")
+CLUSTER_CHANGED = "ClusterChanged"
 _FINE = tuple(0.0001 * 2**power for power in range(18))
 _MOST_ATTEMPTS = 16
 """More are shown as so many."""
+_ATTEMPTS = tuple(str(number) for number in range(1, _MOST_ATTEMPTS + 1))
+_RESULTS = (SCHEDULED, UNSCHEDULABLE, ERROR)
 _COARSE = tuple(0.01 * 2**power for power in range(20))
 
 
 class SchedulerMetrics:
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None, profile: str = "default-scheduler") -> None:
         self.registry = registry = registry or CollectorRegistry()
         self.attempts = Counter(
             "scheduler_schedule_attempts_total",
             "Number of attempts to schedule pods, by the result.",
             ["result", "profile"],
             registry=registry,
-        )
+        ).with_values(result=_RESULTS, profile=(profile,))
         self.duration = Histogram(
             "scheduler_scheduling_attempt_duration_seconds",
             "Scheduling attempt latency in seconds (scheduling algorithm).",
             ["result", "profile"],
             buckets=_FINE,
             registry=registry,
-        )
+        ).with_values(result=_RESULTS, profile=(profile,))
         self.pending = Gauge(
             "scheduler_pending_pods", "Number of pending pods, by the queue type.", ["queue"], registry=registry
-        )
+        ).with_values(queue=QUEUES)
         self.tries = Histogram(
             "scheduler_pod_scheduling_attempts",
             "Number of attempts to successfully schedule a pod.",
@@ -44,13 +51,20 @@ class SchedulerMetrics:
             ["attempts"],
             buckets=_COARSE,
             registry=registry,
-        )
+        ).may_have(attempts=_ATTEMPTS)
+        self.seconds = Histogram(
+            "scheduler_pod_scheduling_duration_seconds",
+            "The same under the older name.",
+            ["attempts"],
+            buckets=_COARSE,
+            registry=registry,
+        ).may_have(attempts=_ATTEMPTS)
         self.incoming = Counter(
             "scheduler_queue_incoming_pods_total",
             "Number of pods added to scheduling queues by event and queue type.",
             ["queue", "event"],
             registry=registry,
-        )
+        ).with_values(queue=(ACTIVE,), event=(CLUSTER_CHANGED,))
         self.preemptions = Counter(
             "scheduler_preemption_attempts_total", "Total preemption attempts so far.", registry=registry
         )
@@ -65,10 +79,10 @@ class SchedulerMetrics:
             "The number of unschedulable pods broken down by plugin name.",
             ["plugin", "profile"],
             registry=registry,
-        )
+        ).with_values(plugin=sorted(set(PLUGINS.values())), profile=(profile,))
         self.cache_size = Gauge(
-            "scheduler_scheduler_cache_size", "Number of nodes and pods known.", ["type"], registry=registry
-        )
+            "scheduler_cache_size", "Number of nodes and pods known.", ["type"], registry=registry
+        ).with_values(type=CACHED)
         self.deferred_evictions = Counter(
             "podfit_scheduler_deferred_resize_evictions_total",
             "Pods evicted to make room for deferred resizes.",
@@ -83,4 +97,6 @@ class SchedulerMetrics:
     def bound(self, attempts: int, seconds: float) -> None:
         """One pod that has its node, after so many attempts and so long."""
         self.tries.observe(attempts)
-        self.sli.labels(str(min(attempts, _MOST_ATTEMPTS))).observe(seconds)
+        shown = str(min(attempts, _MOST_ATTEMPTS))
+        self.sli.labels(shown).observe(seconds)
+        self.seconds.labels(shown).observe(seconds)

@@ -31,6 +31,14 @@ CRITICAL_PRIORITY = 2_000_000_000
 MIRROR = "kubernetes.io/config.mirror"
 CONFIG_SOURCE = "kubernetes.io/config.source"
 RESTART = "RestartContainer"
+INFEASIBLE_DETAILS = (
+    "guaranteed_pod_cpu_manager_static_policy",
+    "guaranteed_pod_memory_manager_static_policy",
+    "static_pod",
+    "swap_limitation",
+    "insufficient_node_allocatable",
+)
+"""Why a resize can be infeasible, as the metric's label says it."""
 
 
 class Room(Struct, frozen=True):

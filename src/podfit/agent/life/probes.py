@@ -20,6 +20,7 @@ from podfit.kit.tasks import Tasks
 
 KINDS = ("startupProbe", "livenessProbe", "readinessProbe")
 _WORDS = {"startupProbe": "Startup", "livenessProbe": "Liveness", "readinessProbe": "Readiness"}
+SUCCESSFUL, FAILED = "successful", "failed"
 
 
 @dataclass(slots=True)
@@ -150,7 +151,7 @@ class Probes:
     def _note(self, container: Object, kind: str, result: _Result, error: str | None) -> None:
         """Counts one answer; tells the pod's worker when the verdict changed."""
         probe = container[kind]
-        key = (container["name"], kind, "successful" if error is None else "failed")
+        key = (container["name"], kind, SUCCESSFUL if error is None else FAILED)
         self.counts[key] = self.counts.get(key, 0) + 1
         if error is None:
             result.successes, result.failures = result.successes + 1, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from podfit.agent.life.probes import FAILED, SUCCESSFUL
 from podfit.agent.record import PodRecord
 from podfit.agent.server.usage import ContainerSample, NodeSample, PodSample
 
@@ -39,6 +40,16 @@ class Page:
 
     def text(self) -> str:
         return "".join(f"{line}\n" for line in self._lines)
+
+
+_FAULTS = ("pgfault", "pgmajfault")
+_PROBES = {"startupProbe": "Startup", "livenessProbe": "Liveness", "readinessProbe": "Readiness"}
+LABEL_VALUES: dict[str, dict[str, tuple[str, ...]]] = {
+    "container_cpu_usage_seconds_total": {"cpu": ("total",)},
+    "container_memory_failures_total": {"failure_type": _FAULTS, "scope": ("container",)},
+    "prober_probe_total": {"probe_type": tuple(_PROBES.values()), "result": (SUCCESSFUL, FAILED)},
+}
+"""Of labels with a fixed set of values."""
 
 
 # --- /metrics/resource ---------------------------------------------------------------------------------------------
@@ -175,7 +186,7 @@ def cadvisor_page(node: NodeSample, root: str, cores: float, memory_bytes: int) 
 def _faults(page: Page, groups: list[tuple[dict[str, str], PodSample | ContainerSample]]) -> None:
     rows: list[Row] = []
     for labels, one in groups:
-        for kind, value in (("pgfault", one.usage.page_faults), ("pgmajfault", one.usage.major_page_faults)):
+        for kind, value in zip(_FAULTS, (one.usage.page_faults, one.usage.major_page_faults), strict=True):
             rows.append(({**labels, "failure_type": kind, "scope": "container"}, value, one.usage.at))
     page.add("container_memory_failures_total", "counter", "Cumulative count of memory allocation failures.", rows)
 
@@ -210,8 +221,6 @@ def _specs(page: Page, groups: list[tuple[dict[str, str], PodSample | ContainerS
 
 
 # --- /metrics/probes -----------------------------------------------------------------------------------------------
-
-_PROBES = {"startupProbe": "Startup", "livenessProbe": "Liveness", "readinessProbe": "Readiness"}
 
 
 def probes_page(records: Iterable[PodRecord]) -> str:

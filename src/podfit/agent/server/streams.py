@@ -47,7 +47,7 @@ class Streams:
         async def open_stream() -> ExecStream:
             container = await running_container(self._agent, self._pod(info), info["container"])
             tty, stdin = _asked(request, "tty", "tty"), _asked(request, "input", "stdin")
-            return await self._agent.runtime.exec(container.id, list(command), tty, stdin)
+            return await self._agent.counted.exec(container.id, list(command), tty, stdin)
 
         return await self._converse(request, open_stream, False)
 
@@ -58,7 +58,7 @@ class Streams:
             record = self._pod(info)
             container = await running_container(self._agent, record, name)
             takes_input = bool((container_spec(record, name) or {}).get("stdin"))
-            return await self._agent.runtime.attach(container.id, takes_input and _asked(request, "input", "stdin"))
+            return await self._agent.counted.attach(container.id, takes_input and _asked(request, "input", "stdin"))
 
         return await self._converse(request, open_stream, True)
 
@@ -125,7 +125,7 @@ class Streams:
         record = self._pod(info)
 
         async def connect(port: int) -> ByteStream:
-            return await self._agent.runtime.connect(record.uid, port)
+            return await self._agent.counted.connect(record.uid, port)
 
         if _spdy(request):
             answer, carrier = await upgraded(request, "portforward.k8s.io")

@@ -53,6 +53,7 @@ class _Stream:
         timeout = options.timeout_s or 0
         self._timeout_s = float(timeout) if timeout > 0 else random.uniform(_SHORTEST_S, _LONGEST_S)
         self._prefix = prefix_of(call.kind, call.namespace)
+        self._sent = call.parts.metrics.watch_events(call.route)
         self._held = Held() if call.objects.versions.converts(call.kind) else None
         self._sink: Sink | None = None
         self._taker: Taker | None = None
@@ -79,6 +80,9 @@ class _Stream:
 
     async def _run(self) -> AsyncGenerator[bytes, None]:
         watcher: Watcher | None = None
+        call, clock = self._call, self._call.objects.clock
+        metrics, began = call.parts.metrics, clock.monotonic()
+        metrics.watching(call.route).inc()
         try:
             revision = int(self._options.revision or 0)
             if self._initial and revision:
@@ -94,6 +98,8 @@ class _Stream:
         except ApiError as error:
             yield error_event(error)
         finally:
+            metrics.watching(call.route).dec()
+            metrics.answered(call.route, 200, clock.monotonic() - began, False)
             if watcher is not None:
                 self._hub.remove(watcher)
 
@@ -133,6 +139,7 @@ class _Stream:
             selection,
             selection.index(self._call.kind) if selection is not None else None,
             after,
+            self._sent.inc,
         )
         self._hub.add(watcher)
         return watcher
@@ -152,6 +159,7 @@ class _Stream:
             return
         for start in range(0, len(records), _CHUNK):
             part = await self._call.objects.shown(self._call.kind, records[start : start + _CHUNK])
+            self._sent.inc(len(part))
             yield b"".join([self._form.event("ADDED", record, record.modified) for record in part])
         if self._options.send_initial and self._options.bookmarks:
             yield self._form.bookmark(at, INITIAL_EVENTS_END)

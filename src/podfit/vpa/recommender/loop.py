@@ -37,7 +37,7 @@ from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome
 from podfit.vpa.recommender.explain import settings_note
 from podfit.vpa.recommender.feed import Feed
 from podfit.vpa.recommender.ledger import Ledger
-from podfit.vpa.recommender.measures import Measures, Recommendations
+from podfit.vpa.recommender.measures import METRICS_CLIENT, Measures, Recommendations
 from podfit.vpa.recommender.notes import extra_conditions, held, trust_of
 from podfit.vpa.recommender.past import Past
 from podfit.vpa.recommender.plugins import WORKLOAD, Sizes, plugin_for, sizes_by_plugin
@@ -208,7 +208,7 @@ class Recommender:
             if not self._usage_gone:
                 log.warning("no usage: %s", error)
             self._usage_gone = f"The resource metrics API does not answer: {error}"
-        self.measures.usage_answers.labels(str(bool(self._usage_gone)).lower(), "default-metrics-client").inc()
+        self.measures.usage_answers.labels(str(bool(self._usage_gone)).lower(), METRICS_CLIENT).inc()
         # Others have turns meanwhile, and pods may come; they are let go in this pass only, after it.
         turns = Turns(self.clock)
         for found in usage.in_parts(used, self.cluster, now, self.feed.gone):

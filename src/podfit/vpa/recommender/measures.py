@@ -5,31 +5,33 @@ from __future__ import annotations
 from collections import Counter as Count
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from podfit.api.quantity import Quantity
 from podfit.kit.clock import Clock
-from podfit.vpa.model.policy import MODES, update_mode
+from podfit.kit.series import Counter, Gauge, Histogram
+from podfit.vpa.model.policy import MODES, RESOURCES, update_mode
 from podfit.vpa.recommender.decide.cluster import ClusterState, VpaId
 from podfit.vpa.recommender.quality import Quality
-from podfit.vpa.serve.measures import BUCKETS, ResourceReads, StepTimer
+from podfit.vpa.serve.measures import BUCKETS, FLAGS, ResourceReads, StepTimer
 
 P = "vpa_recommender"
 FIRST_SIZE_BUCKETS = (
     *(1.0, 2.0, 5.0, 7.5, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 90.0, 120.0, 150.0, 180.0, 240.0, 300.0, 600.0),
     *(900.0, 1800.0),
 )
-_FLAGS = ("true", "false")
+_STEPS = ("total", "LoadVPAs", "LoadPods", "LoadMetrics", "UpdateVPAs", "MaintainCheckpoints", "GarbageCollect")
+METRICS_CLIENT = "default-metrics-client"
 _SIZES = {"target": "target", "lowerBound": "lower_bound", "upperBound": "upper_bound", "uncappedTarget": "uncapped"}
 
 
 class Measures:
     def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
-        self.steps = StepTimer(registry, P, clock)
+        self.steps = StepTimer(registry, P, clock, _STEPS)
         self.quality = Quality(registry)
         registry.register(ResourceReads())
         self._objects = Gauge(
@@ -37,6 +39,8 @@ class Measures:
             "Number of VPA objects present in the cluster.",
             ("update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"),
             registry=registry,
+        ).with_values(
+            update_mode=MODES, has_recommendation=FLAGS, api=("v1",), matches_pods=FLAGS, unsupported_config=FLAGS
         )
         self.latency = Histogram(
             f"{P}_recommendation_latency_seconds",
@@ -52,23 +56,25 @@ class Measures:
             "Count of responses to queries to metrics server.",
             ("is_error", "client_name"),
             registry=registry,
-        )
+        ).with_values(is_error=FLAGS, client_name=(METRICS_CLIENT,))
         self._asked = Gauge(
             f"{P}_prometheus_client_api_requests_count",
             "Number of requests to Prometheus.",
             ("code", "method"),
             registry=registry,
-        )
+        ).may_have(method=("post",))
         self._answered = Histogram(
             f"{P}_prometheus_client_api_requests_duration_seconds",
             "Duration of requests to Prometheus.",
             ("code", "method"),
             buckets=BUCKETS,
             registry=registry,
-        )
+        ).may_have(method=("post",))
         self.samples = Counter(f"{P}_samples", "Samples of CPU use that were counted.", registry=registry)
-        self.ooms = Counter(f"{P}_oom_events", "Out-of-memory events.", ("outcome",), registry=registry)
-        self.writes = Counter(f"{P}_writes", "Writes to the API server.", ("what", "outcome"), registry=registry)
+        ooms = Counter(f"{P}_oom_events", "Out-of-memory events.", ("outcome",), registry=registry)
+        self.ooms = ooms.with_values(outcome=("counted", "refused", "unknown"))
+        writes = Counter(f"{P}_writes", "Writes to the API server.", ("what", "outcome"), registry=registry)
+        self.writes = writes.with_values(what=("status", "checkpoint"), outcome=("ok", "failed"))
 
     def prometheus_asked(self, code: str, method: str, seconds: float) -> None:
         self._asked.labels(code, method).inc()
@@ -80,13 +86,15 @@ class Measures:
             provided = bool(recommended.get(vpa.id, {}).get("containerRecommendations"))
             flags = (_flag(provided), "v1", _flag(bool(vpa.pods)), _flag(vpa.unsupported is not None))
             counts[(update_mode(vpa.object), *flags)] += 1
-        for mode, provided_, matches, unsupported in product(MODES, _FLAGS, _FLAGS, _FLAGS):
+        for mode, provided_, matches, unsupported in product(MODES, FLAGS, FLAGS, FLAGS):
             key = (mode, provided_, "v1", matches, unsupported)
             self._objects.labels(*key).set(counts.get(key, 0))
 
 
 class Recommendations(Collector):
     """Gauges of all recommendations, made when somebody asks: a pass over ten thousand autoscalers pays nothing."""
+
+    label_values: ClassVar[dict[str, tuple[str, ...]]] = {"resource": RESOURCES, "bound": tuple(_SIZES.values())}
 
     def __init__(self, current: Callable[[], Iterable[tuple[VpaId, Mapping[str, Any]]]]) -> None:
         self._current = current

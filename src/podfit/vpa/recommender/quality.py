@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry
 
 from podfit.api.quantity import Quantity
+from podfit.kit.series import Gauge
+from podfit.vpa.model.policy import MODES
 from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa
 from podfit.vpa.recommender.decide.fleet.fleet import NO_ROW, Fleet
 from podfit.vpa.recommender.decide.fleet.rows import RowAggregate
 from podfit.vpa.recommender.usage import Scraped
-from podfit.vpa.serve.measures import size_class
+from podfit.vpa.serve.measures import VALUES, size_class
 from podfit.vpa.serve.tally import Tally
 
 P = "vpa_quality"
@@ -26,6 +28,8 @@ CPU_BUCKETS = tuple(0.01 * 2**power for power in range(17))
 MEMORY_BUCKETS = tuple(1e6 * 2**power for power in range(17))
 _NEAR = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 RELATIVE_BUCKETS = (*(-part for part in reversed(_NEAR)), 0.0, *_NEAR, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)
+_VALUES = {**VALUES, "update_mode": ("", *MODES)}
+"""The mode as the object says it, which may be nothing."""
 NOBODY = -1
 """The mode of a row that no autoscaler uses, or whose container is switched off."""
 
@@ -39,7 +43,7 @@ _NOTHING: tuple[Mapping[str, Any], Targets] = {}, {}
 class Quality:
     def __init__(self, registry: CollectorRegistry) -> None:
         def tally(name: str, help: str, labels: tuple[str, ...], buckets: Iterable[float]) -> Tally:
-            return Tally(registry, f"{P}_{name}", help, labels, buckets)
+            return Tally(registry, f"{P}_{name}", help, {label: _VALUES[label] for label in labels}, buckets)
 
         sampled, missing = ("update_mode", "resource", "is_oom"), ("update_mode", "recommendation_missing")
         self.relative = tally(
@@ -53,7 +57,7 @@ class Quality:
             "Count of usage samples without a recommendation where there should be one.",
             sampled,
             registry=registry,
-        )
+        ).may_have(**{label: _VALUES[label] for label in sampled})
         over, under = "CPU recommended above what was used.", "CPU used beyond what was recommended."
         self.cpu_over = tally("cpu_recommendation_over_usage_diffs_cores", over, missing, CPU_BUCKETS)
         self.cpu_under = tally("cpu_recommendation_lower_equal_usage_diffs_cores", under, missing, CPU_BUCKETS)

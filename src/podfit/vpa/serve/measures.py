@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from types import TracebackType
+from typing import ClassVar
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
@@ -14,11 +15,21 @@ from prometheus_client.registry import Collector
 from podfit.kit.clock import Clock
 from podfit.kit.series import Histogram
 from podfit.vpa.model.pods import reads
+from podfit.vpa.model.policy import MODES, RESOURCES
 
 BUCKETS = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0),
     *(120.0, 150.0, 240.0, 300.0),
 )
+FLAGS = ("true", "false")
+VALUES: dict[str, tuple[str, ...]] = {
+    "update_mode": MODES,
+    "vpa_size_log2": tuple(str(power) for power in range(21)),
+    "resource": RESOURCES,
+    "is_oom": FLAGS,
+    "recommendation_missing": FLAGS,
+}
+"""Of labels that mean the same in several metrics."""
 RESOURCE_READS = "vpa_resources_get_resources_count"
 BARE_COUNTERS = (
     "vpa_recommender_metric_server_responses",
@@ -40,6 +51,8 @@ def exposition(registry: CollectorRegistry) -> bytes:
 class ResourceReads(Collector):
     """Where the resources of containers were found, counted over the whole process."""
 
+    label_values: ClassVar[dict[str, tuple[str, ...]]] = {"source": tuple(reads)}
+
     def collect(self) -> Iterator[GaugeMetricFamily]:
         help = "Count of calls to get the resources of a pod or container."
         family = GaugeMetricFamily(RESOURCE_READS, help, labels=("source",))
@@ -51,7 +64,7 @@ class ResourceReads(Collector):
 class StepTimer:
     """How long each step of a pass takes, and all of them together."""
 
-    def __init__(self, registry: CollectorRegistry, prefix: str, clock: Clock) -> None:
+    def __init__(self, registry: CollectorRegistry, prefix: str, clock: Clock, steps: tuple[str, ...]) -> None:
         self._clock = clock
         self._seconds = Histogram(
             f"{prefix}_execution_latency_seconds",
@@ -59,7 +72,7 @@ class StepTimer:
             ("step",),
             buckets=BUCKETS,
             registry=registry,
-        )
+        ).with_values(step=steps)
 
     def step(self, name: str) -> Step:
         return Step(self, name)

@@ -24,6 +24,7 @@ _BUCKETS = tuple(0.001 * 2**power for power in range(10))
 CLOCK = RealClock()
 UPSTREAM_PACE = (50.0, 100.0)
 """Requests a second and at once. It is upstream's default, and stands for no limit here."""
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _HERE = "in-process"
 """The host of a server that is reached without a socket."""
 
@@ -56,14 +57,14 @@ class MeasuredTransport:
             "Number of HTTP requests, partitioned by status code, method, and host.",
             ("code", "method", "host"),
             registry=registry,
-        )
+        ).may_have(method=_METHODS)
         self._seconds = Histogram(
             "rest_client_request_duration_seconds",
             "Request latency in seconds. Broken down by verb and URL.",
             ("verb", "url"),
             buckets=_BUCKETS,
             registry=registry,
-        )
+        ).may_have(verb=_METHODS)
 
     async def request(self, ask: Ask) -> Reply:
         if self._pace is not None:

@@ -6,7 +6,7 @@ samples themselves. Shown to Prometheus these are histograms like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,8 +20,15 @@ Labels = tuple[str, ...]
 
 class Tally(Collector):
     def __init__(
-        self, registry: CollectorRegistry, name: str, help: str, labels: Sequence[str], buckets: Iterable[float]
+        self,
+        registry: CollectorRegistry,
+        name: str,
+        help: str,
+        labels: Mapping[str, tuple[str, ...]],
+        buckets: Iterable[float],
     ) -> None:
+        """`labels`: with the values that each can have."""
+        self.label_values = labels
         self._name, self._help, self._labels = name, help, tuple(labels)
         self._borders = np.array(sorted(buckets), np.float64)
         self._counts: dict[Labels, NDArray[np.int64]] = {}

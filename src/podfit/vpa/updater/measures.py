@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry
 
 from podfit.kit.clock import Clock
-from podfit.vpa.serve.measures import ResourceReads, StepTimer
+from podfit.kit.series import Counter, Gauge
+from podfit.vpa.serve.measures import VALUES, ResourceReads, StepTimer
 
 P = "vpa_updater"
 _SIZED = ("vpa_size_log2",)
 _MODED = ("vpa_size_log2", "update_mode")
+_STEPS = ("total", "ListVPAs", "ListPods", "FilterPods", "AdmissionInit", "EvictPods")
 _NAMED = ("vpa_name", "vpa_namespace")
+
+M = TypeVar("M", Counter, Gauge)
 
 
 class Measures:
     def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
+        def known(metric: M, labels: tuple[str, ...]) -> M:
+            values = {name: VALUES[name] for name in labels if name in VALUES}
+            return metric.may_have(**values)
+
         def gauge(name: str, help: str, labels: tuple[str, ...]) -> Gauge:
-            return Gauge(f"{P}_{name}", help, labels, registry=registry)
+            return known(Gauge(f"{P}_{name}", help, labels, registry=registry), labels)
 
         def counter(name: str, help: str, labels: tuple[str, ...]) -> Counter:
-            return Counter(f"{P}_{name}", help, labels, registry=registry)
+            return known(Counter(f"{P}_{name}", help, labels, registry=registry), labels)
 
-        self.steps = StepTimer(registry, P, clock)
+        self.steps = StepTimer(registry, P, clock, _STEPS)
         registry.register(ResourceReads())
         self.controlled = gauge("controlled_pods_total", "Number of Pods controlled by VPA updater.", _MODED)
         self.evictable = gauge("evictable_pods_total", "Number of Pods matching eviction criteria.", _MODED)

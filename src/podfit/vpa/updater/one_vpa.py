@@ -10,7 +10,7 @@ from podfit.api.quantity import Quantity
 from podfit.vpa.model.container_resources import resources_for_pod
 from podfit.vpa.model.limitranges import NamespaceBounds, merged
 from podfit.vpa.model.pods import containers, requests_of
-from podfit.vpa.model.policy import IN_PLACE_MODES, RESOURCES, recommendation, update_mode
+from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, RESOURCES, recommendation, update_mode
 from podfit.vpa.serve.measures import size_class
 from podfit.vpa.updater.decide.actions import Evict, Resize
 from podfit.vpa.updater.decide.amend import Rails, Wait, amend, cut_short, eased
@@ -221,8 +221,10 @@ def _measure(work: Work, report: Report) -> None:
     measures.evictable.labels(size, mode).inc(report.evictable)
     measures.vpas_evictable.labels(size, mode).inc(tried or report.evictable > 0)
     measures.vpas_evicted.labels(size, mode).inc(bool(report.evicted))
-    if report.evicted:
+    if mode in EVICTING_MODES or report.evicted:
+        # Also 0: what begins at 1 shows Prometheus no increase.
         measures.evicted.labels(size, mode, *names).inc(len(report.evicted))
+        measures.undone.labels(*names)
     for reason in failed:
         if reason.startswith("Eviction"):
             measures.failed_evictions.labels(size, mode, *names, reason).inc()

@@ -1,0 +1,94 @@
+"""Counts and times what the agent asks of its runtime, under the kubelet's names (kubelet_runtime_operations_*).
+
+The agent's parts get a `Runtime` from here that passes every call on. Reading a pod's state, usage and limits is
+not counted: it happens in every pass, and mostly without asking anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from podfit.agent.metrics import AgentMetrics
+from podfit.agent.runtimes.base import ExecStream, Runtime, RuntimeFailure
+from podfit.kit.clock import Clock
+
+NAMES = {
+    "run_pod": "run_podsandbox",
+    "stop_pod": "stop_podsandbox",
+    "remove_pod": "remove_podsandbox",
+    "pods": "list_podsandbox",
+    "create_container": "create_container",
+    "start_container": "start_container",
+    "stop_container": "stop_container",
+    "remove_container": "remove_container",
+    "update_container": "update_container",
+    "update_pod": "update_podsandbox_resources",
+    "exec": "exec",
+    "attach": "attach",
+    "connect": "port_forward",
+    "reopen_log": "reopen_container_log",
+    "ensure_image": "image_status",
+}
+"""A runtime's methods, and what the kubelet calls them."""
+EXEC_SYNC = "exec_sync"
+
+
+class Calls:
+    def __init__(self, runtime: Runtime, metrics: AgentMetrics, clock: Clock) -> None:
+        self._runtime, self._metrics, self._clock = runtime, metrics, clock
+
+    def counted(self) -> Runtime:
+        """The runtime, with its calls counted."""
+        return cast(Runtime, _View(self._runtime, {name: self._timed(name, word) for name, word in NAMES.items()}))
+
+    def commands(self) -> Runtime:
+        """The same for hooks and probes, whose commands are awaited: exec_sync, timed until its output is read."""
+        return cast(Runtime, _View(self._runtime, {"exec": self._exec_sync}))
+
+    def _timed(self, name: str, operation: str) -> Callable[..., Awaitable[Any]]:
+        runtime, now, done, failed = self._runtime, self._clock.monotonic, self._done, self._metrics.operation_errors
+
+        async def timed(*given: Any, **named: Any) -> Any:
+            began = now()
+            try:
+                return await getattr(runtime, name)(*given, **named)
+            except (RuntimeFailure, OSError):
+                failed.labels(operation).inc()
+                raise
+            finally:
+                done(operation, began)
+
+        return timed
+
+    def _done(self, operation: str, began: float) -> None:
+        self._metrics.operations.labels(operation).inc()
+        self._metrics.operation_seconds.labels(operation).observe(self._clock.monotonic() - began)
+
+    async def _exec_sync(self, *given: Any, **named: Any) -> ExecStream:
+        began = self._clock.monotonic()
+        try:
+            stream = await self._runtime.exec(*given, **named)
+        except (RuntimeFailure, OSError):
+            self._metrics.operation_errors.labels(EXEC_SYNC).inc()
+            self._done(EXEC_SYNC, began)
+            raise
+
+        async def close() -> None:
+            try:
+                await stream.close()
+            finally:
+                self._done(EXEC_SYNC, began)
+
+        return cast(ExecStream, _View(stream, {"close": close}))
+
+
+class _View:
+    """An object with some of its methods replaced."""
+
+    def __init__(self, of: object, methods: dict[str, Callable[..., Awaitable[Any]]]) -> None:
+        self.__dict__.update(methods)
+        self._of = of
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)

@@ -1,0 +1,76 @@
+"""What the agent asks of its runtime is counted and timed under the kubelet's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests import inventory
+
+from podfit.agent.calls import EXEC_SYNC, NAMES, Calls
+from podfit.agent.metrics import OPERATIONS, AgentMetrics
+from podfit.agent.runtimes.base import Change, NotFound
+from podfit.agent.runtimes.fake import FakeRuntime
+from podfit.kit.clock import FakeClock
+
+
+class Counted:
+    def __init__(self) -> None:
+        self.clock, self.metrics = FakeClock(), AgentMetrics()
+        self.runtime = FakeRuntime(self.clock)
+        self.calls = Calls(self.runtime, self.metrics, self.clock)
+
+    def value(self, what: str, operation: str) -> float:
+        name = f"kubelet_runtime_operations_{what}"
+        return self.metrics.registry.get_sample_value(name, {"operation_type": operation}) or 0.0
+
+
+async def test_a_call_that_works_counts_as_an_operation_and_no_error() -> None:
+    counted = Counted()
+    assert await counted.calls.counted().pods() == []
+    assert counted.value("total", "list_podsandbox") == 1
+    assert counted.value("duration_seconds_count", "list_podsandbox") == 1
+    assert counted.value("errors_total", "list_podsandbox") == 0
+
+
+async def test_a_call_that_fails_counts_as_an_operation_and_an_error() -> None:
+    counted = Counted()
+    with pytest.raises(NotFound):
+        await counted.calls.counted().update_container("nobody", Change(cpu_shares=2))
+    assert counted.value("total", "update_container") == counted.value("errors_total", "update_container") == 1
+
+
+async def test_a_command_lasts_until_its_output_is_read() -> None:
+    counted = Counted()
+
+    class Stream:
+        async def close(self) -> None:
+            pass
+
+    async def run(*given: Any, **named: Any) -> Stream:
+        return Stream()
+
+    counted.runtime.exec = run  # type: ignore[assignment,method-assign]
+    stream = await counted.calls.commands().exec("c", ["true"])
+    assert counted.value("total", EXEC_SYNC) == 0
+    await counted.clock.advance(3)
+    await stream.close()
+    assert counted.value("duration_seconds_sum", EXEC_SYNC) == 3
+    assert counted.value("total", "exec") == 0
+
+
+async def test_a_command_that_cannot_be_started_is_an_error() -> None:
+    counted = Counted()
+    with pytest.raises(NotFound):
+        await counted.calls.commands().exec("nobody", ["true"])
+    assert counted.value("total", EXEC_SYNC) == counted.value("errors_total", EXEC_SYNC) == 1
+
+
+def test_every_operation_that_is_counted_is_declared() -> None:
+    assert {*NAMES.values(), EXEC_SYNC} == set(OPERATIONS)
+    assert set(OPERATIONS) == set(inventory.label_values()["kubelet_runtime_operations_total"]["operation_type"])
+
+
+def test_what_is_not_counted_is_passed_on() -> None:
+    counted = Counted()
+    assert counted.calls.counted().name == counted.runtime.name
