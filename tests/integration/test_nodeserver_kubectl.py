@@ -98,6 +98,41 @@ async def test_exec_and_attach_of_clients_that_speak_spdy(whole: Whole) -> None:
 
 
 @pytest.mark.parametrize("environment", [{}, SPDY], ids=["websocket", "spdy"])
+async def test_a_command_that_a_fake_container_cannot_run_fails_at_once(
+    whole: Whole, environment: dict[str, str], tmp_path: Path
+) -> None:
+    await run(whole, ["sleep", "1d"])
+    kubectl = Kubectl(whole, **environment)
+    missing = 'exec: "{}": stat {}: no such file or directory (the fake runtime runs no programs'
+    for words, program in (
+        (("exec", "p", "--", "ls"), "ls"),
+        (("exec", "-i", "p", "--", "sh"), "sh"),
+        (("cp", "p:/etc/hosts", str(tmp_path / "copied")), "tar"),
+    ):
+        code, _, errors = await kubectl(*words)
+        assert code == 1, words
+        assert "error executing command in container" in errors and missing.format(program, program) in errors
+
+
+async def test_input_for_a_fake_container_is_rejected_at_once(whole: Whole) -> None:
+    """kubectl says why and follows the log instead."""
+    await run(whole, ["sleep", "1d"])
+    for words in (
+        ("run", "q", "-i", "--image=busybox", "--restart=Never", "--", "sh"),
+        ("debug", "p", "-i", "--image=busybox", "--", "sh"),
+    ):
+        process = await Kubectl(whole).start(*words)
+        assert process.stderr is not None
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while b"containers of the fake runtime read no input" not in (line := await process.stderr.readline()):
+                    assert line, "kubectl ended without a word"
+        finally:
+            process.kill()
+            await process.wait()
+
+
+@pytest.mark.parametrize("environment", [{}, SPDY], ids=["websocket", "spdy"])
 async def test_port_forward(whole: Whole, environment: dict[str, str]) -> None:
     made = await run(whole, ["sleep", "1d"])
     runtime: Any = whole.up.agents[0].runtime

@@ -29,6 +29,7 @@ class Program:
     output: tuple[tuple[float, str, str], ...] = ()
     """(seconds since the start, stream, line)."""
     unknown: bool = False
+    """The command, or a part of it, is none that can be played."""
 
 
 def read_program(argv: tuple[str, ...], annotations: dict[str, str]) -> Program:
@@ -40,7 +41,7 @@ def read_program(argv: tuple[str, ...], annotations: dict[str, str]) -> Program:
         runs_s, code = float(after or 0), int(number)
     if stops is not None:
         on_term = IGNORES_TERM if stops == "ignore" else int(stops)
-    return Program(runs_s, code, on_term, program.output)
+    return Program(runs_s, code, on_term, program.output, program.unknown)
 
 
 def _read(argv: tuple[str, ...]) -> Program:
