@@ -17,6 +17,7 @@ from podfit.agent.decide.conditions import DEFERRED, INFEASIBLE
 from podfit.agent.decide.sized import Sized
 from podfit.agent.decide.states import Allocated, Desired, equal, requests_equal, same, shared
 from podfit.agent.eviction import Evictions
+from podfit.agent.freeing import Freeing
 from podfit.agent.ledger import Ledger
 from podfit.agent.metrics import AgentMetrics
 from podfit.agent.notices import WARNING, Notices
@@ -45,7 +46,7 @@ class Allocator:
         self._config, self._ledger, self._notices, self._metrics = config, ledger, notices, metrics
         self._clock, self._records, self._kick, self._tasks = clock, records, kick, tasks
         self._evictions = Evictions(records, notices, kick)
-        self._taken = Taken(records)
+        self._taken, self._freeing = Taken(records), Freeing(records, clock)
         self.allocatable: dict[str, Quantity] = {}
         self.labels: Mapping[str, str] = {}
         self.pressed: frozenset[str] = frozenset()
@@ -79,8 +80,10 @@ class Allocator:
         if counted is not None and counted[0] is record.pod and counted[1] is allocated:
             return
         record.counted = (record.pod, allocated)
-        before, record.used = record.used, record.sized(allocated).held
+        sized = record.sized(allocated)
+        before, record.used = record.used, sized.held
         self._taken.changed(record.uid)
+        self._freeing.counted(record.uid, allocated, record.used, sized.requests)
         for name, held in before.items():
             if record.used.get(name, ZERO).nanos < held.nanos:
                 self.freed("pod_resized", record.uid)
@@ -196,6 +199,7 @@ class Allocator:
     def drop(self, uid: str) -> None:
         """The pod is going or gone: what it held is free, what it asked for is not decided any more."""
         self._taken.changed(uid)
+        self._freeing.forget(uid)
         self._pending.pop(uid, None)
         self._doubted.pop(uid, None)
         record = self._records.get(uid)
@@ -221,7 +225,8 @@ class Allocator:
 
     async def _periodic(self) -> None:
         delay = min(self._config.retry_s, 2.0**self._failures) if self._failures else self._config.retry_s
-        await self._clock.sleep(delay)
+        silent_s = self._freeing.patience_s(self._pending)
+        await self._clock.sleep(delay if silent_s is None else min(delay, silent_s))
         self._timer = None
         self.retry("periodic_retry")
 
@@ -305,6 +310,9 @@ class Allocator:
             and verdict.missing
             and self._evictions.make_room(record, verdict.missing, self._holders(record.uid))
         ):
+            return
+        if verdict.missing and self._freeing.keep_silent(record.uid, verdict.missing):
+            record.story.tell("waiting", "decreases under way will make room")
             return
         self._refuse(record, DEFERRED, verdict.reason, verdict.message)
 

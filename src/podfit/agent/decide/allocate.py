@@ -108,7 +108,8 @@ _COMPUTE: list[str] = [CPU, MEMORY]
 _COMPUTED = frozenset(_COMPUTE)
 
 
-def _units(name: str, quantity: Quantity) -> int:
+def units(name: str, quantity: Quantity) -> int:
+    """Milli CPUs, or whole units: what messages and comparisons count in."""
     return quantity.milli if name == CPU else quantity.value
 
 
@@ -121,9 +122,9 @@ def shortages(needs: Amounts, room: Room, adding: bool = False) -> list[Shortage
     for name in names:
         if not needs.get(name):
             continue
-        wanted = _units(name, needs[name])
-        used = _units(name, room.used.get(name, ZERO))
-        capacity = _units(name, room.allocatable.get(name, ZERO))
+        wanted = units(name, needs[name])
+        used = units(name, room.used.get(name, ZERO))
+        capacity = units(name, room.allocatable.get(name, ZERO))
         if wanted > capacity - used:
             found.append(Shortage(name, wanted, used, capacity))
     return found
@@ -168,7 +169,7 @@ def decide(
 
 
 def _grown(needs: Amounts, held: Amounts) -> Amounts:
-    return {name: wanted for name, wanted in needs.items() if _units(name, wanted) > _units(name, held.get(name, ZERO))}
+    return {name: wanted for name, wanted in needs.items() if units(name, wanted) > units(name, held.get(name, ZERO))}
 
 
 def _unsupported(pod: Object, desired: Desired, allocated: Allocated, qos: str, policy: Policy) -> Infeasible | None:
@@ -261,7 +262,7 @@ def victims(priority: int, missing: Iterable[Shortage], candidates: Iterable[Can
 
 
 def _gives(one: Candidate, name: str) -> int:
-    return 1 if name == "pods" else _units(name, one.requests.get(name, Quantity(0)))
+    return 1 if name == "pods" else units(name, one.requests.get(name, Quantity(0)))
 
 
 def _left(lacking: Mapping[str, int], taken: Iterable[Candidate]) -> dict[str, int]:

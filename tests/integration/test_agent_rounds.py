@@ -1,0 +1,138 @@
+"""Several resizes decided together: decreases go first, and nobody is reported to wait for what they free at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import POD
+from podfit.client.cache import Cache
+from podfit.testing.nodes import Cluster, TestNode
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def node(cluster: Cluster) -> TestNode:
+    return await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
+
+
+def size(cpu: str, memory: str = "64Mi") -> dict[str, Any]:
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
+
+
+async def pod(cluster: Cluster, name: str, resources: dict[str, Any]) -> str:
+    container = {"name": "c", "image": "busybox:1", "command": ["sleep", "1d"], "resources": resources}
+    spec = {"nodeName": "node1", "automountServiceAccountToken": False, "containers": [container]}
+    meta = {"name": name, "namespace": "default"}
+    made = await cluster.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    return str(made["metadata"]["uid"])
+
+
+async def resize(cluster: Cluster, name: str, resources: dict[str, Any]) -> None:
+    await cluster.resize(name, {"spec": {"containers": [{"name": "c", "resources": resources}]}})
+
+
+@asynccontextmanager
+async def pending_seen(cluster: Cluster) -> AsyncIterator[set[tuple[str, str]]]:
+    """Every PodResizePending that any state of any pod shows meanwhile: pod and reason."""
+    found: set[tuple[str, str]] = set()
+
+    def look(_: Any, after: Any) -> None:
+        for one in ((after or {}).get("status") or {}).get("conditions") or ():
+            if one["type"] == "PodResizePending":
+                found.add((after["metadata"]["name"], one["reason"]))
+
+    cache = Cache(cluster.client, POD)
+    cache.subscribe(look)
+    task = asyncio.ensure_future(cache.run())
+    await cache.ready.wait()
+    try:
+        yield found
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def shown(cluster: Cluster, name: str) -> dict[str, Any]:
+    resources: dict[str, Any] = (await cluster.pod(name))["status"]["containerStatuses"][0]["resources"]
+    return resources
+
+
+async def warnings(cluster: Cluster) -> list[str]:
+    return [one["reason"] for one in await cluster.events() if one["type"] == "Warning"]
+
+
+async def test_an_increase_that_fits_once_a_decrease_is_applied_never_shows_as_pending_after_a_start(
+    cluster: Cluster, node: TestNode
+) -> None:
+    await pod(cluster, "large", size("1500m"))
+    await pod(cluster, "small", size("200m"))
+    await node.quiet()
+    await node.stop()
+    await resize(cluster, "small", size("1500m"))
+    await resize(cluster, "large", size("200m"))
+    async with pending_seen(cluster) as pending:
+        await node.restart()
+        await node.quiet()
+    assert await shown(cluster, "small") == size("1500m")
+    assert await shown(cluster, "large") == size("200m")
+    assert pending == set()
+    assert await warnings(cluster) == []
+
+
+async def test_a_swap_of_sizes_on_a_running_node_shows_nobody_as_pending(cluster: Cluster, node: TestNode) -> None:
+    await pod(cluster, "large", size("1500m"))
+    await pod(cluster, "small", size("200m"))
+    await node.quiet()
+    async with pending_seen(cluster) as pending:
+        await resize(cluster, "large", size("200m"))
+        await resize(cluster, "small", size("1500m"))
+        await node.quiet()
+    assert await shown(cluster, "small") == size("1500m")
+    assert pending == set()
+    assert await warnings(cluster) == []
+
+
+async def test_an_increase_that_no_decrease_makes_room_for_is_deferred_at_once(
+    cluster: Cluster, node: TestNode
+) -> None:
+    await pod(cluster, "large", size("1500m"))
+    await pod(cluster, "small", size("200m"))
+    await node.quiet()
+    await node.stop()
+    await resize(cluster, "small", size("1500m"))
+    await resize(cluster, "large", size("600m"))
+    async with pending_seen(cluster) as pending:
+        await node.restart()
+    assert pending == {("small", "Deferred")}
+    assert await warnings(cluster) == ["ResizeDeferred"]
+
+
+async def test_an_increase_is_deferred_when_the_decrease_it_waits_for_does_not_come(
+    cluster: Cluster, node: TestNode
+) -> None:
+    uid = await pod(cluster, "large", size("200m", "3Gi"))
+    await pod(cluster, "small", size("200m", "64Mi"))
+    await node.quiet()
+    node.runtime.set_load(uid, "c", memory=float(2 << 30))
+    await node.quiet()
+    await resize(cluster, "large", size("200m", "64Mi"))
+    await resize(cluster, "small", size("200m", "3Gi"))
+    await node.pass_time(2)
+    status = (await cluster.pod("small"))["status"]
+    assert [one["reason"] for one in status["conditions"] if one["type"] == "PodResizePending"] == ["Deferred"]
+    assert sorted(set(await warnings(cluster))) == ["ResizeDeferred", "ResizeError"]
+
+    node.runtime.set_load(uid, "c", memory=float(1 << 20))
+    await node.pass_time(1)
+    assert await shown(cluster, "small") == size("200m", "3Gi")
