@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from functools import lru_cache, total_ordering
 
+from podfit.api.remember import remembered
+
 DECIMAL_SI = "DecimalSI"
 BINARY_SI = "BinarySI"
 DECIMAL_EXPONENT = "DecimalExponent"
 
 NANO = 10**9
 _MAX = (2**63 - 1) * NANO
+_LONGEST = 10_000
+"""Characters of a quantity: more digits than anything has, and few enough to calculate with."""
+_COMMON = 10**64
+"""Amounts below this are remembered as they print."""
+_AT_ONCE = 4000
+_LARGE = 10**_AT_ONCE
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_OF = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
@@ -40,7 +48,8 @@ class Quantity:
     @staticmethod
     def parse(text: str | int | float) -> Quantity:
         """Reads what JSON may hold for a quantity: a string, or a bare number."""
-        return _parse(text if isinstance(text, str) else _number_text(text))
+        written = text if isinstance(text, str) else _number_text(text)
+        return _parse(written)
 
     @staticmethod
     def of_milli(milli: int, format: str = DECIMAL_SI) -> Quantity:
@@ -123,10 +132,12 @@ def _divide_up(nanos: int, unit: int) -> int:
     return -(-nanos // unit) if nanos >= 0 else nanos // unit
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def _parse(text: str) -> Quantity:
     if not text:
         raise QuantityError(FORMAT_WRONG)
+    if len(text) > _LONGEST:
+        raise QuantityError(NUMERIC_WRONG)
     if text == "0":
         return Quantity(0)
     positive, number, whole, fraction, suffix = _split(text)
@@ -134,7 +145,7 @@ def _parse(text: str) -> Quantity:
     fast = _fast_path(base, exponent, whole, fraction)
     if not fast and not _is_number(number):
         raise QuantityError(NUMERIC_WRONG)
-    digits = int(whole + fraction)
+    digits = _int_of(whole + fraction)
     if base == 10:
         shift = exponent - len(fraction) + 9
         nanos = digits * 10**shift if shift >= 0 else -(-digits // 10**-shift)
@@ -149,6 +160,22 @@ def _parse(text: str) -> Quantity:
     kept = fast and nanos and (whole + fraction, exponent - len(fraction)) == _parts(nanos, format)
     written = text if kept else None
     return Quantity(nanos if positive else -nanos, format, written)
+
+
+def _int_of(digits: str) -> int:
+    """Python refuses to convert long numbers at once, because it would take too long."""
+    if len(digits) <= _AT_ONCE:
+        return int(digits)
+    half = len(digits) // 2
+    shift: int = 10**half
+    return _int_of(digits[:-half]) * shift + _int_of(digits[-half:])
+
+
+def _text_of(number: int) -> str:
+    if number < _LARGE:
+        return str(number)
+    high, low = divmod(number, _LARGE)
+    return _text_of(high) + str(low).zfill(_AT_ONCE)
 
 
 def _split(text: str) -> tuple[bool, str, str, str, str]:
@@ -203,10 +230,11 @@ def _interpret(suffix: str) -> tuple[int, int, str]:
 
 
 def _bounded(exponent: int) -> int:
-    """An exponent beyond these changes nothing more: the value is capped or rounded up to one nano anyway."""
-    if not -(2**31) <= exponent < 2**31:
+    """Kubernetes keeps the low 32 bits of an exponent. One beyond the longest number that is read is cut to it."""
+    if not -(2**63) <= exponent < 2**63:
         raise ValueError
-    return max(-400, min(400, exponent))
+    exponent = (exponent + 2**31) % 2**32 - 2**31
+    return max(-_LONGEST, min(_LONGEST, exponent))
 
 
 def _fast_path(base: int, exponent: int, whole: str, fraction: str) -> bool:
@@ -221,7 +249,15 @@ def _is_number(number: str) -> bool:
 
 
 @lru_cache(maxsize=16384)
+def _remembered_text(nanos: int, format: str) -> str:
+    return _print(nanos, format)
+
+
 def _canonical(nanos: int, format: str) -> str:
+    return _remembered_text(nanos, format) if -_COMMON < nanos < _COMMON else _print(nanos, format)
+
+
+def _print(nanos: int, format: str) -> str:
     if nanos == 0:
         return "0"
     sign, absolute = ("-", -nanos) if nanos < 0 else ("", nanos)
@@ -247,11 +283,8 @@ def _parts(absolute: int, format: str) -> tuple[str, int]:
             amount //= 1024
             exponent += 10
         return str(amount), exponent
-    amount, exponent = absolute, -9
-    while amount % 10 == 0:
-        amount //= 10
-        exponent += 1
-    while exponent % 3 or (format != DECIMAL_EXPONENT and exponent > 18):
-        amount *= 10
-        exponent -= 1
-    return str(amount), exponent
+    written = _text_of(absolute)
+    digits = written.rstrip("0")
+    exponent = len(written) - len(digits) - 9
+    kept = exponent - exponent % 3 if format == DECIMAL_EXPONENT else min(exponent - exponent % 3, 18)
+    return digits + "0" * (exponent - kept), kept

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Protocol
 
+from podfit.api.remember import remembered
 from podfit.api.status import FieldError, aggregate, invalid
 
 IN, NOT_IN, EQUALS, DOUBLE_EQUALS, NOT_EQUALS = "in", "notin", "=", "==", "!="
@@ -175,7 +175,7 @@ class LabelSelector:
         return ",".join(str(item) for item in self.requirements)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _parse_labels(text: str) -> LabelSelector:
     return LabelSelector(tuple(sorted(_Parser(text).parse(), key=lambda item: item.key)))
 
@@ -343,7 +343,7 @@ _TERM = re.compile(r"(?:[^\\,]|\\.?)*", re.DOTALL)
 _OPERATOR = re.compile(r"!=|==|=")
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _parse_fields(text: str) -> FieldSelector:
     parts, at = [], 0
     while at <= len(text):

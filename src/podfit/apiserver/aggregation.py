@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 
 from podfit.api.kinds import Kind, kind_named
+from podfit.api.schema.gojson import parse
 from podfit.api.status import ApiError, Object, go_quote
 from podfit.apiserver import wire
 from podfit.apiserver.auth.pki import Pki
@@ -36,6 +37,7 @@ API_SERVICE = kind_named("APIService")
 URL = "podfit.dev/url"
 AUTOMANAGED = "kube-aggregator.kubernetes.io/automanaged"
 _RETRY_S = 10.0
+_LARGEST = 3 << 20
 _LOCAL = ("Local", "Local APIServices are always available")
 _SKIPPED = frozenset(
     ("host", "connection", "authorization", "content-length", "transfer-encoding", "upgrade", "accept-encoding")
@@ -114,7 +116,7 @@ class Aggregation:
         path = f"/apis/{group}/{version}"
         answer = await handler(Request("GET", path, {}, {"accept": "application/json"}, b"", ADMIN))
         if answer.status == 200:
-            self._know(group, version, wire.decode(answer.body).get("resources") or [])
+            self._know(group, version, _resources(answer.body))
 
     def _know(self, group: str, version: str, resources: list[Object]) -> None:
         known = self._discovery.foreign.setdefault(group, {"versions": [], "resources": {}})
@@ -141,13 +143,13 @@ class Aggregation:
             try:
                 request = Request("GET", f"/apis/{group}/{version}", {}, {"accept": "application/json"}, b"", ADMIN)
                 answer = await self._ask(service, request)
-                body = b"".join([piece async for piece in answer.stream]) if answer.stream else answer.body
+                body = await _whole(answer)
                 if answer.status == 200:
-                    self._know(group, version, wire.decode(body).get("resources") or [])
+                    self._know(group, version, _resources(body))
                     await self._say(name, True, "Passed", "all checks passed")
                     return
                 why = f"bad status from {group}/{version}: {answer.status}"
-            except (ApiError, ValueError) as error:
+            except (ApiError, ValueError, aiohttp.ClientError, OSError) as error:
                 why = str(error)
             await self._say(name, False, "FailedDiscoveryCheck", f"failing or missing response: {why}")
             await self._objects.clock.sleep(_RETRY_S)
@@ -194,7 +196,7 @@ class Aggregation:
                 data=request.body or None,
                 ssl=self._context(service) if base.startswith("https") else False,
             )
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {why_not(error)}") from None
         media = answer.headers.get("Content-Type", "application/json")
         told = [(k, v) for k, v in answer.headers.items() if k.lower() not in _NOT_TOLD]
@@ -227,6 +229,26 @@ class Aggregation:
             key.write_bytes(pair.key)
             context.load_cert_chain(cert, key)
         return context
+
+
+async def _whole(answer: Response) -> bytes:
+    """The body of a discovery document; ValueError for one without end."""
+    if answer.stream is None:
+        return answer.body
+    body = b""
+    async for piece in answer.stream:
+        body += piece
+        if len(body) > _LARGEST:
+            raise ValueError(f"the discovery document is larger than {_LARGEST} bytes")
+    return body
+
+
+def _resources(body: bytes) -> list[Object]:
+    document = parse(body)
+    rows = (document.get("resources") or []) if isinstance(document, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError("the discovery document is no APIResourceList")
+    return rows
 
 
 async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

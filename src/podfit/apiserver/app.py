@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Coroutine
 from pathlib import Path
 
+from podfit.api.depth import allow_depth
 from podfit.api.kinds import Registry
 from podfit.api.status import Object
 from podfit.apiserver import bootstrap, shapes
@@ -51,6 +52,7 @@ log = logging.getLogger(__name__)
 
 class ApiServer:
     def __init__(self, config: Config) -> None:
+        allow_depth()
         self.config = config
         self.registry = Registry()
         self.hub = Hub(config.store)

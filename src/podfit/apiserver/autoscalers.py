@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from podfit.api.schema.gojson import GoSyntaxError, parse
 from podfit.api.status import Object
 
 _PREFIX = "autoscaling.alpha.kubernetes.io/"
@@ -171,6 +172,6 @@ def _untitled(value: Any) -> Any:
 def _read(text: Any) -> Any:
     """What an annotation holds; nonsense that somebody wrote there is nothing."""
     try:
-        return json.loads(text) if text else None
-    except ValueError:
+        return parse(text.encode()) if isinstance(text, str) and text else None
+    except GoSyntaxError:
         return None

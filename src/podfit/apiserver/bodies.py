@@ -7,7 +7,8 @@ import msgspec
 from podfit.api.kinds import Kind
 from podfit.api.schema.decode import decode, take
 from podfit.api.schema.types import Struct
-from podfit.api.schema.yamls import YamlError, parse_yaml
+from podfit.api.schema.yaml_nodes import YamlError
+from podfit.api.schema.yamls import parse_yaml
 from podfit.api.status import ApiError, Object, bad_request
 from podfit.apiserver import shapes
 from podfit.apiserver.calls import Call

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
-from podfit.api.schema.gojson import syntax_error
+from podfit.api.schema.gojson import GoSyntaxError, parse
 from podfit.api.schema.scalars import json_word
 from podfit.api.status import (
     FieldError,
@@ -228,10 +226,9 @@ def _delete_options_from_query(query: Query) -> Object:
 
 def _decode_delete_options(body: bytes) -> Object:
     try:
-        options: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        why = syntax_error(body) or "unexpected end of JSON input"
-        raise bad_request(f"couldn't get version/kind; json parse error: {why}") from None
+        options: Any = parse(body)
+    except GoSyntaxError as error:
+        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
     if options is None:
         return {}
     if not isinstance(options, dict):
@@ -240,6 +237,10 @@ def _decode_delete_options(body: bytes) -> Object:
             'of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
             '"json:\\"kind,omitempty\\"" }'
         )
+    for name in options:
+        if name in ("kind", "apiVersion") and not isinstance(options[name], str | None):
+            where = f"{json_word(options[name])} into Go struct field .{name} of type string"
+            raise bad_request(f"couldn't get version/kind; json parse error: json: cannot unmarshal {where}")
     kind, version = options.pop("kind", "") or "", options.pop("apiVersion", "") or ""
     if kind not in ("", _DELETE_OPTIONS) or (version and not kind):
         raise bad_request(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from podfit.api.depth import allow_depth
 from podfit.cli import helping
 from podfit.cli.commands import (
     completion,
@@ -79,6 +80,7 @@ TOLD = frozenset(
 def main() -> None:
     """Errors of the user end with one line and exit code 1 (2 for a wrong command line), never with a traceback."""
     completion.prepare()
+    allow_depth()
     try:
         app()
     except KeyboardInterrupt:

@@ -1,24 +1,23 @@
 """JSON patch (RFC 6902) as the API server reads it: `apply(document, raw)`.
 
-Any operation that does not apply is answered with the same 422. The document is not changed: containers are copied
-along the path of each operation only.
+Any operation that does not apply is answered with the same 422. The number of operations and the bytes they copy are
+limited as in Kubernetes.
 """
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
+from podfit.api.depth import MAX_DEPTH, deeper_than
+from podfit.api.patches.editing import Document, NoSuchPlace, Pieces, copied, size_of
 from podfit.api.schema.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
 from podfit.api.schema.scalars import json_word
 from podfit.api.status import ApiError, bad_request
 
 MOST_OPERATIONS = 10_000
+MOST_COPIED = 3 << 20
+"""Bytes that the copies of one patch may add."""
 _OP_FIELDS = ("op", "from", "path", "value")
-
-
-class _NoSuchPlace(Exception):
-    """The operation points at nothing, or asks what cannot be done."""
 
 
 def apply(document: Any, raw: bytes) -> Any:
@@ -40,7 +39,7 @@ def operations(raw: bytes) -> list[dict[str, Any]]:
         )
     if len(value) > MOST_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(value)}"
-        raise ApiError(413, "RequestEntityTooLarge", f"Request entity is too large: {message}")
+        raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {message}")
     for item in value:
         _check_operation(item)
     return value
@@ -76,123 +75,85 @@ def rejected() -> ApiError:
 
 
 def apply_operations(document: Any, patch: list[dict[str, Any]]) -> Any:
+    """The patched document; `document` stays as it is. 422 where an operation does not apply, or the result is nested
+    too deeply."""
+    editing = _Editing(document)
     try:
         for item in patch:
-            document = _OPERATIONS[item.get("op", "")](document, item)
-    except (_NoSuchPlace, KeyError, RecursionError):
+            editing.run(item)
+        result = editing.document.finished()
+    except (NoSuchPlace, RecursionError):
         raise rejected() from None
-    return document
+    if any(map(_may_deepen, patch)) and deeper_than(result, MAX_DEPTH):
+        raise rejected()
+    return result
 
 
-def _parts(pointer: str) -> list[str]:
-    """The keys of a pointer. Whatever precedes the first slash is not looked at."""
-    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+def _may_deepen(item: dict[str, Any]) -> bool:
+    """Whether an operation may put containers into containers. Most set a scalar."""
+    return item["op"] in ("copy", "move") or isinstance(item.get("value"), (dict, list))
 
 
-def _index(text: str, size: int) -> int:
-    """A position in a list of `size`; negative ones count from the end."""
-    try:
-        index = int(text)
-    except ValueError:
-        raise _NoSuchPlace from None
-    if not -size <= index < size:
-        raise _NoSuchPlace
-    return index + size if index < 0 else index
+class _Editing:
+    """One patch being applied."""
 
+    def __init__(self, document: Any) -> None:
+        self.document = Document(document)
+        self._copied = 0
+        """Bytes that copies have added so far."""
 
-def _get(document: Any, parts: list[str]) -> Any:
-    for part in parts:
-        if isinstance(document, dict):
-            if part not in document:
-                raise _NoSuchPlace
-            document = document[part]
-        elif isinstance(document, list):
-            document = document[_index(part, len(document))]
+    def run(self, item: dict[str, Any]) -> None:
+        operation = _OPERATIONS.get(item.get("op", ""))
+        if operation is None:
+            raise NoSuchPlace
+        operation(self, item)
+
+    def add(self, item: dict[str, Any]) -> None:
+        self.document.add(_pointer(item), item.get("value"))
+
+    def remove(self, item: dict[str, Any]) -> None:
+        self.document.remove(_pointer(item))
+
+    def replace(self, item: dict[str, Any]) -> None:
+        if item.get("path") == "":
+            self.document.replace_all(item.get("value"))
         else:
-            raise _NoSuchPlace
-    return document
+            self.document.replace(_pointer(item), item.get("value"))
+
+    def move(self, item: dict[str, Any]) -> None:
+        moved = self.document.remove(_pointer(item, "from"))
+        self.document.add(_pointer(item), moved)
+
+    def copy(self, item: dict[str, Any]) -> None:
+        source = _pointer(item, "from")
+        if not source:
+            raise NoSuchPlace
+        value = self.document.get_or_null(source)
+        self._copied += size_of(value)
+        if self._copied > MOST_COPIED:
+            raise NoSuchPlace
+        self.document.add(_pointer(item), copied(value))
+
+    def test(self, item: dict[str, Any]) -> None:
+        if not same(self.document.get_or_null(_pointer(item)), item.get("value")):
+            raise NoSuchPlace
 
 
-def _get_or_null(document: Any, parts: list[str]) -> Any:
-    """Like `_get`, but a member that an object does not have counts as null."""
-    above = _get(document, parts[:-1])
-    if parts and isinstance(above, dict) and parts[-1] not in above:
-        return None
-    return _get(document, parts)
-
-
-def _edited(document: Any, parts: list[str], how: str, value: Any = None) -> Any:
-    """A copy of the document in which the place is added, replaced or removed. Replacing adds what is missing."""
-    if not parts:
-        raise _NoSuchPlace
-    key = parts[0]
-    if isinstance(document, dict):
-        if len(parts) > 1 or how == "remove":
-            _get(document, parts[:1])
-        changed = dict(document)
-        if len(parts) > 1:
-            changed[key] = _edited(document[key], parts[1:], how, value)
-        elif how == "remove":
-            del changed[key]
-        else:
-            changed[key] = value
-        return changed
-    if not isinstance(document, list):
-        raise _NoSuchPlace
-    return _edited_list(list(document), parts, how, value)
-
-
-def _edited_list(items: list[Any], parts: list[str], how: str, value: Any) -> list[Any]:
-    key = parts[0]
-    if len(parts) > 1:
-        index = _index(key, len(items))
-        items[index] = _edited(items[index], parts[1:], how, value)
-    elif how == "add":
-        items.insert(len(items) if key == "-" else _index(key, len(items) + 1), value)
-    elif how == "remove":
-        del items[_index(key, len(items))]
-    else:
-        items[_index(key, len(items))] = value
-    return items
+_OPERATIONS = {
+    "add": _Editing.add,
+    "remove": _Editing.remove,
+    "replace": _Editing.replace,
+    "move": _Editing.move,
+    "copy": _Editing.copy,
+    "test": _Editing.test,
+}
 
 
 def _pointer(item: dict[str, Any], name: str = "path") -> list[str]:
+    """The keys of a pointer. What precedes the first slash is ignored."""
     if name not in item:
-        raise _NoSuchPlace
-    return _parts(item[name])
-
-
-def _add(document: Any, item: dict[str, Any]) -> Any:
-    return _edited(document, _pointer(item), "add", item.get("value"))
-
-
-def _remove(document: Any, item: dict[str, Any]) -> Any:
-    return _edited(document, _pointer(item), "remove")
-
-
-def _replace(document: Any, item: dict[str, Any]) -> Any:
-    if item.get("path") == "":
-        return item.get("value")
-    return _edited(document, _pointer(item), "replace", item.get("value"))
-
-
-def _move(document: Any, item: dict[str, Any]) -> Any:
-    source = _pointer(item, "from")
-    moved = _get(document, source)
-    return _edited(_edited(document, source, "remove"), _pointer(item), "add", moved)
-
-
-def _copy(document: Any, item: dict[str, Any]) -> Any:
-    source = _pointer(item, "from")
-    if not source:
-        raise _NoSuchPlace
-    return _edited(document, _pointer(item), "add", deepcopy(_get_or_null(document, source)))
-
-
-def _test(document: Any, item: dict[str, Any]) -> Any:
-    if not same(_get_or_null(document, _pointer(item)), item.get("value")):
-        raise _NoSuchPlace
-    return document
+        raise NoSuchPlace
+    return [part.replace("~1", "/").replace("~0", "~") for part in item[name].split("/")[1:]]
 
 
 def same(left: Any, right: Any) -> bool:
@@ -201,9 +162,6 @@ def same(left: Any, right: Any) -> bool:
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(item, right[key]) for key, item in left.items())
-    if isinstance(left, list) and isinstance(right, list):
+    if isinstance(left, (list, Pieces)) and isinstance(right, (list, Pieces)):
         return len(left) == len(right) and all(map(same, left, right))
     return bool(left == right)
-
-
-_OPERATIONS = {"add": _add, "remove": _remove, "replace": _replace, "move": _move, "copy": _copy, "test": _test}

@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+from podfit.api.schema.gojson import GoSyntaxError, parse
+
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 _DEEPEST = 100
@@ -209,8 +211,8 @@ def _date(seconds: int) -> datetime:
 def _embedded(value: Any) -> Any:
     raw = next((text for number, _, text in _wire(_bytes(value)) if number == 1), b"")
     try:
-        return msgspec.json.decode(raw) if raw else None
-    except msgspec.DecodeError:
+        return parse(raw) if raw else None
+    except GoSyntaxError:
         raise BadProtobuf("a raw field holds no JSON") from None
 
 

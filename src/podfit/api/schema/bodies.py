@@ -56,17 +56,15 @@ def type_meta(value: Any, kind: Kind | Struct, raw: bytes) -> TypeMeta:
     if not isinstance(value, dict):
         why = f"json: cannot unmarshal {json_word(value)} into Go value of type {_META}"
         raise body_error(kind, f"couldn't get version/kind; json parse error: {why}", raw)
-    found = {}
-    for name, go in (("apiVersion", "APIVersion"), ("kind", "Kind")):
-        said = value.get(name)
-        if said is not None and not isinstance(said, str):
+    for name in value:
+        if name in ("apiVersion", "kind") and not isinstance(value[name], str | None):
             where = f"Go struct field .{name} of type string"
-            why = f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_word(said)} into {where}"
-            raise body_error(kind, why, raw)
-        found[go] = said or ""
-    if not found["Kind"] and isinstance(kind, Kind) and kind.custom:
+            why = f"json: cannot unmarshal {json_word(value[name])} into {where}"
+            raise body_error(kind, f"couldn't get version/kind; json parse error: {why}", raw)
+    meta = TypeMeta(value.get("apiVersion") or "", value.get("kind") or "")
+    if not meta.kind and isinstance(kind, Kind) and kind.custom:
         raise kind_missing(kind, raw)
-    return TypeMeta(found["APIVersion"], found["Kind"])
+    return meta
 
 
 def checked_type(value: Any, kind: Kind, raw: bytes) -> TypeMeta:

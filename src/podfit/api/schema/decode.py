@@ -18,7 +18,8 @@ from podfit.api.schema.gojson import GoSyntaxError, may_hold_duplicates, parse, 
 from podfit.api.schema.scalars import Unreadable
 from podfit.api.schema.types import Struct
 from podfit.api.schema.walk import JSON, Walker, plain
-from podfit.api.schema.yamls import YamlError, parse_yaml
+from podfit.api.schema.yaml_nodes import YamlError
+from podfit.api.schema.yamls import parse_yaml
 from podfit.api.status import ApiError, Object, bad_request
 
 

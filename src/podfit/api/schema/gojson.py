@@ -13,13 +13,14 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from podfit.api.depth import MAX_DEPTH, too_deep
 from podfit.api.encoded import Encoded
 
 END = "unexpected end of JSON input"
 TOO_DEEP = "exceeded max depth"
-MAX_DEPTH = 10000
 _SPACE = b" \t\r\n"
 _HEX = b"0123456789abcdefABCDEF"
+_SPACES, _DIGITS, _PLAIN = re.compile(rb"[ \t\r\n]*"), re.compile(rb"[0-9]*"), re.compile(rb'[^"\\\x00-\x1f]*')
 
 
 class GoSyntaxError(ValueError):
@@ -89,11 +90,14 @@ def parse(raw: bytes, *, typed: bool = False) -> Any:
     """Parses JSON fast, duplicate keys unnoticed. Numbers beyond float64 are refused here, unless types to be read
     later (`typed`) will have a better word for them."""
     try:
-        return msgspec.json.decode(raw)
+        value = msgspec.json.decode(raw)
     except RecursionError:
         raise GoSyntaxError(TOO_DEEP) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         return parse_exact(raw, typed=typed)
+    if too_deep(raw, value):
+        raise GoSyntaxError(TOO_DEEP)
+    return value
 
 
 def parse_exact(raw: bytes, *, typed: bool = True) -> Any:
@@ -192,9 +196,13 @@ def _unexpected(char: int, where: str) -> str:
 
 
 def _skip(raw: bytes, at: int) -> int:
-    while at < len(raw) and raw[at] in _SPACE:
-        at += 1
-    return at
+    return at if at >= len(raw) or raw[at] not in _SPACE else _end(_SPACES, raw, at)
+
+
+def _end(pattern: re.Pattern[bytes], raw: bytes, at: int) -> int:
+    found = pattern.match(raw, at)
+    assert found is not None
+    return found.end()
 
 
 def _value(raw: bytes, at: int) -> int:
@@ -265,7 +273,7 @@ def _scalar(raw: bytes, at: int) -> int:
 
 def _string(raw: bytes, at: int) -> int:
     at += 1
-    while raw[at] != ord('"'):
+    while raw[at := _end(_PLAIN, raw, at)] != ord('"'):
         if raw[at] == ord("\\"):
             at += 1
             if raw[at] == ord("u"):
@@ -303,6 +311,4 @@ def _number(raw: bytes, at: int) -> int:
 
 
 def _digits(raw: bytes, at: int) -> int:
-    while at < len(raw) and raw[at] in b"0123456789":
-        at += 1
-    return at
+    return _end(_DIGITS, raw, at)

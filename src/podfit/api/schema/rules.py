@@ -6,10 +6,10 @@ A definition with a rule that cannot be compiled is refused; one that was stored
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any
 
 from podfit.api.cel import BadExpression, Failed, compiled, problem
+from podfit.api.remember import remembered
 from podfit.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, FieldError, invalid
 
 Schema = dict[str, Any]
@@ -159,7 +159,7 @@ def _escaped(value: Any) -> Any:
     return [_escaped(item) for item in value] if isinstance(value, list) else value
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _identifier(name: str) -> str:
     if name in _KEYWORDS:
         return f"__{name}__"

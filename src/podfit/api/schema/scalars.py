@@ -11,10 +11,10 @@ import binascii
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 from podfit.api.quantity import FORMAT_WRONG, Quantity, QuantityError
+from podfit.api.remember import remembered
 from podfit.api.schema.gojson import Literal
 from podfit.api.status import go_quote
 
@@ -92,7 +92,7 @@ def _quantity_source(value: Any) -> str:
     return number_text(value)
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def quantity_text(text: str) -> str:
     try:
         return Quantity.parse(text.strip('"')).as_written()
@@ -100,7 +100,7 @@ def quantity_text(text: str) -> str:
         raise Unreadable(str(error)) from None
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def resource_text(text: str) -> str:
     try:
         return Quantity.parse(text.strip('"')).rounded_to_milli().as_written()
@@ -137,13 +137,13 @@ def _time_source(value: Any) -> str:
     raise Unreadable(f"json: cannot unmarshal {json_word(value)} into Go value of type string")
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def time_text(text: str) -> str | None:
     moment = _moment(text, LAYOUT)
     return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}".rjust(20, "0")
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def micro_time_text(text: str) -> str | None:
     moment = _moment(text, _MICRO_LAYOUT)
     return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}".rjust(27, "0")

@@ -12,34 +12,17 @@ from typing import Any
 import msgspec
 import yaml
 
+from podfit.api.depth import too_deep
 from podfit.api.schema.gojson import may_hold_duplicates
+from podfit.api.schema.yaml_nodes import TAG, TOO_DEEP, Builder, YamlError, compose
 
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class YamlError(ValueError):
-    """The text is no YAML; the message is Go's as far as known."""
-
-
 class _Loader(_FAST):  # type: ignore[misc]
-    """Dates stay strings: JSON has none. Keys become strings, and keys given twice are noted."""
-
-    twice: list[tuple[int, str]]
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        if not isinstance(node, yaml.MappingNode):
-            raise yaml.constructor.ConstructorError(None, None, "expected a mapping node", node.start_mark)
-        self.flatten_mapping(node)
-        for key_node, value_node in node.value:
-            key = _key(self.construct_object(key_node, deep=True))
-            if key in out:
-                self.twice.append((key_node.start_mark.line + 1, key))
-            out[key] = self.construct_object(value_node, deep=True)
-        return out
+    """Dates stay strings: JSON has none."""
 
 
-_Loader.add_constructor("tag:yaml.org,2002:map", lambda loader, node: loader.construct_mapping(node, True))
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: loader.construct_scalar(node))
 
 
@@ -59,7 +42,7 @@ def _number(loader: Any, node: Any) -> int | float | str:
     except ValueError:
         pass
     if not _FLOAT.fullmatch(text):
-        raise YamlError(f"yaml: cannot decode !!str `{written}` as a {node.tag.replace(_TAG, '!!')}")
+        raise YamlError(f"yaml: cannot decode !!str `{written}` as a {node.tag.replace(TAG, '!!')}")
     number = float(text)
     if math.isinf(number):
         return str(written)
@@ -78,18 +61,12 @@ def _binary(loader: Any, node: Any) -> str:
     return bytes(loader.construct_yaml_binary(node)).decode("utf-8", "replace")
 
 
-def _pairs(loader: Any, node: Any) -> list[Any]:
-    items: list[Any] = loader.construct_sequence(node, deep=True)
-    return items
-
-
-_TAG = "tag:yaml.org,2002:"
 _BOOLEAN = re.compile("y|Y|yes|Yes|YES|true|True|TRUE|on|On|ON|n|N|no|No|NO|false|False|FALSE|off|Off|OFF")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _INTEGER = re.compile(r"[-+]?(0[bB][01_]+|0[oO][0-7_]+|0[xX][0-9a-fA-F_]+|[0-9][0-9_]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?")
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in rows if tag.removeprefix(_TAG) not in ("int", "float", "bool")]
+    first: [(tag, pattern) for tag, pattern in rows if tag.removeprefix(TAG) not in ("int", "float", "bool")]
     for first, rows in _FAST.yaml_implicit_resolvers.items()
 }
 for _name, _pattern, _first, _read in (
@@ -98,18 +75,9 @@ for _name, _pattern, _first, _read in (
     ("float", _FLOAT, "-+.0123456789", _number),
     ("float", _NOT_FINITE, "-+.", _number),
 ):
-    _Loader.add_implicit_resolver(_TAG + _name, re.compile(f"(?:{_pattern.pattern})$"), list(_first))
-    _Loader.add_constructor(_TAG + _name, _read)
-_Loader.add_constructor(_TAG + "binary", _binary)
-_Loader.add_constructor(_TAG + "set", lambda loader, node: loader.construct_mapping(node, True))
-_Loader.add_constructor(_TAG + "omap", _pairs)
-_Loader.add_constructor(_TAG + "pairs", _pairs)
-
-
-def _key(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value if isinstance(value, str) else "null" if value is None else str(value)
+    _Loader.add_implicit_resolver(TAG + _name, re.compile(f"(?:{_pattern.pattern})$"), list(_first))
+    _Loader.add_constructor(TAG + _name, _read)
+_Loader.add_constructor(TAG + "binary", _binary)
 
 
 def parse_yaml(raw: bytes) -> tuple[Any, list[str]]:
@@ -119,19 +87,20 @@ def parse_yaml(raw: bytes) -> tuple[Any, list[str]]:
             value = msgspec.json.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             value = None
-        if value is not None and not may_hold_duplicates(raw, value):
+        if value is not None and not too_deep(raw, value) and not may_hold_duplicates(raw, value):
             return value, []
     loader = _Loader(raw.decode("utf-8", "replace"))
-    loader.twice = []
+    builder = Builder(loader)
     try:
-        value = loader.get_data()
+        root = compose(loader)
+        value = None if root is None else builder.build(root)
     except yaml.YAMLError as error:
         raise YamlError(_worded(error)) from None
     except RecursionError:
-        raise YamlError("yaml: exceeded max depth of 10000") from None
+        raise YamlError(f"yaml: {TOO_DEEP}") from None
     finally:
         loader.dispose()
-    lines = [f'  line {line}: key "{key}" already set in map' for line, key in loader.twice]
+    lines = [f'  line {line}: key "{key}" already set in map' for line, key in builder.twice]
     return value, ["yaml: unmarshal errors:\n" + "\n".join(lines)] if lines else []
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from podfit.api.remember import remembered
 from podfit.api.selectors import key_problems, value_problems
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -71,7 +72,7 @@ def _without_dash(name: str, prefix: bool) -> str:
     return name[:-1] + "a" if prefix and len(name) > 1 and name.endswith("-") else name
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def _complaints_label(name: str) -> tuple[str, ...]:
     found = (max_length(63),) if len(name.encode()) > 63 else ()
     if _label.fullmatch(name):
@@ -87,7 +88,7 @@ def _about_subdomain(name: str) -> tuple[str, ...]:
 _complaints_subdomain = lru_cache(maxsize=65536)(_about_subdomain)
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def _complaints_1035(name: str) -> tuple[str, ...]:
     found = (max_length(63),) if len(name.encode()) > 63 else ()
     return found if _label_1035.fullmatch(name) else (*found, _DNS_1035_TEXT)
@@ -106,7 +107,7 @@ def new_subdomain(name: str, prefix: bool = False) -> list[str]:
     return list(_about_subdomain(_without_dash(name, prefix)))
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def dns_subdomain_with_underscore(name: str) -> tuple[str, ...]:
     """What resolvers search: labels may begin with an underscore, and hold some."""
     found = (max_length(253),) if len(name.encode()) > 253 else ()
@@ -124,19 +125,19 @@ def path_segment(name: str, prefix: bool = False) -> list[str]:
     return [f"may not contain '{part}'" for part in ("/", "%") if part in name]
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def qualified_name(name: str) -> tuple[str, ...]:
     """`name` or `prefix/name`: keys of labels, annotations, resources, taints. Kubernetes calls all of them label keys,
     and counts them in bytes."""
     return tuple(key_problems(name))
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def label_value(value: str) -> tuple[str, ...]:
     return tuple(value_problems(value))
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def port_name(name: str) -> tuple[str, ...]:
     """IANA_SVC_NAME."""
     found: list[str] = []
@@ -153,14 +154,14 @@ def port_name(name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def env_var_name(name: str) -> tuple[str, ...]:
     if _env_name_relaxed.fullmatch(name):
         return ()
     return ("a valid environment variable name must consist only of printable ASCII characters other than '='",)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def strict_env_var_name(name: str) -> tuple[str, ...]:
     """The older, narrower grammar: still that of sysctl-like keys and of prefixes."""
     found: list[str] = []
@@ -185,7 +186,7 @@ def _dots(name: str) -> list[str]:
     return ["must not start with '..'"] if name.startswith("..") else []
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def config_map_key(key: str) -> tuple[str, ...]:
     found: list[str] = []
     if len(key) > 253:
@@ -204,7 +205,7 @@ def config_map_key(key: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def http_header_name(name: str) -> tuple[str, ...]:
     if _http_header.fullmatch(name):
         return ()

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from podfit.api.quantity import NANO, Quantity, QuantityError
+from podfit.api.remember import remembered
 from podfit.api.resources import HUGE_PAGES_PREFIX, is_pod_level_resource
 from podfit.api.status import NOT_FOUND, FieldError, duplicate, go_quote, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
@@ -41,9 +42,13 @@ _POD_LEVEL = ("cpu", HUGE_PAGES_PREFIX, "memory")
 # --- canonical form -----------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=16384)
-def _canonical_amount(text: str | int | float) -> str:
+@remembered(16384)
+def _canonical_text(text: str) -> str:
     return Quantity.parse(text).rounded_to_milli().as_written()
+
+
+def _canonical_amount(amount: str | int | float) -> str:
+    return _canonical_text(amount if isinstance(amount, str) else str(Quantity.parse(amount)))
 
 
 def normalise(amounts: dict[str, Any] | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from podfit.api.kinds import POD, Kind, kind_named
+from podfit.api.schema.gojson import GoSyntaxError, parse
 from podfit.api.selectors import LabelSelector, SelectorError
 from podfit.api.status import ApiError, Object, bad_request, forbidden, too_many_requests
 from podfit.apiserver import deletes
@@ -83,8 +84,8 @@ def _in_one_version(body: bytes) -> bytes:
     if b"policy/v1beta1" not in body:
         return body
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = parse(body)
+    except GoSyntaxError:
         return body
     if isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) == ("policy/v1beta1", "Eviction"):
         value["apiVersion"] = "policy/v1"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
+
+from podfit.api.remember import remembered
 
 _STEP = re.compile(
     r"""\.?\[\?\(\s*@((?:\.[\w-]+)+)\s*(==|!=)\s*(?:'([^']*)'|"([^"]*)"|([\w.-]+))\s*\)\]   # filter
@@ -24,7 +25,7 @@ class BadPath(ValueError):
     """Not a path we read."""
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def parse(path: str) -> tuple[Step, ...]:
     text = path.strip().removeprefix("{").removesuffix("}").removeprefix("$")
     steps: list[Step] = []

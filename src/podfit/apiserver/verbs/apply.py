@@ -12,7 +12,8 @@ from podfit.api.schema.decode import DecodeError, convert
 from podfit.api.schema.scalars import json_word
 from podfit.api.schema.types import Struct
 from podfit.api.schema.walk import UNSTRUCTURED
-from podfit.api.schema.yamls import YamlError, parse_yaml
+from podfit.api.schema.yaml_nodes import YamlError
+from podfit.api.schema.yamls import parse_yaml
 from podfit.api.status import Object, bad_request, conflict, not_found
 from podfit.apiserver import managed, shapes
 from podfit.apiserver.bodies import check_name

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 
 import msgspec
 
 from podfit.api.kinds import Kind
+from podfit.api.schema.gojson import GoSyntaxError, parse
 from podfit.api.status import ApiError, Object, bad_request, go_quote
 from podfit.apiserver.calls import Call
 from podfit.apiserver.forms import Spliced
@@ -149,13 +151,13 @@ def _read_token(token: str) -> tuple[int, str]:
     except (binascii.Error, ValueError):
         raise bad_request("invalid continue token: continue key is not valid: illegal base64 data") from None
     try:
-        data = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        shown = _go_char(raw[:1])
-        raise bad_request(
-            "invalid continue token: continue key is not valid: "
-            + (f"invalid character {shown} looking for beginning of value" if raw else "unexpected end of JSON input")
-        ) from None
+        data = parse(raw)
+    except GoSyntaxError as error:
+        # Tokens are read by another parser than bodies, which shows bytes that are no ASCII as they are.
+        why = re.sub(
+            r"'\\u00(..)'|'([\x80-\xff])'", lambda found: f"'\\x{found[1] or f'{ord(found[2]):02x}'}'", str(error)
+        )
+        raise bad_request(f"invalid continue token: continue key is not valid: {why}") from None
     if not isinstance(data, dict) or data.get("v") != "meta.k8s.io/v1":
         raise bad_request(
             "invalid continue token: continue key is not valid: server does not recognize this encoded version "
@@ -170,13 +172,6 @@ def _read_token(token: str) -> tuple[int, str]:
     if ".." in start.split("/"):
         raise bad_request(f"invalid continue token: continue key is not valid: {start}")
     return revision, start.rstrip("\u0000")
-
-
-def _go_char(byte: bytes) -> str:
-    value = byte[0] if byte else 0
-    if value >= 0x80 or value < 0x20:
-        return f"'\\x{value:02x}'"
-    return "'" + chr(value) + "'"
 
 
 def _expired(options: ListOptions, prefix: str, after: str, at: int, oldest: int) -> ApiError:

@@ -10,6 +10,7 @@ import json
 import uuid
 from typing import Any
 
+from podfit.api.schema.gojson import parse
 from podfit.api.status import ApiError, Object
 from podfit.apiserver.admission.webhooks.call import Caller, CallFailed
 from podfit.apiserver.strategy.names import label_value, qualified_name
@@ -50,7 +51,7 @@ class ConversionWebhook:
 
 def _read(body: bytes | Object, uid: str, version: str) -> list[Any]:
     """The converted objects; ValueError says what is wrong with the answer."""
-    review = json.loads(body) if isinstance(body, bytes) else body
+    review = parse(body) if isinstance(body, bytes) else body
     if not isinstance(review, dict):
         raise ValueError("no response provided")
     if version == "v1" and (review.get("apiVersion"), review.get("kind")) != (f"{GROUP}/v1", "ConversionReview"):

@@ -15,6 +15,7 @@ from podfit.api.patches.apply.check import complaints
 from podfit.api.patches.apply.fieldset import FieldSet
 from podfit.api.patches.apply.managers import APPLY, UPDATE, Identity, Owner, Owners, identity, manager_name
 from podfit.api.schema.fast import zero_of
+from podfit.api.schema.gojson import GoSyntaxError, parse
 from podfit.api.schema.types import Struct
 from podfit.api.status import ApiError, Object, bad_request
 
@@ -318,8 +319,8 @@ def _from_last_applied(live: Object, struct: Struct) -> FieldSet:
     """Fields that client-side apply set last: `kubectl apply --server-side` may take those over."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(_LAST_APPLIED)
     try:
-        value = json.loads(text) if text else None
-    except ValueError:
+        value = parse(text.encode()) if text else None
+    except GoSyntaxError:
         return {}
     if not isinstance(value, dict) or complaints(value, struct):
         return {}

@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from podfit.api.schema.gojson import GoSyntaxError, parse
+
 FieldSet = dict[str, Any]
 SELF = "."
 
@@ -29,8 +31,8 @@ def _is_element(element: str) -> bool:
     if kind == "f":
         return True
     try:
-        value = json.loads(rest)
-    except ValueError:
+        value = parse(rest.encode())
+    except GoSyntaxError:
         return False
     return kind != "k" or isinstance(value, dict)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
 from podfit.api.kinds import Kind
+from podfit.api.schema.gojson import parse
 from podfit.api.status import REASON_OF_CODE, ApiError, Object
 from podfit.apiserver.admission.base import CREATE, DELETE, UPDATE, Attributes
 from podfit.apiserver.auth.reviews import user_info
@@ -97,7 +97,7 @@ def review_of(request: Object, version: str = "v1") -> Object:
 
 def read_answer(body: bytes | Object, uid: str, *, may_patch: bool, version: str = "v1") -> Answer:
     try:
-        review = json.loads(body) if isinstance(body, bytes) else body
+        review = parse(body) if isinstance(body, bytes) else body
     except ValueError as error:
         raise BadAnswer(f"could not get REST client: {error}") from None
     said = (review.get("apiVersion"), review.get("kind")) if isinstance(review, dict) else ()

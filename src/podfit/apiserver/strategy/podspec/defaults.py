@@ -6,10 +6,10 @@ A template gets fewer than a pod: requests from limits, service links and pod-le
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any
 
 from podfit.api.quantity import canonical
+from podfit.api.remember import remembered
 from podfit.api.resources import is_pod_level_resource, pod_limits, pod_requests
 from podfit.apiserver.strategy.podspec.volume_defaults import default_volume
 from podfit.apiserver.strategy.resourcelists import is_huge_pages, is_overcommit_allowed, normalise
@@ -26,7 +26,7 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def pull_policy(image: str) -> str:
     """Always for what may change under its name: the tag latest, given or implied."""
     parsed = _IMAGE.fullmatch(image)

@@ -1,0 +1,38 @@
+"""How deeply a body may be nested.
+
+Everything that walks an object recurses, a few frames a level. Bodies are measured once, where they are parsed, so that
+nothing behind that exhausts the stack; `allow_depth` makes room for what is let through.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import chain
+from typing import Any
+
+MAX_DEPTH = 1000
+"""Containers in containers. Go's decoders stop at 10,000, and say so in words that are used here, too."""
+_FRAMES = 10
+"""Stack frames a level may take, in the worst of the functions that recurse."""
+
+
+def allow_depth() -> None:
+    """To be called once by each process that reads objects."""
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), MAX_DEPTH * _FRAMES))
+
+
+def too_deep(raw: bytes, value: Any) -> bool:
+    """Whether the value parsed from the text is nested too deeply. A text with few brackets need not be measured."""
+    if len(raw) <= MAX_DEPTH or raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
+        return False
+    return deeper_than(value, MAX_DEPTH)
+
+
+def deeper_than(value: Any, most: int) -> bool:
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(most):
+        if not level:
+            return False
+        inner = chain.from_iterable(item.values() if isinstance(item, dict) else item for item in level)
+        level = [item for item in inner if isinstance(item, (dict, list))]
+    return bool(level)
