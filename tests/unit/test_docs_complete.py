@@ -15,7 +15,8 @@ from tests import inventory
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 SUFFIXES = ("_bucket", "_sum", "_count")
-PROMQL = frozenset(("sum", "rate", "increase", "histogram_quantile", "and", "or", "unless", "max", "min", "avg"))
+PROMQL = frozenset(("sum", "rate", "increase", "histogram_quantile", "and", "or", "unless", "max", "min", "avg", "up"))
+"""Words of the query language, and the one metric that Prometheus adds itself."""
 
 
 def words_of(page: Path) -> set[str]:
