@@ -19,7 +19,7 @@ from podfit.agent.decide.lifecycle import Next
 from podfit.agent.furnish.containers import ContainerMaker
 from podfit.agent.furnish.volumes import BadVolume, Volumes
 from podfit.agent.ledger import Ledger
-from podfit.agent.life import messages
+from podfit.agent.life import exits, messages
 from podfit.agent.life.crashes import Crashes
 from podfit.agent.life.ending import Stopper
 from podfit.agent.life.probes import Probes
@@ -84,6 +84,7 @@ class PodLoop:
         snapshot = await observe(record, self._ledger, self._runtime)
         if self._config.on_disk and snapshot.state is not None:
             messages.collect(record, snapshot.state, self._maker)
+        exits.note(record, snapshot)
         self._closing.check_deadline(record)
         if record.ending is not None:
             result = await self._end(record, snapshot)

@@ -86,6 +86,8 @@ class PodRecord:
     """Finished, but the API does not know yet."""
     used: Amounts = field(default_factory=dict)
     backoff: dict[str, CrashBackoff] = field(default_factory=dict)
+    exits: Mapping[str, str] = field(default_factory=dict)
+    """Containers whose end is in the story: name → id of the one that ended last."""
     restarting: Mapping[str, str] = field(default_factory=dict)
     """Containers ended for a resize, to be started again: name → id of the one that is ended. Set by `restarts`."""
     jobs: dict[str, asyncio.Task[None]] = field(default_factory=dict)

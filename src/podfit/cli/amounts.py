@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.api.quantity import Quantity, QuantityError
+from podfit.api.quantity import BINARY_SI, Quantity, QuantityError
 
 RESOURCES = ("cpu", "memory")
 _STEPS = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
@@ -60,6 +60,15 @@ def memory_text(count: float) -> str:
             value = whole / size
             return f"{value:.0f}{suffix}" if value >= 100 or value == int(value) else f"{value:.1f}{suffix}"
     return str(whole)
+
+
+def quantity(resource: str, value: int) -> str:
+    """The exact amount as a Kubernetes quantity, for machines: millicores or bytes get their suffix."""
+    return str(Quantity.of_milli(value) if resource == "cpu" else Quantity.of_units(value, BINARY_SI))
+
+
+def quantities(amounts: Mapping[str, int] | None) -> dict[str, str]:
+    return {resource: quantity(resource, value) for resource, value in (amounts or {}).items()}
 
 
 def amount_text(resource: str, value: float | None) -> str:

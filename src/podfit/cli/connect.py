@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace; default the context's.")]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="In all namespaces.")]
 Selector = Annotated[str, typer.Option("--selector", "-l", help="Only objects with these labels, as in kubectl.")]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on showing changes until Ctrl-C.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Keep the output up to date until Ctrl-C.")]
+Interval = Annotated[
+    float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Pause between updates with -w.")
+]
 Context = Annotated[str, typer.Option("--context", help="The context of the kubeconfig to use.")]
 Kubeconfig = Annotated[
     str, typer.Option("--kubeconfig", help="The kubeconfig to use; default $KUBECONFIG, ~/.kube/config.")

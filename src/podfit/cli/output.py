@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -14,6 +16,9 @@ TABLES = ("", "wide", "json", "yaml", "name")
 PAGES = ("", "wide", "json", "yaml")
 OBJECTS = ("", "json", "yaml", "name")
 DATA = ("", "json", "yaml")
+LEAST = 24
+"""A wrapped column is never narrower than this."""
+_WHOLE: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 
 def output_option(formats: Sequence[str], default: str) -> Any:
@@ -49,15 +54,49 @@ def say(text: str = "") -> None:
     print(text, flush=True)
 
 
-def table(rows: Iterable[Sequence[Any]], header: Sequence[str] = ()) -> str:
-    """Columns three blanks apart; the last one is not padded."""
+def terminal_width() -> int:
+    """Columns of the terminal; 0 where output goes elsewhere, which wants whole lines."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def paragraph(text: str, width: int = 0, indent: str = "  ") -> str:
+    if not width:
+        return indent + text
+    return textwrap.fill(text, max(width, LEAST), initial_indent=indent, subsequent_indent=indent + "  ", **_WHOLE)
+
+
+def fitted(text: str, width: int) -> str:
+    """Sentences wrapped to `width`; tables and what is laid out already stay as they are."""
+    return text if not width or "\n" in text or text.startswith(" ") else paragraph(text, width, "")
+
+
+def table(rows: Iterable[Sequence[Any]], header: Sequence[str] = (), width: int = 0) -> str:
+    """Columns three blanks apart; the last one is not padded, and wrapped where it would run past `width`."""
     lines = [tuple(header)] if header else []
     lines += [tuple("" if cell is None else str(cell) for cell in row) for row in rows]
     if not lines:
         return ""
     widths = [max(len(line[at]) for line in lines if at < len(line)) for at in range(max(map(len, lines)))]
-    padded = ("   ".join(cell.ljust(widths[at]) for at, cell in enumerate(line)).rstrip() for line in lines)
+    padded = (
+        "   ".join(cell.ljust(widths[at]) for at, cell in enumerate(line)).rstrip()
+        for line in _wrapped(lines, widths, width)
+    )
     return "\n".join(padded)
+
+
+def _wrapped(lines: list[tuple[str, ...]], widths: list[int], width: int) -> Iterator[tuple[str, ...]]:
+    before = sum(widths[:-1]) + 3 * (len(widths) - 1)
+    if not width or before + widths[-1] <= width:
+        yield from lines
+        return
+    room = max(width - before, LEAST)
+    for line in lines:
+        if len(line) < len(widths):
+            yield line
+            continue
+        first, *more = textwrap.wrap(line[-1], room, **_WHOLE) or [""]
+        yield (*line[:-1], first)
+        yield from ((*[""] * (len(widths) - 1), rest) for rest in more)
 
 
 def print_object(output: str, value: Any) -> None:
@@ -68,6 +107,11 @@ def print_object(output: str, value: Any) -> None:
         import yaml
 
         say(yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip("\n"))
+
+
+def nothing_in(namespace: str) -> str:
+    """As kubectl says it."""
+    return f"No resources found in {namespace} namespace." if namespace else "No resources found"
 
 
 def list_of(items: list[Any]) -> dict[str, Any]:

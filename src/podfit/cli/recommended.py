@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from podfit.api.status import ApiError, Object
-from podfit.cli.amounts import RESOURCES, amount_text, number
+from podfit.cli.amounts import RESOURCES, amount_text, number, quantity
 from podfit.cli.targets import NoSuchTarget, find_kind, pods_of
 from podfit.client import Client
+from podfit.vpa.recommender.decide.amounts import MAX_AMOUNT
 
 TOLERANCE = 0.1
 """A request within a tenth of the target counts as being there."""
@@ -33,7 +34,8 @@ class Recommendation:
         return sum(abs(one - self.target) > TOLERANCE * max(one, 1) for one in self.now)
 
     def cells(self) -> list[str]:
-        shown = [amount_text(self.resource, one) for one in (self.lower, self.target, self.upper)]
+        shown = [amount_text(self.resource, one) for one in (self.lower, self.target)]
+        shown.append("none yet" if self.unbounded else amount_text(self.resource, self.upper))
         return [self.vpa, self.mode, self.container, self.resource, self._now(), *shown, f"{self.off}/{len(self.now)}"]
 
     def _now(self) -> str:
@@ -42,15 +44,18 @@ class Recommendation:
         low, high = (amount_text(self.resource, one) for one in (min(self.now), max(self.now)))
         return low if low == high else f"{low}..{high}"
 
-    def numbers(self) -> dict[str, Any]:
+    @property
+    def unbounded(self) -> bool:
+        """Without confidence the upper bound is the largest amount an autoscaler knows: there is none."""
+        return self.upper is not None and self.upper >= MAX_AMOUNT
+
+    def data(self) -> dict[str, Any]:
+        """Amounts as quantities; no upperBound where there is none yet."""
+        bounds = {"lowerBound": self.lower, "target": self.target, "upperBound": None if self.unbounded else self.upper}
         return {
-            "mode": self.mode,
-            "container": self.container,
             "resource": self.resource,
-            "requests": list(self.now),
-            "lowerBound": self.lower,
-            "target": self.target,
-            "upperBound": self.upper,
+            "requests": [quantity(self.resource, one) for one in self.now],
+            **{name: quantity(self.resource, one) for name, one in bounds.items() if one is not None},
             "podsOffTarget": self.off,
         }
 
@@ -72,7 +77,7 @@ async def target_pods(client: Client, vpa: Object) -> list[Object]:
     return [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
 
 
-async def recommendations(client: Client, vpa: Object, pods: list[Object] | None = None) -> list[Recommendation]:
+async def recommendations(client: Client, vpa: Object) -> list[Recommendation]:
     """One for each container and resource; a VPA without any yet gives one empty row."""
     mine = await target_pods(client, vpa)
     name, mode = vpa["metadata"]["name"], mode_of(vpa)

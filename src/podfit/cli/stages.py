@@ -53,12 +53,12 @@ def progress(pod: Object) -> Progress:
     if pending is not None and not is_outdated(pod, pending):
         return Progress("Pending", pending.get("reason") or "", shortage_text(pod, pending.get("message") or ""))
     if not _same(pod, "allocatedResources", ("requests",)) or not observed(pod):
-        return Progress("Pending", why="the node has not looked at it yet")
+        return Progress("Pending", why="waiting for the node")
     if moving is not None:
         arrived = _same(pod, "resources", ("requests", "limits")) and not moving.get("reason")
         return Progress("Actuated" if arrived else "Allocated", moving.get("reason") or "", moving.get("message") or "")
     if not _same(pod, "resources", ("requests", "limits")):
-        return Progress("Allocated", why="the runtime is being told")
+        return Progress("Allocated", why="being applied")
     return Progress("Actual")
 
 
@@ -66,6 +66,30 @@ def observed(pod: Object) -> bool:
     """Whether the node has seen this generation (nodes that do not say have)."""
     seen = (pod.get("status") or {}).get("observedGeneration")
     return seen is None or seen >= (pod["metadata"].get("generation") or 0)
+
+
+def seen_by_node(step: Progress, rows: list[Object]) -> Progress:
+    """The stage that the node's own four states show, where the pod's status is still behind them."""
+    if step.done or step.reason:
+        return step
+    reached = 0
+    for stage in ("allocated", "actuated", "actual"):
+        if not all(_reached(row, stage) for row in rows):
+            break
+        reached += 1
+    return Progress(STAGES[reached], why="the pod's status does not show it yet") if reached > step.step else step
+
+
+def _reached(row: Object, stage: str) -> bool:
+    """The kernel knows no memory requests: only what both states name can differ."""
+    wanted, has = row.get("desired") or {}, row.get(stage)
+    if has is None:
+        return False
+    for kind in ("requests", "limits"):
+        named = has.get(kind) or {}
+        if not _equal({name: one for name, one in (wanted.get(kind) or {}).items() if name in named}, named):
+            return False
+    return True
 
 
 def _same(pod: Object, field: str, kinds: tuple[str, ...]) -> bool:

@@ -44,8 +44,19 @@ def _called(kind: Kind, name: str) -> bool:
     return name in (kind.plural, kind.singular, kind.kind.lower(), *kind.short)
 
 
-async def find_targets(client: Client, namespace: str, words: list[str], selector: str = "") -> list[Target]:
-    """`words` are as kubectl takes them: `NAME…` (pods), `TYPE/NAME…` or `TYPE NAME…`."""
+async def known_kind(client: Client, word: str) -> Kind | None:
+    if "/" in word:
+        return None
+    try:
+        return await find_kind(client, word)
+    except NoSuchTarget:
+        return None
+
+
+async def find_targets(
+    client: Client, namespace: str, words: list[str], selector: str = "", every: bool = False
+) -> list[Target]:
+    """`words` are as kubectl takes them: `NAME…` (pods), `TYPE/NAME…` or `TYPE NAME…`; `every` takes TYPE alone."""
     if selector:
         if any("/" in word for word in words):
             raise NoSuchTarget("a selector cannot be used together with TYPE/NAME; name the type alone, or no selector")
@@ -56,6 +67,9 @@ async def find_targets(client: Client, namespace: str, words: list[str], selecto
         ]
     if not words:
         raise NoSuchTarget("name a pod, a workload (deploy/web) or a selector (-l app=web)")
+    if len(words) == 1 and every and (kind_of_all := await known_kind(client, words[0])) is not None:
+        listed = await client.list(kind_of_all, namespace)
+        return [await _target(client, kind_of_all, _named(one, kind_of_all)) for one in listed["items"]]
     return [await _target(client, kind, await _get(client, kind, namespace, name))
             for kind, name in await _split(client, words)]  # fmt: skip
 

@@ -10,6 +10,7 @@ from podfit.api.kinds import NODE_METRICS, POD_METRICS
 from podfit.api.resources import pod_requests
 from podfit.api.status import ApiError, Object
 from podfit.cli.amounts import RESOURCES, amount_text, number
+from podfit.cli.containers import oom_ended
 from podfit.client import Client
 
 Amounts = dict[str, int]
@@ -118,7 +119,6 @@ def _use(pod: Object, key: tuple[str, str], container: Object, used: Amounts | N
         {},
     )
     resources = seen.get("resources") or container.get("resources") or {}
-    last = (seen.get("lastState") or {}).get("terminated") or {}
     return ContainerUse(
         *key,
         container["name"],
@@ -126,7 +126,7 @@ def _use(pod: Object, key: tuple[str, str], container: Object, used: Amounts | N
         amounts_of(resources.get("requests")),
         amounts_of(resources.get("limits")),
         int(seen.get("restartCount") or 0),
-        last.get("reason") == "OOMKilled",
+        oom_ended(seen) is not None,
     )
 
 

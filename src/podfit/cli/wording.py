@@ -11,12 +11,12 @@ from podfit.cli.amounts import RESOURCES, amount_text, number, pair_text
 Object = Mapping[str, Any]
 
 ADVICE = {
-    ("PodResizePending", "Deferred"): "It is retried whenever room is freed: free some, or ask for less.",
-    ("PodResizePending", "Infeasible"): "This node can never do it: ask for less, or let a new pod go elsewhere.",
-    ("PodResizeInProgress", ""): "Nothing to do: the node is telling the runtime.",
+    ("PodResizePending", "Deferred"): "It is retried when resources are freed: free some on the node, or request less.",
+    ("PodResizePending", "Infeasible"): "This node can never do it: request less, or replace the pod.",
+    ("PodResizeInProgress", ""): "Nothing to do: the node is applying it.",
     ("PodResizeInProgress", "Error"): "It is retried; a memory limit below usage waits until usage falls.",
-    ("PodScheduled", "Unschedulable"): "`podfit explain pod` says for each node what is lacking.",
-    ("PodScheduled", "SchedulingGated"): "Something holds it back on purpose: look at spec.schedulingGates.",
+    ("PodScheduled", "Unschedulable"): "`podfit explain pod` shows what each node lacks.",
+    ("PodScheduled", "SchedulingGated"): "Remove spec.schedulingGates to schedule the pod.",
     ("Ready", "ContainersNotReady"): "A container is not ready: see its state and the Events below.",
 }
 
@@ -60,6 +60,14 @@ def notable(condition: Object) -> bool:
     return condition.get("status") != "True"
 
 
+def node_notable(condition: Object) -> bool:
+    """A node is well when Ready is True and every pressure is False."""
+    return condition.get("status") != ("True" if condition.get("type") == "Ready" else "False")
+
+
+_CHANGES = {"cpu_shares": "cpu.shares {}", "cpu_quota_us": "cpu quota {} µs", "exit_code": "exit code {}"}
+
+
 def chapter_words(numbers: Object | None) -> str:
     """The numbers of a story's chapter in one line."""
     parts = []
@@ -72,6 +80,15 @@ def chapter_words(numbers: Object | None) -> str:
             parts.append(
                 " ".join(f"{one} {amount_text(one, number(one, value[one]))}" for one in RESOURCES if one in value)
             )
+        elif key in ("memory_bytes", "memory_limit"):
+            parts.append(f"memory limit {_limit(value)}")
+        elif key == "cpu_quota_us" and value == -1:
+            parts.append("cpu limit none")
         else:
-            parts.append(f"{key} {value}")
+            parts.append(_CHANGES.get(key, f"{key.replace('_', ' ')} {{}}").format(value))
     return ", ".join(parts)
+
+
+def _limit(value: Any) -> str:
+    amount = number("memory", value)
+    return "none" if amount < 0 else amount_text("memory", amount)

@@ -60,7 +60,7 @@ _DONE = {
 }
 
 
-class _Tally:
+class Tally:
     """What the statuses of a pod's containers add up to."""
 
     def __init__(self, pod: Object) -> None:
@@ -166,9 +166,14 @@ def _gates(pod: Object) -> str:
     return f"{met}/{len(gates)}"
 
 
-def _cells(pod: Object, now_s: float) -> list[Any]:
-    tally = _Tally(pod)
+def summary(pod: Object) -> Tally:
+    tally = Tally(pod)
     tally.count()
+    return tally
+
+
+def _cells(pod: Object, now_s: float) -> list[Any]:
+    tally = summary(pod)
     restarts = str(tally.restarts)
     if tally.restarts and tally.last_restart:
         restarts += f" ({human_duration(now_s - tally.last_restart)} ago)"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from podfit.cli.connect import AllNamespaces, Context, Kubeconfig, Namespace, Watch, connected
+from podfit.cli.happened import in_order, when
 from podfit.cli.output import Output, age, check_format, list_of, note, print_object, say, table, wrong
 from podfit.cli.run import finish
 from podfit.cli.wording import sized_words
@@ -44,10 +45,7 @@ def events(
         async with connected(kubeconfig, context, namespace, all_namespaces) as session:
             query = await _query(session, about)
             listed = await session.client.list(EVENT, session.namespace, **query)
-            chosen = sorted(
-                (one for one in listed["items"] if _wanted(one, chosen_types, resizes)),
-                key=lambda one: (when(one), int(one["metadata"].get("resourceVersion") or 0)),
-            )
+            chosen = in_order(one for one in listed["items"] if _wanted(one, chosen_types, resizes))
             _print(chosen, output, not session.namespace)
             if watch:
                 revision = listed["metadata"]["resourceVersion"]
@@ -81,12 +79,6 @@ def _wanted(event: Object, types: tuple[str, ...], resizes: bool) -> bool:
     if types and event.get("type") not in types:
         return False
     return not resizes or any(word in (event.get("reason") or "") for word in RESIZE_WORDS)
-
-
-def when(event: Object) -> str:
-    series = event.get("series") or {}
-    stamp = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
-    return str(stamp or event["metadata"].get("creationTimestamp") or "")
 
 
 def row(event: Object, everywhere: bool, wide: bool) -> list[str]:

@@ -99,6 +99,7 @@ def _amounts(cpu: str, memory: str, limits: str) -> tuple[dict[str, str], dict[s
 async def _resize(
     session: Session, words: list[str], selector: str, wish: Wish, how: tuple[bool, float, str, str]
 ) -> int:
+    from podfit.cli.overrides import override_warnings
     from podfit.cli.plans import CannotResize
     from podfit.cli.targets import NoSuchTarget, find_targets
 
@@ -110,8 +111,9 @@ async def _resize(
         note(f"podfit: {error}")
         return WRONG_USAGE
     changing = [plan for plan in plans if plan.changes]
+    overridden = await override_warnings(session.client, plans)
     for plan in plans:
-        for warning in plan.warnings:
+        for warning in (*plan.warnings, *overridden.get(plan.key, ())):
             note(f"Warning: pod/{plan.key[1]}: {warning}")
         if not plan.changes:
             note(f"pod/{plan.key[1]} has this size already")
@@ -174,10 +176,17 @@ def _print(pods: list[dict[str, Any]], plans: list[Plan], output: str, what: str
         for plan in plans:
             say(f"pod/{plan.key[1]}")
     elif output:
-        print_object(output, pods[0] if len(pods) == 1 else list_of(pods))
+        shown = [_shown(pod) for pod in pods]
+        print_object(output, shown[0] if len(shown) == 1 else list_of(shown))
     else:
         for plan in plans:
             say(f"pod/{plan.key[1]} {what}: {plan.container} {', '.join(map(str, plan.changes))}")
+
+
+def _shown(pod: dict[str, Any]) -> dict[str, Any]:
+    """A whole object, without managedFields, as kubectl shows it: items of lists and watches name no kind."""
+    meta = {key: value for key, value in pod["metadata"].items() if key != "managedFields"}
+    return {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": meta}
 
 
 async def _outcome(

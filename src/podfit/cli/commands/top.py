@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from podfit.cli.connect import AllNamespaces, Context, Kubeconfig, Namespace, Selector, Watch, connected
-from podfit.cli.output import Output, check_format, list_of, note, print_object, say, table, wrong
+from podfit.cli.connect import AllNamespaces, Context, Interval, Kubeconfig, Namespace, Selector, Watch, connected
+from podfit.cli.output import Output, check_format, list_of, note, nothing_in, print_object, say, table, wrong
 from podfit.cli.run import finish
 
 if TYPE_CHECKING:
     from podfit.cli.connect import Session
 
 WHAT = {"pods": "pods", "pod": "pods", "po": "pods", "nodes": "nodes", "node": "nodes", "no": "nodes", "vpa": "vpa"}
+SHORT = {"PodMetrics": "pod", "NodeMetrics": "node", "VerticalPodAutoscaler": "vpa"}
 NO_METRICS = "no usage: this cluster serves no metrics.k8s.io yet (elsewhere than on podfit, install metrics-server)"
 
 
@@ -24,7 +25,7 @@ def add_to(app: typer.Typer) -> None:
 def top(
     what: Annotated[str, typer.Argument(metavar="pods|nodes|vpa", help="What to look at.")] = "pods",
     watch: Watch = False,
-    every_s: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks with -w.")] = 2.0,
+    every_s: Interval = 2.0,
     selector: Selector = "",
     output: Output = "",
     namespace: Namespace = "",
@@ -48,7 +49,9 @@ def top(
 
             async def page() -> str:
                 header, lines, _ = await rows(session, selector, output == "wide")
-                return table(lines, header) if lines else "No resources found"
+                if not lines:
+                    return nothing_in(session.namespace if WHAT[what] != "nodes" else "")
+                return table(lines, header)
 
             await show(page, watch, every_s)
             return 0
@@ -61,8 +64,8 @@ Rows = tuple[list[str], list[list[str]], list[dict[str, Any]]]
 
 def _print(output: str, objects: list[dict[str, Any]]) -> None:
     if output == "name":
-        for name in dict.fromkeys(one["name"] for one in objects):
-            say(name)
+        for one in objects:
+            say(f"{SHORT[one['kind']]}/{one['metadata']['name']}")
     else:
         print_object(output, list_of(objects))
 
@@ -70,6 +73,7 @@ def _print(output: str, objects: list[dict[str, Any]]) -> None:
 async def _pods(session: Session, selector: str, wide: bool) -> Rows:
     from podfit.api.kinds import POD
     from podfit.cli.amounts import amount_text, percent
+    from podfit.cli.measured import pod_objects
     from podfit.cli.usage import container_uses, pod_metrics, text_of
 
     query = {"labelSelector": selector} if selector else {}
@@ -79,8 +83,8 @@ async def _pods(session: Session, selector: str, wide: bool) -> Rows:
         note(NO_METRICS)
     header = ["POD", "CONTAINER", "CPU", "REQ", "LIM", "USED", "WASTE", "MEMORY", "REQ", "LIM", "USED", "WASTE", "RISK"]
     header = (["NAMESPACE"] if not session.namespace else []) + header + (["RESTARTS"] if wide else [])
-    lines, objects = [], []
-    for use in container_uses(pods, metrics):
+    uses, lines = container_uses(pods, metrics), []
+    for use in uses:
         line = ([use.namespace] if not session.namespace else []) + [use.pod, use.container]
         for resource in ("cpu", "memory"):
             base = use.requests.get(resource) or 0
@@ -89,24 +93,13 @@ async def _pods(session: Session, selector: str, wide: bool) -> Rows:
             line.append(amount_text(resource, use.waste(resource)))
         line.append(use.risk or "-")
         lines.append([*line, str(use.restarts)] if wide else line)
-        objects.append(
-            {
-                "name": f"pod/{use.pod}",
-                "namespace": use.namespace,
-                "container": use.container,
-                "usage": None if use.used is None else dict(use.used),
-                "requests": dict(use.requests),
-                "limits": dict(use.limits),
-                "risk": use.risk,
-                "restarts": use.restarts,
-            }
-        )
-    return header, lines, objects
+    return header, lines, pod_objects(uses, metrics)
 
 
 async def _nodes(session: Session, selector: str, wide: bool) -> Rows:
     from podfit.api.kinds import NODE, POD
     from podfit.cli.amounts import percent
+    from podfit.cli.measured import node_objects
     from podfit.cli.usage import node_metrics, node_uses, text_of
 
     query = {"labelSelector": selector} if selector else {}
@@ -117,39 +110,29 @@ async def _nodes(session: Session, selector: str, wide: bool) -> Rows:
         note(NO_METRICS)
     header = ["NODE", "PODS", "CPU", "REQUESTED", "ALLOCATABLE", "FULL", "MEMORY", "REQUESTED", "ALLOCATABLE", "FULL"]
     header.append("WAITING RESIZES")
-    lines, objects = [], []
-    for use in node_uses(nodes, pods, metrics):
+    uses, lines = node_uses(nodes, pods, metrics), []
+    for use in uses:
         line = [use.name, str(use.pods)]
         for resource in ("cpu", "memory"):
             line += [text_of(resource, one) for one in (use.used, use.requested, use.allocatable)]
             line.append(percent(use.requested.get(resource, 0), use.allocatable.get(resource, 0)))
         lines.append([*line, str(use.waiting)])
-        objects.append(
-            {
-                "name": f"node/{use.name}",
-                "usage": None if use.used is None else dict(use.used),
-                "requested": use.requested,
-                "allocatable": use.allocatable,
-                "pods": use.pods,
-                "waitingResizes": use.waiting,
-            }
-        )
-    return header, lines, objects
+    return header, lines, node_objects(uses, metrics)
 
 
 async def _vpas(session: Session, selector: str, wide: bool) -> Rows:
-    from podfit.api.kinds import POD, VPA
+    from podfit.api.kinds import VPA
+    from podfit.cli.measured import vpa_objects
     from podfit.cli.recommended import recommendations
 
     query = {"labelSelector": selector} if selector else {}
     vpas = (await session.client.list(VPA, session.namespace, **query))["items"]
-    pods = (await session.client.list(POD, session.namespace))["items"]
     header = ["VPA", "MODE", "CONTAINER", "RESOURCE", "REQUEST NOW", "LOWER", "TARGET", "UPPER", "PODS OFF TARGET"]
     header = (["NAMESPACE"] if not session.namespace else []) + header
-    lines, objects = [], []
-    for vpa in vpas:
-        for one in await recommendations(session.client, vpa, pods):
-            line = ([vpa["metadata"]["namespace"]] if not session.namespace else []) + one.cells()
-            lines.append(line)
-            objects.append({"name": f"vpa/{one.vpa}", "namespace": vpa["metadata"]["namespace"], **one.numbers()})
-    return header, lines, objects
+    given = [(vpa, await recommendations(session.client, vpa)) for vpa in vpas]
+    lines = [
+        ([vpa["metadata"]["namespace"]] if not session.namespace else []) + one.cells()
+        for vpa, rows in given
+        for one in rows
+    ]
+    return header, lines, vpa_objects(given)

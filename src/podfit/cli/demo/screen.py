@@ -12,9 +12,9 @@ from rich.text import Text
 
 from podfit.api.status import Object
 from podfit.cli.amounts import RESOURCES, amount_text, number, pair_text
-from podfit.cli.commands.events import when
 from podfit.cli.demo.seen import ContainerSeen, Moved, Seen, spark
 from podfit.cli.demo.stage import Stage
+from podfit.cli.happened import when
 from podfit.cli.node_side import STATES
 from podfit.cli.output import span
 from podfit.cli.stages import progress

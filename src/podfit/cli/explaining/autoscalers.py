@@ -6,42 +6,49 @@ from typing import Any
 
 from podfit.api.kinds import EVENT, VPA_CHECKPOINT
 from podfit.api.status import ApiError, Object
-from podfit.cli.amounts import number
+from podfit.cli.amounts import amount_text, number
 from podfit.cli.explaining.asking import recommenders_story
-from podfit.cli.output import age, table
+from podfit.cli.happened import in_order, when
+from podfit.cli.measured import vpa_objects
+from podfit.cli.output import age, paragraph, table
+from podfit.cli.overrides import FROZEN
 from podfit.cli.recommended import mode_of, recommendations, target_pods
 from podfit.client import Client
 from podfit.vpa.recommender.explain import explain_objects
 
-FROZEN = "podfit.dev/freeze"
-NOT_ALL = "These steps come from checkpoints, which leave out the memory peaks of windows that still last (a day)"
+NOT_ALL = (
+    "These steps come from checkpoints, which leave out the memory peaks of windows that still last (a day):\n"
+    "the recommendation in the first table is the one in force."
+)
 COLUMNS = ["  CONTAINER", "RESOURCE", "REQUEST NOW", "LOWER", "TARGET", "UPPER", "PODS OFF TARGET"]
 
 
-async def explain_vpa(client: Client, vpa: Object) -> tuple[list[str], dict[str, Any]]:
+async def explain_vpa(client: Client, vpa: Object, width: int = 0) -> tuple[list[str], dict[str, Any]]:
     namespace, name = vpa["metadata"]["namespace"], vpa["metadata"]["name"]
     checkpoints = (await client.list(VPA_CHECKPOINT, namespace))["items"]
     events = await _events(client, vpa)
     numbers = await recommenders_story(client, vpa, checkpoints) or explain_objects(vpa, checkpoints)
-    rows = [one.cells()[2:] for one in await recommendations(client, vpa)]
+    given = await recommendations(client, vpa)
+    rows = [one.cells()[2:] for one in given]
     pods = await target_pods(client, vpa)
     told = [_headline(vpa, len(pods))]
     told.append(table([["  " + row[0], *row[1:]] for row in rows], COLUMNS))
     told += _conditions(vpa)
-    told += why_numbers(numbers)
+    told += [paragraph(line, width, "") for line in why_numbers(numbers)]
     if numbers.get("settings"):
         named = ", ".join(f"--{flag}={value}" for flag, value in numbers["settings"].items())
         told.append(f"The recommender's settings: {named}")
     if other_settings(vpa, numbers):
-        told.append(f"{NOT_ALL}: the table above counts.")
-    told += _why_not(vpa, events)
-    return told, {"vpa": f"{namespace}/{name}", "numbers": numbers, "events": events}
+        told.append(NOT_ALL)
+    told += _why_not(vpa, events, width)
+    found = {"vpa": f"{namespace}/{name}", "recommendations": vpa_objects([(vpa, given)])[0], "numbers": numbers}
+    return told, {**found, "events": events}
 
 
 def _headline(vpa: Object, pods: int) -> str:
     ref, name = vpa["spec"].get("targetRef") or {}, vpa["metadata"]["name"]
     target = f"{(ref.get('kind') or '?').lower()}/{ref.get('name')}"
-    return f"vpa/{name} looks after {target} ({pods} pods), mode {mode_of(vpa)}:"
+    return f"vpa/{name} scales {target} ({pods} pods), mode {mode_of(vpa)}:"
 
 
 def _conditions(vpa: Object) -> list[str]:
@@ -60,17 +67,22 @@ def why_numbers(numbers: dict[str, Any]) -> list[str]:
             f"Container {container}: {known['samples']} samples from {known['firstSample']} to {known['lastSample']}"
         )
         for resource, sizes in known["resources"].items():
-            steps = ", ".join(f"{step['what']} = {step['value']}" for step in sizes["target"]["steps"])
-            told.append(
-                f"  {resource} target {sizes['target']['value']}: {steps} (confidence {sizes['confidence']:.3g})"
-            )
+            target = sizes["target"]
+            steps = ", ".join(f"{step['what']} = {_amount(resource, step['value'])}" for step in target["steps"])
+            size = _amount(resource, target["value"])
+            told.append(f"  {resource} target {size}: {steps} (confidence {sizes['confidence']:.3g})")
         for oom in known["oomEvents"]:
             told.append(f"  out of memory {oom.get('at')} in {oom.get('pod')}: {oom.get('outcome')}")
     if numbers.get("off"):
-        told.append(f"Left alone by policy (mode Off): {', '.join(numbers['off'])}")
+        told.append(f"Not resized, because their policy has mode Off: {', '.join(numbers['off'])}")
     if not told:
         told.append("No checkpoint yet: the steps behind the numbers are known once the recommender has written one.")
     return told
+
+
+def _amount(resource: str, value: str) -> str:
+    """In the units of the table: a step that is 10000000 bytes reads 9.5Mi."""
+    return amount_text(resource, number(resource, value))
 
 
 def other_settings(vpa: Object, numbers: dict[str, Any]) -> bool:
@@ -88,26 +100,20 @@ def other_settings(vpa: Object, numbers: dict[str, Any]) -> bool:
     return False
 
 
-def _why_not(vpa: Object, events: list[Object]) -> list[str]:
+def _why_not(vpa: Object, events: list[Object], width: int = 0) -> list[str]:
     told = []
     mode = mode_of(vpa)
     if mode == "Off":
-        told.append("Mode Off: it recommends, and changes nothing.")
+        told.append("Mode Off: pods are not changed.")
     elif mode == "Initial":
-        told.append("Mode Initial: new pods get the numbers, running ones are left alone.")
+        told.append("Mode Initial: new pods get the recommended size, running pods are not changed.")
     if FROZEN in (vpa["metadata"].get("annotations") or {}):
         told.append(f"Frozen by the annotation {FROZEN}.")
     if events:
-        told.append("What it said about its pods:")
-        rows = [["  " + age(_when(one)), one.get("reason"), one.get("message")] for one in events[-10:]]
-        told.append(table(rows))
+        told.append("Events:")
+        rows = [["  " + age(when(one)), one.get("reason"), one.get("message")] for one in events[-10:]]
+        told.append(table(rows, width=width))
     return told
-
-
-def _when(event: Object) -> str:
-    return str(event.get("lastTimestamp") or event.get("eventTime") or "") or str(
-        event["metadata"]["creationTimestamp"]
-    )
 
 
 async def _events(client: Client, vpa: Object) -> list[Object]:
@@ -116,4 +122,4 @@ async def _events(client: Client, vpa: Object) -> list[Object]:
         listed = await client.list(EVENT, vpa["metadata"]["namespace"], fieldSelector=selector)
     except ApiError:
         return []
-    return sorted(listed["items"], key=_when)
+    return in_order(listed["items"])

@@ -6,6 +6,8 @@ from typing import Any
 
 from podfit.api.kinds import NAMESPACE, NODE, POD
 from podfit.api.status import Object
+from podfit.cli.containers import oom_kills, oom_lines
+from podfit.cli.node_side import story
 from podfit.cli.output import table
 from podfit.client import Client
 from podfit.scheduler.decide.explain import NodeVerdict, explain_objects
@@ -18,7 +20,10 @@ async def explain_place(client: Client, pod: Object) -> tuple[list[str], dict[st
     pods = (await client.list(POD))["items"]
     namespaces = (await client.list(NAMESPACE))["items"]
     verdicts = explain_objects(pod, nodes, pods, namespaces)
-    return lines(pod, verdicts), {
+    chapters = await story(client, pod) or ()
+    return [*lines(pod, verdicts), *oom_lines(pod, chapters)], {
+        "pod": f"{pod['metadata']['namespace']}/{pod['metadata']['name']}",
+        "oomKills": [kill.data() for kill in oom_kills(pod, chapters)],
         "node": pod["spec"].get("nodeName"),
         "nodes": [
             {
@@ -48,11 +53,14 @@ def lines(pod: Object, verdicts: list[NodeVerdict]) -> list[str]:
 
 def headline(pod: Object, nodes: int, fitting: int) -> str:
     name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
+    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        where = f"It ran on node {node}" if node else "It never had a node"
+        return f"pod/{name} has ended ({pod['status']['phase']}). {where}; now {fitting} of {nodes} nodes fit:"
     if node:
         return f"pod/{name} is on node {node}. If it were placed now, {fitting} of {nodes} nodes could take it:"
     if gates := pod["spec"].get("schedulingGates"):
         held = ", ".join(gate["name"] for gate in gates)
-        return f"pod/{name} is held back by scheduling gates ({held}); nobody looks for a node until they are removed."
+        return f"pod/{name} is not scheduled: scheduling gate {held} is set. Remove it to schedule the pod."
     if not nodes:
         return f"pod/{name} has no node: there are none in the cluster."
     if fitting:

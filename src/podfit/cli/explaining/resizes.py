@@ -9,9 +9,10 @@ from podfit.api.resize_verdicts import DEFERRED, INFEASIBLE, PENDING
 from podfit.api.resources import Amounts, pod_requests
 from podfit.api.status import Object
 from podfit.cli.amounts import RESOURCES, amount_text, number
-from podfit.cli.node_side import states
+from podfit.cli.containers import oom_kills, oom_lines
+from podfit.cli.node_side import states, story
 from podfit.cli.output import table
-from podfit.cli.stages import ERROR, Progress, condition, progress
+from podfit.cli.stages import ERROR, Progress, condition, progress, seen_by_node
 from podfit.cli.usage import amounts_of
 from podfit.cli.wording import size_text
 from podfit.client import Client
@@ -20,11 +21,12 @@ HOLDERS = 8
 
 
 async def explain_resize(client: Client, pod: Object) -> tuple[list[str], dict[str, Any]]:
-    step = progress(pod)
-    rows, _ = await states(client, pod)
+    rows, from_node = await states(client, pod)
+    step = seen_by_node(progress(pod), rows) if from_node else progress(pod)
     node_name = pod["spec"].get("nodeName")
     told = [_headline(pod, step), *_gaps(rows)]
-    found: dict[str, Any] = {"stage": step.stage, "reason": step.reason, "why": step.why, "states": rows}
+    name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    found: dict[str, Any] = {"pod": name, "stage": step.stage, "reason": step.reason, "why": step.why, "states": rows}
     if node_name and step.reason in (DEFERRED, INFEASIBLE):
         node = await client.get(NODE, "", node_name)
         pods = (await client.list(POD, fieldSelector=f"spec.nodeName={node_name}"))["items"]
@@ -32,16 +34,24 @@ async def explain_resize(client: Client, pod: Object) -> tuple[list[str], dict[s
         told += lines
         found["room"] = numbers
     told.append(_advice(pod, step))
-    return told, found
+    chapters = await story(client, pod) or ()
+    found["oomKills"] = [kill.data() for kill in oom_kills(pod, chapters)]
+    return [*told, *oom_lines(pod, chapters)], found
 
 
 def _headline(pod: Object, step: Progress) -> str:
     name = pod["metadata"]["name"]
+    if _ended(pod):
+        return f"pod/{name} has ended ({pod['status']['phase']}): there is nothing to resize."
     if not pod["spec"].get("nodeName"):
-        return f"pod/{name} is on no node yet: its size is simply what it asks for."
+        return f"pod/{name} is not on a node yet: it will start with the size in its spec."
     if step.done:
-        return f"pod/{name}: nothing waits. What was asked is promised, told to the runtime and true in the kernel."
-    return f"pod/{name}: {step.stage}, {step.reason or 'on its way'}" + (f": {step.why}." if step.why else ".")
+        return f"pod/{name}: resize complete: spec, allocation and cgroup agree."
+    return f"pod/{name}: {step.stage}, {step.reason or 'in progress'}" + (f": {step.why}." if step.why else ".")
+
+
+def _ended(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _gaps(rows: list[Object]) -> list[str]:
@@ -67,7 +77,7 @@ def room(pod: Object, node: Object, pods: list[Object]) -> tuple[list[str], dict
     """Who holds the node's room, largest first, for each resource that is short."""
     allocatable = amounts_of((node.get("status") or {}).get("allocatable"))
     uid = pod["metadata"]["uid"]
-    others = [one for one in pods if one["metadata"]["uid"] != uid and _running(one)]
+    others = [one for one in pods if one["metadata"]["uid"] != uid and not _ended(one)]
     needs, told = _numbers(pod_requests(pod)), []
     numbers: dict[str, Any] = {}
     for resource in RESOURCES:
@@ -98,10 +108,6 @@ def _held(pod: Object) -> Amounts:
     return pod_requests(pod, use_status=True)
 
 
-def _running(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
-
-
 def _key(pod: Object) -> str:
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
@@ -111,14 +117,14 @@ def _numbers(amounts: Any) -> dict[str, int]:
 
 
 def _advice(pod: Object, step: Progress) -> str:
-    if step.done or not pod["spec"].get("nodeName"):
+    if step.done or not pod["spec"].get("nodeName") or _ended(pod):
         return ""
     if step.reason == DEFERRED:
-        return "The node tries again as soon as a pod there shrinks or ends, by priority. Free room, or ask for less."
+        return "Retried as soon as a pod on the node shrinks or ends, by priority. Free some, or request less."
     if step.reason == INFEASIBLE:
-        return "It will not be tried again as it is: ask for less, or delete the pod so that a new one goes elsewhere."
+        return "Not retried: request less, or delete the pod so that its replacement is scheduled elsewhere."
     if step.reason == ERROR:
         return (
             "The node retries. A memory limit below usage is applied when usage has fallen below it, never by a kill."
         )
-    return "The node is at work; `podfit describe pod` shows the story."
+    return "`podfit describe pod` shows what the node has done so far."

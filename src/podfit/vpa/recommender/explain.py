@@ -184,8 +184,15 @@ def _estimated(told: _Told, size: str) -> tuple[int, Steps]:
         steps.append(_step(f"times {factor:.4g} for a confidence of {told.trust:.4g}", resource, amount))
     if amount < told.least:
         amount = told.least
-        steps.append(_step(f"raised to the smallest pod's share (1/{told.siblings})", resource, amount))
+        steps.append(_step(f"raised to the minimum of {_minimum(told)}", resource, amount))
     return amount, steps
+
+
+def _minimum(told: _Told) -> str:
+    """The flag and its value; containers of a pod share it evenly."""
+    field = f"pod_recommendation_min_{'cpu_millicores' if told.resource == 'cpu' else 'memory_mb'}"
+    flag = f"--{field.replace('_', '-')}={getattr(told.config, field):g}"
+    return flag if told.siblings == 1 else f"{flag}, divided among {told.siblings} containers"
 
 
 def _capped(

@@ -1,0 +1,105 @@
+"""A node: its capacity, what its pods hold of it, the resizes that wait for it, the Events."""
+
+from __future__ import annotations
+
+from podfit.api.kinds import EVENT, POD
+from podfit.api.resize_verdicts import PENDING
+from podfit.api.status import Object
+from podfit.apiserver.tables.pods import summary
+from podfit.cli.amounts import RESOURCES, amount_text, pair_text, percent, quantities
+from podfit.cli.happened import event_rows, in_order
+from podfit.cli.output import age, paragraph, table
+from podfit.cli.stages import condition, progress
+from podfit.cli.usage import NodeUse, amounts_of, node_metrics, node_uses, text_of
+from podfit.cli.wording import condition_words, node_notable
+from podfit.client import Client
+
+ENDED = ("Succeeded", "Failed")
+
+
+async def gather(client: Client, node: Object) -> Object:
+    name = node["metadata"]["name"]
+    listed = await client.list(POD, fieldSelector=f"spec.nodeName={name}")
+    pods = [pod for pod in listed["items"] if (pod.get("status") or {}).get("phase") not in ENDED]
+    events = await client.list(EVENT, fieldSelector=f"involvedObject.kind=Node,involvedObject.name={name}")
+    [use] = node_uses([node], pods, await node_metrics(client))
+    return {"node": node, "use": use, "pods": pods, "events": in_order(events["items"])}
+
+
+def data(told: Object) -> Object:
+    """What `-o json` shows: quantities as the API has them."""
+    use: NodeUse = told["use"]
+    status = told["node"].get("status") or {}
+    return {
+        "name": use.name,
+        "capacity": status.get("capacity") or {},
+        "allocatable": status.get("allocatable") or {},
+        "requested": quantities(use.requested),
+        "usage": quantities(use.used),
+        "conditions": status.get("conditions") or [],
+        "pods": [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in told["pods"]],
+        "waitingResizes": use.waiting,
+        "events": told["events"],
+    }
+
+
+def page(told: Object, width: int = 0) -> str:
+    parts = [_head(told), _capacity(told), _conditions(told, width), _pods(told, width)]
+    if told["events"]:
+        parts.append(f"Events:\n{event_rows(told['events'], width)}")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _head(told: Object) -> str:
+    node = told["node"]
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    unschedulable = "yes" if node["spec"].get("unschedulable") else "no"
+    taints = [f"{one['key']}:{one.get('effect')}" for one in node["spec"].get("taints") or ()]
+    return table(
+        [
+            ("Name:", node["metadata"]["name"]),
+            ("Version:", info.get("kubeletVersion") or "<unknown>"),
+            ("Unschedulable:", unschedulable),
+            ("Taints:", ", ".join(taints) or "<none>"),
+            ("Age:", age(node["metadata"].get("creationTimestamp"))),
+        ]
+    )
+
+
+def _capacity(told: Object) -> str:
+    use: NodeUse = told["use"]
+    capacity = amounts_of((told["node"].get("status") or {}).get("capacity"))
+    rows = [
+        [
+            f"  {resource}",
+            text_of(resource, capacity),
+            text_of(resource, use.allocatable),
+            text_of(resource, use.requested),
+            percent(use.requested.get(resource, 0), use.allocatable.get(resource, 0)),
+            amount_text(resource, use.allocatable.get(resource, 0) - use.requested.get(resource, 0)),
+            text_of(resource, use.used),
+        ]
+        for resource in RESOURCES
+    ]
+    header = ["  RESOURCE", "CAPACITY", "ALLOCATABLE", "REQUESTED", "FULL", "FREE", "USED"]
+    return "Resources:\n" + table(rows, header)
+
+
+def _conditions(told: Object, width: int) -> str:
+    found = (told["node"].get("status") or {}).get("conditions") or ()
+    lines = [condition_words(one) for one in found if node_notable(one)] or ["Ready, no pressure"]
+    return "Conditions:\n" + "\n".join(paragraph(line, width) for line in lines)
+
+
+def _pods(told: Object, width: int) -> str:
+    if not told["pods"]:
+        return "Pods: none"
+    rows = []
+    for pod in told["pods"]:
+        meta, sizes = pod["metadata"], pod["spec"].get("containers") or ()
+        cells = [", ".join(pair_text(one.get("resources") or {}, resource) for one in sizes) for resource in RESOURCES]
+        step = progress(pod) if condition(pod, PENDING) is not None else None
+        waits = f"{step.reason}: {step.why}" if step is not None else "-"
+        rows.append([f"  {meta['namespace']}", meta["name"], summary(pod).word, *cells, waits])
+    header = ["  NAMESPACE", "NAME", "STATUS", "CPU", "MEMORY", "WAITING RESIZE"]
+    return f"Pods ({len(rows)}; request/limit of each container):\n{table(rows, header, width)}"

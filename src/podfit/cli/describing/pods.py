@@ -1,0 +1,143 @@
+"""A pod: its containers, the four states side by side, conditions in words, the story, the Events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.kinds import EVENT
+from podfit.api.status import Object
+from podfit.apiserver.tables.pods import summary
+from podfit.cli.amounts import RESOURCES, pair_text
+from podfit.cli.containers import containers_of, oom_kills, oom_lines, state_words
+from podfit.cli.following import words
+from podfit.cli.happened import event_rows, in_order
+from podfit.cli.node_side import STATES, states, story
+from podfit.cli.output import age, paragraph, table
+from podfit.cli.stages import progress, seen_by_node
+from podfit.cli.wording import chapter_words, condition_words, notable
+from podfit.client import Client
+
+STORY_LINES = 20
+_UNKNOWN = "\n  (? is known to the node alone, which is not podfit's or does not answer)"
+
+
+async def gather(client: Client, pod: Object) -> Object:
+    rows, from_node = await states(client, pod)
+    meta, status = pod["metadata"], pod.get("status") or {}
+    selector = f"involvedObject.name={meta['name']},involvedObject.uid={meta['uid']}"
+    events = await client.list(EVENT, meta["namespace"], fieldSelector=selector)
+    chapters = await story(client, pod)
+    return {
+        "name": meta["name"],
+        "namespace": meta["namespace"],
+        "node": pod["spec"].get("nodeName"),
+        "phase": status.get("phase"),
+        "status": summary(pod).word,
+        "qosClass": status.get("qosClass"),
+        "generation": meta.get("generation"),
+        "observedGeneration": status.get("observedGeneration"),
+        "containers": [_container(one) for one in containers_of(pod)],
+        "oomKills": [kill.data() for kill in oom_kills(pod, chapters or ())],
+        "states": rows,
+        "statesFrom": "node" if from_node else "api",
+        "conditions": status.get("conditions") or [],
+        "story": chapters,
+        "events": in_order(events["items"]),
+    }
+
+
+def _container(container: Any) -> Object:
+    status = container.status
+    return {
+        "name": container.name,
+        "state": status.get("state") or {},
+        "lastState": status.get("lastState") or {},
+        "ready": bool(status.get("ready")),
+        "restartCount": container.restarts,
+    }
+
+
+def page(pod: Object, told: Object, width: int = 0) -> str:
+    """`width` is the terminal's; 0 leaves every line as long as it is."""
+    parts = [
+        table(_head(pod, told), width=width),
+        _containers(pod, told, width),
+        _states(told),
+        _conditions(told, width),
+        _story(told, width),
+        _events(told, width),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _head(pod: Object, told: Object) -> list[tuple[str, str]]:
+    tally = summary(pod)
+    return [
+        ("Name:", told["name"]),
+        ("Namespace:", told["namespace"]),
+        ("Node:", told["node"] or "<none>"),
+        ("Status:", f"{tally.word}, {told['qosClass']}, restarts {tally.restarts}"),
+        ("Age:", age(pod["metadata"].get("creationTimestamp"))),
+        ("Resize:", _resize(pod, told)),
+    ]
+
+
+def _resize(pod: Object, told: Object) -> str:
+    if told["phase"] in ("Succeeded", "Failed"):
+        return "none: the pod has ended"
+    if not told["node"]:
+        return "none: the pod is not on a node yet"
+    step = progress(pod)
+    return words(seen_by_node(step, told["states"]) if told["statesFrom"] == "node" else step)
+
+
+def _containers(pod: Object, told: Object, width: int) -> str:
+    rows = [
+        [
+            f"  {one.label}",
+            state_words(one.status.get("state")),
+            "yes" if one.status.get("ready") else "no",
+            one.restarts,
+            state_words(one.status.get("lastState")),
+        ]
+        for one in containers_of(pod)
+    ]
+    lines = [table(rows, ["  CONTAINER", "STATE", "READY", "RESTARTS", "LAST STATE"], width)]
+    lines += [paragraph(line, width) for line in oom_lines(pod, told["story"] or ())]
+    return "Containers:\n" + "\n".join(lines)
+
+
+def _states(told: Object) -> str:
+    lines = []
+    for row in told["states"]:
+        for resource in RESOURCES:
+            sizes = (row.get(state) if told["node"] else row.get(state) or {} for state in STATES)
+            cells = [pair_text(size, resource) for size in sizes]
+            lines.append([row["name"] if resource == "cpu" else "", resource, *cells])
+    header = ["CONTAINER", "", *(state.upper() for state in STATES)]
+    shown = table([["  " + line[0], *line[1:]] for line in lines], ["  " + header[0], *header[1:]])
+    note = "" if told["statesFrom"] == "node" or not told["node"] else _UNKNOWN
+    return f"States (request/limit):\n{shown}{note}"
+
+
+def _conditions(told: Object, width: int) -> str:
+    shown = [condition_words(one, told["node"] or "") for one in told["conditions"] if notable(one)]
+    good = [one["type"] for one in told["conditions"] if not notable(one) and one.get("status") == "True"]
+    lines = [*shown, *([", ".join(good) + ": all True"] if good else [])]
+    return "Conditions:\n" + "\n".join(paragraph(line, width) for line in lines) if lines else ""
+
+
+def _story(told: Object, width: int) -> str:
+    if not told["story"]:
+        return ""
+    rows = []
+    for chapter in told["story"][-STORY_LINES:]:
+        numbers = chapter_words(chapter.get("numbers"))
+        rows.append(
+            ["  " + chapter["time"][11:23], chapter["what"], ": ".join(filter(None, (chapter["why"], numbers)))]
+        )
+    return "Story:\n" + table(rows, width=width)
+
+
+def _events(told: Object, width: int) -> str:
+    return f"Events:\n{event_rows(told['events'], width)}" if told["events"] else ""
