@@ -37,6 +37,7 @@ def world_of(case: dict[str, Any]) -> World:
         case.get("limitRanges") or (),
         case.get("featureGates") or {},
         Quantity.parse(most) if most else None,
+        change_without_recommendation=True,
     )
 
 

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from vpa_vectors import cases, close, difference, trace_generator
+from vpa_vectors import UPSTREAM, cases, close, difference, trace_generator
 
 from podfit.vpa.model.selectors import parse
 from podfit.vpa.model.times import NEVER, to_rfc3339
@@ -28,7 +28,7 @@ class World:
     """The cluster under test, and the objects an API server would hold for it."""
 
     def __init__(self, config: dict[str, Any], in_arrays: bool) -> None:
-        self.config = from_flags(config)
+        self.config = from_flags({**UPSTREAM, **config})
         self.in_arrays = in_arrays
         self.cluster = self.new_cluster()
         self.objects: dict[str, tuple[dict[str, Any], str]] = {}

@@ -30,7 +30,7 @@ def identify(case: Any) -> str:
 
 @pytest.mark.parametrize("case", cases_where("capping", lambda case: "op" not in case), ids=identify)
 def test_recommendation_fits_the_pod(case: dict[str, Any]) -> None:
-    bounds = merged(case["limitRanges"], "ns")
+    bounds = merged(case["limitRanges"], "ns", all_containers=True)
     found = capped_for_pod(case["vpa"], case["pod"], bounds)
     got: Any = {"annotations": None, "recommendation": None}
     if found is not None:

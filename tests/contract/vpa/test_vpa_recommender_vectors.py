@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from vpa_vectors import cases, close, difference, trace_generator
+from vpa_vectors import UPSTREAM, cases, close, difference, trace_generator
 
 from podfit.vpa.model.selectors import parse
 from podfit.vpa.model.times import NEVER, to_rfc3339
@@ -18,7 +18,7 @@ POD = ("ns", "pod")
 
 
 def start(case: dict[str, Any]) -> ClusterState:
-    cluster = ClusterState(from_flags(case.get("config") or {}))
+    cluster = ClusterState(from_flags({**UPSTREAM, **(case.get("config") or {})}))
     cluster.add_vpa({"metadata": {"namespace": "ns", "name": "vpa"}}, parse("app=x"))
     return cluster
 

@@ -114,7 +114,7 @@ def test_priority_is_as_recorded(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", of("order"), ids=lambda case: case["name"])
 def test_pods_are_updated_in_the_recorded_order(case: dict[str, Any]) -> None:
     config, vpa = config_of(case), case["vpa"]
-    bounds = merged(case.get("limitRanges") or (), "ns")
+    bounds = merged(case.get("limitRanges") or (), "ns", all_containers=True)
     tried = case.get("infeasibleAttempts") or {}
     ordered = candidates(case["pods"], vpa, from_rfc3339(case["now"]), config, bounds, tried)
     check([entry.pod["metadata"]["name"] for entry in ordered], case)
@@ -226,6 +226,7 @@ class Cluster:
             self.topmost_of,
             replicas_of(self.case),
             self.case.get("limitRanges") or (),
+            change_without_recommendation=True,
         )
         run = update_pass(world, self.attempts, config_of(self.case), self.now, self.clock)
         actions: list[Any] = []

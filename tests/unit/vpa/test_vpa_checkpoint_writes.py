@@ -12,6 +12,7 @@ from podfit.client import Client
 from podfit.client.transport import Ask, Reply, Stream
 from podfit.kit.clock import FakeClock
 from podfit.vpa.model.selectors import parse
+from podfit.vpa.recommender.decide.checkpoints import checkpoints_of
 from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
@@ -95,3 +96,16 @@ async def test_what_was_refused_is_written_again() -> None:
     server.written.clear()
     await checkpoints.write(cluster, 2.0, 60)
     assert server.written == ["v1-main"]
+
+
+async def test_a_peak_whose_window_ends_without_new_samples_is_written_in_the_end() -> None:
+    checkpoints, cluster, _ = made(2)
+    now = float(cluster.vpas["n", "v0"].states()[0][1].last)
+    cluster.add_memory(("n", "p0"), "main", 10**9, now)
+    assert await checkpoints.write(cluster, now, 60) == 2
+    assert "totalWeight" not in checkpoints_of(cluster, cluster.vpas["n", "v0"], now)[0]["status"]["memoryHistogram"]
+    assert await checkpoints.write(cluster, now + 3600, 60) == 0
+    assert await checkpoints.write(cluster, now + 86400, 60) == 2
+    later = checkpoints_of(cluster, cluster.vpas["n", "v0"], now + 86400)[0]
+    assert later["status"]["memoryHistogram"]["totalWeight"] > 0
+    assert await checkpoints.write(cluster, now + 86460, 60) == 0

@@ -60,7 +60,7 @@ def test_new_labels_lead_samples_to_a_new_aggregate() -> None:
 
 
 def test_a_container_that_outlives_its_aggregate_starts_a_new_one() -> None:
-    cluster = cluster_of("a")
+    cluster = cluster_of("a", config=Config(expire_samples_without_metrics=True))
     scrape(cluster, START, a=(100, 10**8))
     later = START + 9 * 86400
     cluster.collect_garbage(later, [("ns", "a")])
@@ -102,8 +102,8 @@ def test_history_survives_a_missing_target_only_if_so_configured(survives: bool)
     assert ("old" in recommend_all(cluster, None)["ns", "vpa"].estimates) is survives
 
 
-def test_empty_aggregates_age_from_when_they_were_first_seen() -> None:
-    cluster = cluster_of("a")
+def test_empty_aggregates_age_from_when_they_were_first_seen_if_so_configured() -> None:
+    cluster = cluster_of("a", config=Config(expire_samples_without_metrics=True))
     cluster.stamp_created(START)
     cluster.collect_garbage(START + 86400, [("ns", "a")])
     assert samples(cluster) == {"app=web": 0}

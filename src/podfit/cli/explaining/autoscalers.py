@@ -63,14 +63,14 @@ def why_numbers(numbers: dict[str, Any]) -> list[str]:
     """Each target as the steps that lead to it."""
     told = []
     for container, known in (numbers.get("containers") or {}).items():
-        told.append(
-            f"Container {container}: {known['samples']} samples from {known['firstSample']} to {known['lastSample']}"
-        )
+        told.append(f"Container {container}: {_samples(known)}")
         for resource, sizes in known["resources"].items():
             target = sizes["target"]
             steps = ", ".join(f"{step['what']} = {_amount(resource, step['value'])}" for step in target["steps"])
             size = _amount(resource, target["value"])
             told.append(f"  {resource} target {size}: {steps} (confidence {sizes['confidence']:.3g})")
+        if without := known.get("withoutSamples"):
+            told.append(f"  {' and '.join(without)}: no recommendation without samples")
         for oom in known["oomEvents"]:
             told.append(f"  out of memory {oom.get('at')} in {oom.get('pod')}: {oom.get('outcome')}")
     if numbers.get("off"):
@@ -83,6 +83,12 @@ def why_numbers(numbers: dict[str, Any]) -> list[str]:
 def _amount(resource: str, value: str) -> str:
     """In the units of the table: a step that is 10000000 bytes reads 9.5Mi."""
     return amount_text(resource, number(resource, value))
+
+
+def _samples(known: dict[str, Any]) -> str:
+    if not known["samples"]:
+        return "no samples"
+    return f"{known['samples']} samples from {known['firstSample']} to {known['lastSample']}"
 
 
 def other_settings(vpa: Object, numbers: dict[str, Any]) -> bool:

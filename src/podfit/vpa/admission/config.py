@@ -48,6 +48,8 @@ class AdmissionConfig:
     recommender_timeout: float = 0.5
     certificate_secret: str = "vpa-tls-certs"
     certificate_lifetime: float = 30 * 86400.0
+    change_without_recommendation: bool = False
+    """Annotate pods, and scale containers to a LimitRange, where nothing is recommended, as upstream does."""
     register_delay: float = 0.0
     """Upstream waits 10 s before it registers, to be serving by then; here it serves first."""
 

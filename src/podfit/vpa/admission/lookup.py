@@ -21,6 +21,7 @@ from podfit.vpa.admission.decide.review import index_vpas
 from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontally, without
 from podfit.vpa.model.matching import Target
 from podfit.vpa.model.pods import controller_of
+from podfit.vpa.model.policy import recommending
 from podfit.vpa.observe.sight import WELL_KNOWN, Sight
 from podfit.vpa.observe.targets import Targets
 
@@ -104,7 +105,7 @@ class Freshest:
         self._paused_until = float("-inf")
 
     async def improve(self, pod: Object, vpa: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The autoscaler with the recommender's own answer in it, if there is one."""
+        """The autoscaler with the recommender's own answer in it; that may be that there is no recommendation."""
         if self._ask is None or self._clock.monotonic() < self._paused_until:
             return vpa
         try:
@@ -115,9 +116,7 @@ class Freshest:
             log.info("the recommender was not asked for pod: %s", error)
             self._paused_until = self._clock.monotonic() + PAUSE_S
             return vpa
-        if not answer or not answer.get("containerRecommendations"):
-            return vpa
-        return {**vpa, "status": {**(vpa.get("status") or {}), "recommendation": answer}}
+        return recommending(vpa, answer) if isinstance(answer, Mapping) else vpa
 
 
 class HttpAsk:

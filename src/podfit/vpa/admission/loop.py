@@ -283,6 +283,7 @@ class AdmissionWebhook:
                 self.limit_ranges,
                 self.config.feature_gates,
                 self.config.max_allowed_cpu_boost,
+                self.config.change_without_recommendation,
             )
         return self._known
 

@@ -63,12 +63,15 @@ class LocalHistory:
         self._cleaned = float("-inf")
         self._loaded_until: Seconds = float("-inf")
         self._ooms_until: Seconds = float("-inf")
+        self._newest: Seconds = float("-inf")
+        """When the newest sample was taken: age counts from there, so that nothing is lost while no samples arrive."""
 
     # --- History
 
     async def load(self, sink: Sink, until: Seconds) -> None:
         series = await self._work(self._read_series)
-        oldest = until - self._days * DAY
+        self._newest = max(self._newest, await self._work(_newest_sample))
+        oldest = min(until, self._newest) - self._days * DAY
         for at in await self._work(lambda db: _row_ids(db, max(oldest, self._loaded_until), until)):
             base, batch = await self._work(partial(self._read_row, row=at, series=series))
             sink.take(batch)
@@ -81,6 +84,8 @@ class LocalHistory:
         ids = np.fromiter((self._id(one) for one in batch.series), np.int64, len(batch.series))
         # The numbers stand for the series: those of a minute would be a hundred thousand objects.
         self._waiting.append((ids, replace(batch, series=())))
+        if len(batch.times):
+            self._newest = max(self._newest, min(float(batch.times.max()), self._clock.now()))
         self._last.update(dict.fromkeys(ids.tolist(), self._clock.now()))
 
     async def flush(self) -> None:
@@ -126,7 +131,7 @@ class LocalHistory:
         if now - self._cleaned < _CLEAN_EVERY_S:
             return None
         self._cleaned = now
-        return self._clock.now() - (self._days + 1) * DAY
+        return min(self._clock.now(), self._newest) - (self._days + 1) * DAY
 
     def _unheard(self, oldest: Seconds) -> list[int]:
         """Forgets series that have no samples left, and answers their numbers."""
@@ -305,6 +310,11 @@ class LocalHistory:
             log.warning("history file %s: row %d is damaged", self._file, row)
             return b""
         return columns
+
+
+def _newest_sample(db: sqlite3.Connection) -> Seconds:
+    (found,) = db.execute("SELECT max(last) FROM rows").fetchone()
+    return float("-inf") if found is None else float(found)
 
 
 def _row_ids(db: sqlite3.Connection, after: Seconds, until: Seconds) -> list[int]:

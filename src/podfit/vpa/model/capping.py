@@ -34,8 +34,10 @@ def capped_for_pod(
     if recommended is None and (vpa.get("spec") or {}).get("resourcePolicy") is None:
         return None
     entries = [from_object(entry) for entry in (recommended or {}).get("containerRecommendations") or ()]
-    if bounds.pod is not None:
+    if bounds.pod is not None and entries:
+        given = entries
         entries = _within_pod(entries, pod, bounds.pod)
+        entries = entries if bounds.all_containers else _only_given(entries, given)
     names = {container.get("name") for container in containers(pod)}
     results, notes = [], {}
     for entry in entries:
@@ -46,6 +48,17 @@ def capped_for_pod(
         if said:
             notes[entry.container] = said
     return results, notes
+
+
+def _only_given(entries: list[Recommended], given: list[Recommended]) -> list[Recommended]:
+    """Without the containers and resources that nothing was recommended for: they stay as they are."""
+    # The containers that only took part with their requests come after the others.
+    pairs = zip(entries, given, strict=False)
+    return [replace(entry, **{field: _known(entry, own, field) for field in _FIELDS}) for entry, own in pairs]
+
+
+def _known(entry: Recommended, own: Recommended, field: str) -> Any:
+    return {name: amount for name, amount in getattr(entry, field).items() if name in getattr(own, field)}
 
 
 def _within_container(

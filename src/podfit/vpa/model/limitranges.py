@@ -31,12 +31,14 @@ class Bounds:
 class NamespaceBounds:
     container: Bounds | None = None
     pod: Bounds | None = None
+    all_containers: bool = False
+    """Whether the bounds of a pod scale what nothing is recommended for too, as upstream does."""
 
 
 NO_BOUNDS = NamespaceBounds()
 
 
-def merged(limit_ranges: Iterable[Object], namespace: str) -> NamespaceBounds:
+def merged(limit_ranges: Iterable[Object], namespace: str, all_containers: bool = False) -> NamespaceBounds:
     """The tightest bounds. Of several defaults the last counts, in order of the objects' names."""
     items: dict[str, list[Object]] = {"Container": [], "Pod": []}
     here = [entry for entry in limit_ranges if (entry.get("metadata") or {}).get("namespace") == namespace]
@@ -44,7 +46,7 @@ def merged(limit_ranges: Iterable[Object], namespace: str) -> NamespaceBounds:
         for item in (entry.get("spec") or {}).get("limits") or ():
             if item.get("type") in items:
                 items[item["type"]].append(item)
-    return NamespaceBounds(_merge("Container", items["Container"]), _merge("Pod", items["Pod"]))
+    return NamespaceBounds(_merge("Container", items["Container"]), _merge("Pod", items["Pod"]), all_containers)
 
 
 def _merge(type: str, items: Iterable[Object]) -> Bounds | None:

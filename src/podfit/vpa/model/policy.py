@@ -7,6 +7,7 @@ from typing import Any
 
 Object = Mapping[str, Any]
 
+PROVIDED = "RecommendationProvided"
 CPU, MEMORY = "cpu", "memory"
 RESOURCES = (CPU, MEMORY)
 MODES = ("Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace", "Auto")
@@ -52,4 +53,31 @@ def controlled_resources(policy: Object) -> tuple[str, ...]:
 
 
 def recommendation(vpa: Object) -> Object | None:
-    return (vpa.get("status") or {}).get("recommendation")
+    """What the autoscaler recommends; None where its condition RecommendationProvided is False, whatever stands there.
+
+    A recommender that sets no such condition is believed.
+    """
+    status = vpa.get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == PROVIDED and condition.get("status") == "False":
+            return None
+    found: Object | None = status.get("recommendation")
+    return found
+
+
+def recommending(vpa: Object, given: Object) -> Object:
+    """The autoscaler with this recommendation in place of its own."""
+    status = vpa.get("status") or {}
+    others = [condition for condition in status.get("conditions") or () if condition.get("type") != PROVIDED]
+    return {**vpa, "status": {**status, "conditions": others, "recommendation": given}}
+
+
+def container_recommendations(vpa: Object) -> list[Object]:
+    """An entry for each container that something is recommended for."""
+    return (recommendation(vpa) or {}).get("containerRecommendations") or []
+
+
+def recommends_for(vpa: Object, pod: Object) -> bool:
+    """Whether anything is recommended for one of the pod's containers."""
+    names = {container.get("name") for container in (pod.get("spec") or {}).get("containers") or ()}
+    return any(entry.get("containerName") in names and entry.get("target") for entry in container_recommendations(vpa))

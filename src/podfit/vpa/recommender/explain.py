@@ -18,7 +18,15 @@ from podfit.vpa.recommender.decide.aggregate import AggregateState, load_aggrega
 from podfit.vpa.recommender.decide.amounts import amount_of, cpu_quantity, memory_quantity, rounded_up, scaled
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError
 from podfit.vpa.recommender.decide.config import Config, from_flags, to_flags
-from podfit.vpa.recommender.decide.estimate import LOWER, UPPER, confidence, minimums, widening, with_margin
+from podfit.vpa.recommender.decide.estimate import (
+    LOWER,
+    UPPER,
+    confidence,
+    minimums,
+    sampled_resources,
+    widening,
+    with_margin,
+)
 from podfit.vpa.recommender.decide.histogram import mean
 from podfit.vpa.recommender.decide.postprocess import whole_cores
 
@@ -79,17 +87,28 @@ def explain(
                 "firstSample": to_rfc3339(state.first),
                 "lastSample": to_rfc3339(state.last),
                 "oomEvents": [event for event in events if event.get("container") == name],
+                "withoutSamples": sorted(set(_controlled(vpa, name)) - set(_sampled(vpa, name, state, config))),
                 "resources": {
                     resource: _resource(
                         _Told(vpa, name, state, resource, config, least[resource], len(counted), recommender)
                     )
-                    for resource in controlled_resources(container_policy(vpa, name))
+                    for resource in _sampled(vpa, name, state, config)
                 },
             }
             for name, state in sorted(counted.items())
         },
         "off": sorted(set(states) - set(counted)),
     }
+
+
+def _controlled(vpa: Object, container: str) -> tuple[str, ...]:
+    return controlled_resources(container_policy(vpa, container))
+
+
+def _sampled(vpa: Object, container: str, state: AggregateState, config: Config) -> list[str]:
+    """The resources that numbers can be given for."""
+    known = sampled_resources(state, config)
+    return [resource for resource in _controlled(vpa, container) if resource in known]
 
 
 def explain_objects(vpa: Object, checkpoints: Iterable[Object], config: Config | None = None) -> dict[str, Any]:

@@ -156,9 +156,7 @@ class Feed:
             return
         self._collected = now
         self.cluster.collect_garbage(now, [id for id, pod in self.cluster.pods.items() if not pod.finished])
-        for vpa in self.cluster.vpas.values():
-            for name in [name for name, state in vpa.initial.items() if not state.empty and state.expired(now)]:
-                del vpa.initial[name]
+        self.cluster.expire_initial(now)
 
     def label_names(self) -> set[str]:
         """Every label name in use."""

@@ -22,7 +22,7 @@ from podfit.vpa.history.base import History, HistoryAway, NoHistory
 from podfit.vpa.history.prometheus import PrometheusHistory
 from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontally
 from podfit.vpa.model.pods import annotations_of
-from podfit.vpa.model.times import from_rfc3339
+from podfit.vpa.model.times import Seconds, from_rfc3339
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets
@@ -31,16 +31,18 @@ from podfit.vpa.recommender.answers import Answers
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.decide.cluster import ClusterState, UnknownTarget, Vpa, VpaId
 from podfit.vpa.recommender.decide.container import OomRefused
+from podfit.vpa.recommender.decide.estimate import Estimate
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.oom import Oom
-from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome
+from podfit.vpa.recommender.decide.samples import kept_containers, missing_samples, spans_of
+from podfit.vpa.recommender.decide.status import Outcome, outcome
 from podfit.vpa.recommender.explain import settings_note
 from podfit.vpa.recommender.feed import Feed
 from podfit.vpa.recommender.ledger import Ledger
 from podfit.vpa.recommender.measures import METRICS_CLIENT, Measures, Recommendations
-from podfit.vpa.recommender.notes import extra_conditions, held, trust_of
+from podfit.vpa.recommender.notes import extra_conditions, metrics_gone, missing_since, trust_of
 from podfit.vpa.recommender.past import Past
-from podfit.vpa.recommender.plugins import WORKLOAD, Sizes, plugin_for, sizes_by_plugin
+from podfit.vpa.recommender.plugins import WORKLOAD, plugin_for, sizes_by_plugin
 from podfit.vpa.recommender.writes import Checkpoints, write_statuses
 from podfit.vpa.serve.http import Health, HttpServer
 from podfit.vpa.serve.profiling import add_profiling
@@ -50,6 +52,8 @@ log = logging.getLogger(__name__)
 
 HISTORY_PATIENCE_S = 30.0
 """How long the first pass waits for the past; after that it goes on loading beside the loop."""
+STALE_S, STALE_PASSES = 300.0, 5
+"""How long, at least, and for how many passes a container may be without a new sample."""
 Seen = tuple[Any, ...]
 
 
@@ -98,6 +102,10 @@ class Recommender:
         self.fetching = ""
         """Why the past is not loaded, or empty."""
         self._usage_gone = ""
+        """Why the metrics API does not answer, or empty."""
+        self._started = self.clock.now()
+        self._killed: set[tuple[str, str]] = set()
+        """(namespace, container) with an out-of-memory kill since the start."""
         self._outcomes: dict[VpaId, tuple[Seen, Outcome]] = {}
         self._collected = float("-inf")
         self._tasks = Tasks("vpa-recommender")
@@ -207,7 +215,7 @@ class Recommender:
         except usage.UsageGone as error:
             if not self._usage_gone:
                 log.warning("no usage: %s", error)
-            self._usage_gone = f"The resource metrics API does not answer: {error}"
+            self._usage_gone = str(error)
         self.measures.usage_answers.labels(str(bool(self._usage_gone)).lower(), METRICS_CLIENT).inc()
         # Others have turns meanwhile, and pods may come; they are let go in this pass only, after it.
         turns = Turns(self.clock)
@@ -242,6 +250,7 @@ class Recommender:
         outcome = "counted"
         try:
             needed = self.cluster.record_oom((oom.namespace, oom.pod), oom.container, oom.instant, oom.memory)
+            self._killed.add((oom.namespace, oom.container))
             state = self.cluster.aggregate_of((oom.namespace, oom.pod), oom.container)
             self.measures.quality.ran_out(state, needed)
         except OomRefused as error:
@@ -270,31 +279,37 @@ class Recommender:
             chosen.setdefault(self.plugin_of(vpa), []).append(vpa)
         sizes = sizes_by_plugin(self.cluster, chosen)
         scaled = scaled_horizontally(self.hpas)
-        now = rfc3339(self.clock.now())
+        now = self.clock.now()
+        self.cluster.stamp_created(now)
         self._outcomes = {
-            id: self._decided(vpa, sizes, horizontal_resources(vpa.object, scaled), now)
+            id: self._decided(vpa, sizes[id], horizontal_resources(vpa.object, scaled), now)
             for id, vpa in self.cluster.vpas.items()
         }
         return {id: decided for id, (_, decided) in self._outcomes.items()}
 
-    def _decided(self, vpa: Vpa, sizes: Sizes, scaled: Mapping[str, str], now: str) -> tuple[Seen, Outcome]:
-        extra = self._extra(vpa, scaled)
-        seen = (sizes[vpa.id], vpa.object["metadata"].get("resourceVersion"), vpa.unsupported, bool(vpa.pods), extra)
+    def _decided(
+        self, vpa: Vpa, sizes: dict[str, Estimate], scaled: Mapping[str, str], now: Seconds
+    ) -> tuple[Seen, Outcome]:
+        config, spans = self.cluster.config, spans_of(vpa)
+        patience = max(STALE_S, STALE_PASSES * self.config.recommender_interval)
+        killed = [name for name in spans if (vpa.id[0], name) in self._killed]
+        kept = kept_containers(vpa, spans, self._started - patience, config, killed, bool(self.fetching))
+        missing = missing_samples(self.cluster, vpa, spans, sizes, now - patience)
+        since = missing_since(vpa, missing, now)
+        extra = extra_conditions(
+            vpa,
+            trust=trust_of(spans, {*sizes, *kept}, config),
+            low_below=self.config.low_confidence_below,
+            fetching=self.fetching,
+            metrics=metrics_gone(vpa, missing, self._usage_gone, since, now - patience),
+            scaled=scaled,
+        )
+        words, version = missing.never_message(since), vpa.object["metadata"].get("resourceVersion")
+        seen = (sizes, version, vpa.unsupported, bool(vpa.pods), extra, words, kept)
         before = self._outcomes.get(vpa.id)
         if before is not None and before[0] == seen and before[1].patch is None:
             return before
-        decided = outcome(vpa, sizes[vpa.id], self.cluster.config, now, extra)
-        return seen, held(vpa, decided) if self.fetching else decided
-
-    def _extra(self, vpa: Vpa, scaled: Mapping[str, str]) -> tuple[Condition, ...]:
-        return extra_conditions(
-            vpa,
-            trust=trust_of(vpa, self.cluster.config),
-            low_below=self.config.low_confidence_below,
-            fetching=self.fetching,
-            usage_gone=self._usage_gone,
-            scaled=scaled,
-        )
+        return seen, outcome(vpa, sizes, config, rfc3339(now), extra, words, kept)
 
     def plugin_of(self, vpa: Vpa) -> str:
         named = (vpa.object.get("spec") or {}).get("recommenders")
@@ -308,8 +323,8 @@ class Recommender:
 
     def recommendation_of(self, vpa: Vpa) -> Mapping[str, Any]:
         known = self._outcomes.get(vpa.id)
-        found: Mapping[str, Any] = known[1].status.get("recommendation") or {} if known else {}
-        return found or (vpa.object.get("status") or {}).get("recommendation") or {}
+        status = known[1].status if known is not None else vpa.object.get("status") or {}
+        return status.get("recommendation") or {}
 
     # --- reporting
 
@@ -329,7 +344,8 @@ class Recommender:
             if decided.status["recommendation"] and not before and created:
                 self.measures.latency.observe(max(0.0, now - from_rfc3339(created)))
             if self._usage_gone and before:
-                self.events.record(dict(vpa.object), "Warning", "MetricsUnavailable", self._usage_gone)
+                words = f"The resource metrics API does not answer: {self._usage_gone}"
+                self.events.record(dict(vpa.object), "Warning", "MetricsUnavailable", words)
         sizes = dict(self._sizes())
         self.measures.objects(self.cluster, sizes)
         self.measures.quality.recommended(self.cluster, sizes)

@@ -1,75 +1,91 @@
-"""The conditions beyond upstream's two: low confidence, history on its way, metrics gone, resources scaled elsewhere.
+"""The conditions beyond upstream's two: low confidence, history not loaded, metrics missing, resources scaled by HPAs.
 
 A condition that never held is not written; one that held and no longer does is set to False: readers see it end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from podfit.kit.clock import rfc3339
 from podfit.vpa.model import horizontal
-from podfit.vpa.model.policy import container_policy, scaling_off
-from podfit.vpa.model.times import NEVER
+from podfit.vpa.model.policy import PROVIDED
+from podfit.vpa.model.times import NEVER, Seconds
 from podfit.vpa.recommender.decide.cluster import Vpa
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.estimate import confidence
-from podfit.vpa.recommender.decide.status import FETCHING_HISTORY, LOW_CONFIDENCE, Condition, Outcome
+from podfit.vpa.recommender.decide.samples import Missing, Span
+from podfit.vpa.recommender.decide.status import FETCHING_HISTORY, LOW_CONFIDENCE, NO_SAMPLES, Condition
 
 METRICS_GONE = "MetricsUnavailable"
+API_FAILED, STOPPED = "MetricsApiFailed", "SamplesStopped"
 
 
-def trust_of(vpa: Vpa, config: Config) -> float:
-    """The confidence of the container that is known least; 0 without containers."""
-    spans: dict[str, tuple[float, float, int]] = {}
-    named = [*((key.container, state) for key, state in vpa.aggregates.items()), *vpa.initial.items()]
-    for name, state in named:
-        first, last, count = spans.get(name, (NEVER, NEVER, 0))
-        own = state.first
-        if own != NEVER:
-            first = own if first == NEVER else min(first, own)
-        spans[name] = first, max(last, state.last), count + state.count
+def trust_of(spans: Mapping[str, Span], recommended: Collection[str], config: Config) -> float | None:
+    """The confidence of the recommended container that is known least; None when nothing is recommended."""
     interval = max(config.confidence_interval_cpu, config.confidence_interval_memory)
-    counted = [span for name, span in spans.items() if not scaling_off(container_policy(vpa.object, name))]
-    return min((confidence(*span, interval) for span in counted), default=0.0)
+    chosen = [span for name, span in spans.items() if name in recommended]
+    return min((confidence(span.first, span.last, span.count, interval) for span in chosen), default=None)
+
+
+def missing_since(vpa: Vpa, missing: Missing, now: Seconds) -> str:
+    """Since when metrics are missing: since the containers were seen, or since the conditions say so.
+
+    The conditions know it across a restart of the recommender.
+    """
+    standing = _standing(vpa)
+    found = [rfc3339(missing.seen if missing.never and missing.seen != NEVER else now)]
+    if _gone(vpa):
+        found.append(standing[METRICS_GONE].get("lastTransitionTime") or found[0])
+    if missing.never and standing.get(PROVIDED, {}).get("reason") == NO_SAMPLES:
+        found.append(standing[PROVIDED].get("lastTransitionTime") or found[0])
+    return min(found)
+
+
+def metrics_gone(vpa: Vpa, missing: Missing, usage_gone: str, since: str, stale_before: Seconds) -> Condition:
+    """Whether, why and since when samples are missing. A container that has just started has time to get its first."""
+    waited = missing.seen <= stale_before or _gone(vpa)
+    never = missing.never_message(since) if waited or usage_gone else ""
+    api = f"The resource metrics API has not answered since {since}: {usage_gone}" if usage_gone else ""
+    message = " ".join(part for part in (api, never, missing.stopped_message) if part)
+    reason = API_FAILED if api else NO_SAMPLES if never else STOPPED if message else ""
+    return Condition(METRICS_GONE, bool(message), reason, message)
 
 
 def extra_conditions(
-    vpa: Vpa, *, trust: float, low_below: float, fetching: str, usage_gone: str, scaled: Mapping[str, str]
+    vpa: Vpa, *, trust: float | None, low_below: float, fetching: str, metrics: Condition, scaled: Mapping[str, str]
 ) -> tuple[Condition, ...]:
-    """`fetching` and `usage_gone` are empty or say what is the matter; `scaled` are resources with their HPA."""
-    known = bool(vpa.aggregates or vpa.initial)
-    low = known and trust < low_below
+    """`fetching` is empty or says what is the matter; `scaled` are resources with their HPA."""
+    low = trust is not None and trust < low_below
     # Without the number that grows with every sample: a status is written when it is news, not every pass.
     words = f"The recommendation rests on less than {low_below:g} confidence interval(s) of samples."
     wanted = (
-        (LOW_CONFIDENCE, low, "TooFewSamples", words),
-        (FETCHING_HISTORY, bool(fetching), "HistoryNotLoaded", fetching),
-        (METRICS_GONE, bool(usage_gone), "MetricsApiFailed", usage_gone),
-        (horizontal.CONDITION, bool(scaled), "HorizontalPodAutoscaler", horizontal.message(scaled) if scaled else ""),
+        Condition(LOW_CONFIDENCE, low, "TooFewSamples", words),
+        Condition(FETCHING_HISTORY, bool(fetching), "HistoryNotLoaded", fetching),
+        metrics,
+        Condition(
+            horizontal.CONDITION,
+            bool(scaled),
+            "HorizontalPodAutoscaler",
+            horizontal.message(scaled) if scaled else "",
+        ),
     )
-    observed = {entry.get("type") for entry in (vpa.object.get("status") or {}).get("conditions") or ()}
-    return tuple(_conditions(wanted, observed))
+    return tuple(_conditions(wanted, _standing(vpa)))
 
 
-def _conditions(wanted: tuple[tuple[str, bool, str, str], ...], observed: set[Any]) -> Iterator[Condition]:
-    for type, holds, reason, message in wanted:
-        if holds:
-            yield Condition(type, True, reason, message)
-        elif type in observed:
-            yield Condition(type, False)
+def _conditions(wanted: tuple[Condition, ...], observed: Collection[str]) -> Iterator[Condition]:
+    for condition in wanted:
+        if condition.status:
+            yield condition
+        elif condition.type in observed:
+            yield Condition(condition.type, False)
 
 
-def held(vpa: Vpa, outcome: Outcome) -> Outcome:
-    """The outcome with the sizes that stand already: without the past too little is known to change them."""
-    observed = vpa.object.get("status") or {}
-    standing = observed.get("recommendation") or {}
-    if not standing.get("containerRecommendations"):
-        return outcome
-    conditions = [
-        {**condition, "status": "True"} if condition["type"] == "RecommendationProvided" else condition
-        for condition in outcome.status["conditions"]
-    ]
-    status = {**outcome.status, "recommendation": standing, "conditions": conditions}
-    same = status == {key: observed.get(key) for key in status}
-    return Outcome(outcome.estimates, status, None if same else [{"op": "add", "path": "/status", "value": status}])
+def _gone(vpa: Vpa) -> bool:
+    return _standing(vpa).get(METRICS_GONE, {}).get("status") == "True"
+
+
+def _standing(vpa: Vpa) -> dict[str, Mapping[str, Any]]:
+    """The conditions in the object's status, by type."""
+    return {str(entry.get("type")): entry for entry in (vpa.object.get("status") or {}).get("conditions") or ()}

@@ -14,13 +14,13 @@ from podfit.vpa.recommender.decide.aggregate import AggregateState
 from podfit.vpa.recommender.decide.amounts import amount_of
 from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa, VpaId
 from podfit.vpa.recommender.decide.config import Config
-from podfit.vpa.recommender.decide.estimate import Estimate, estimate, minimums, with_margin
+from podfit.vpa.recommender.decide.estimate import Estimate, estimate, minimums, recommendable, with_margin
 from podfit.vpa.recommender.decide.histogram import mean
 from podfit.vpa.recommender.decide.scrape import estimate_vpas
 
 Sizes = dict[VpaId, dict[str, Estimate]]
 Plugin = Callable[[ClusterState, Sequence[Vpa]], Sizes]
-"""Sizes of all containers of all given autoscalers; containers switched off are left out."""
+"""Sizes of all containers of all given autoscalers; containers switched off, or without samples, are left out."""
 
 DEFAULT, BATCH = "default", "batch"
 BUNDLED = (BATCH,)
@@ -37,7 +37,11 @@ def batch(cluster: ClusterState, vpas: Sequence[Vpa]) -> Sizes:
     for vpa in vpas:
         states = cluster.for_recommendation(vpa)
         least = minimums(cluster.config, len(states)) if states else {}
-        found[vpa.id] = {name: _batch(state, cluster.config, least) for name, state in states.items()}
+        found[vpa.id] = {
+            name: _batch(state, cluster.config, least)
+            for name, state in states.items()
+            if recommendable(state, cluster.config)
+        }
     return found
 
 

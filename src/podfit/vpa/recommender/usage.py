@@ -143,6 +143,8 @@ class _Columns:
 def scraped(items: Iterable[Object], cluster: ClusterState, now: Seconds) -> Scraped:
     """What the items say about known containers; what cannot be read is left out."""
     found = _Columns()
+    # Upstream counts a resource that is not reported as 0.
+    absent = 0 if cluster.config.recommend_without_samples else NONE
     instants: dict[object, Seconds] = {}
     for item in items:
         meta = item.get("metadata") or {}
@@ -157,7 +159,7 @@ def scraped(items: Iterable[Object], cluster: ClusterState, now: Seconds) -> Scr
         if instants[stamp] == NEVER:
             continue
         for container in item.get("containers") or ():
-            _add(found, pod, container, instants[stamp])
+            _add(found, pod, container, instants[stamp], absent)
     return found.scraped()
 
 
@@ -170,7 +172,7 @@ def _instant(stamp: str, now: Seconds) -> Seconds:
     return instant if instant <= now + AHEAD_S else NEVER
 
 
-def _add(found: _Columns, pod: Pod, container: Object, instant: Seconds) -> None:
+def _add(found: _Columns, pod: Pod, container: Object, instant: Seconds, absent: int) -> None:
     name = container.get("name") or ""
     state = pod.containers.get(name)
     if isinstance(state, RowContainer):
@@ -179,14 +181,14 @@ def _add(found: _Columns, pod: Pod, container: Object, instant: Seconds) -> None
         found.names.append(name)
         found.handles.append(state.handle)
         found.instants.append(instant)
-        found.cpu.append(_amount(usage.get("cpu"), True))
-        found.memory.append(_amount(usage.get("memory"), False))
+        found.cpu.append(_amount(usage.get("cpu"), True, absent))
+        found.memory.append(_amount(usage.get("memory"), False, absent))
 
 
-def _amount(text: object, milli: bool) -> int:
-    """Upstream enters 0 for a resource that is not reported; a value that is no quantity is left out here."""
+def _amount(text: object, milli: bool, absent: int) -> int:
+    """`absent` where the resource is not reported; a value that is no quantity is no sample."""
     if text is None:
-        return 0
+        return absent
     if not isinstance(text, (str, int, float)):
         return NONE
     try:

@@ -71,7 +71,9 @@ class Checkpoints:
         """Answers how many autoscalers' checkpoints were written; each worker writes one even when time is up."""
         for id in [id for id in self._written if id not in cluster.vpas]:
             del self._written[id]
-        waiting = [vpa for vpa in cluster.vpas.values() if self._written.get(vpa.id, (0, None))[1] != _state(vpa)]
+        # Peaks of windows that were open are left out. They have ended an interval later, and may be all there will be.
+        open_after = now - cluster.config.memory_aggregation_interval
+        waiting = [vpa for vpa in cluster.vpas.values() if self._is_due(vpa, open_after)]
         waiting.sort(key=lambda vpa: self._written.get(vpa.id, (float("-inf"), None))[0])
         deadline = self._clock.monotonic() + timeout_s
         done = 0
@@ -83,6 +85,10 @@ class Checkpoints:
             if self._clock.monotonic() >= deadline:
                 break
         return done
+
+    def _is_due(self, vpa: Vpa, open_after: Seconds) -> bool:
+        written, state = self._written.get(vpa.id, (float("-inf"), None))
+        return written <= open_after or state != _state(vpa)
 
     async def _write_part(self, ready: list[Ready], now: Seconds, deadline: float) -> int:
         ready.reverse()

@@ -45,6 +45,8 @@ class UpdaterConfig:
     leader_elect_resource_lock: str = "leases"
     leader_elect_resource_name: str = "vpa-updater"
     leader_elect_resource_namespace: str = "kube-system"
+    change_without_recommendation: bool = False
+    """Scale containers to a LimitRange where nothing is recommended, as upstream does."""
     workers: int = 16
     """Autoscalers worked on at once."""
     changes_per_minute: float = 0.0

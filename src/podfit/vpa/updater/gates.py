@@ -19,6 +19,7 @@ from podfit.client.transport import Unreachable
 from podfit.vpa.model.gate import GATE
 from podfit.vpa.model.limitranges import NamespaceBounds, merged
 from podfit.vpa.model.matching import Target, acts_on_creation, controlling_vpa
+from podfit.vpa.model.policy import container_recommendations
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.updater.brakes import Brakes
 from podfit.vpa.updater.decide.actions import resize
@@ -40,8 +41,7 @@ class Gates:
             if not held or pod["metadata"].get("deletionTimestamp"):
                 continue
             vpa = controlling_vpa(pod, index, self._targets.selector_of, self._targets.topmost_of)
-            recommended = ((vpa or {}).get("status") or {}).get("recommendation") or {}
-            ready = vpa is not None and recommended.get("containerRecommendations")
+            ready = vpa is not None and container_recommendations(vpa)
             if vpa is not None and ready and self._brakes.holding(vpa) is None:
                 count += await self._open(pod, vpa, now, merged(limit_ranges, key_of(pod)[0]))
         return count

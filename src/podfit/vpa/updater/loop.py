@@ -175,7 +175,8 @@ class Updater:
     def _world(self, vpas: list[Mapping[str, Any]], pods: list[Any]) -> World:
         ranges = list(self.limit_ranges)
         targets = self.targets
-        return World(vpas, pods, targets.selector_of, targets.topmost_of, targets.replicas_of, ranges)
+        anyway = self.config.change_without_recommendation
+        return World(vpas, pods, targets.selector_of, targets.topmost_of, targets.replicas_of, ranges, anyway)
 
     async def _admission_lives(self) -> bool:
         """Without the webhook an evicted pod would come back as it was, to be evicted again."""

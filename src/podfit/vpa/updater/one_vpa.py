@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from podfit.api.quantity import Quantity
 from podfit.vpa.model.container_resources import resources_for_pod
-from podfit.vpa.model.limitranges import NamespaceBounds, merged
+from podfit.vpa.model.limitranges import NamespaceBounds
 from podfit.vpa.model.pods import containers, requests_of
-from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, RESOURCES, recommendation, update_mode
+from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, RESOURCES, container_recommendations, update_mode
 from podfit.vpa.serve.measures import size_class
 from podfit.vpa.updater.decide.actions import Evict, Resize
 from podfit.vpa.updater.decide.amend import Rails, Wait, amend, cut_short, eased
@@ -41,13 +41,13 @@ class Work:
 
     @property
     def bounds(self) -> NamespaceBounds:
-        return merged(self.world.limit_ranges, self.vpa["metadata"].get("namespace", ""))
+        return self.world.bounds(self.vpa["metadata"].get("namespace", ""))
 
 
 async def update_one(work: Work) -> None:
     """Observe is done; decides, acts and reports for one autoscaler."""
     updater, world = work.updater, work.world
-    own = World([work.vpa], work.pods, world.selector_of, world.topmost_of, world.replicas_of, world.limit_ranges)
+    own = replace(world, vpas=[work.vpa], pods=work.pods)
     conversation = update_pass(own, work.attempts, updater.config.model, work.now, updater.clock.monotonic())
     report = Report()
     held = updater.brakes.holding(work.vpa)
@@ -172,7 +172,7 @@ def _over_quota(quota: Mapping[str, int], needed: Mapping[str, int], now: Mappin
 
 def _lower_bounds(vpa: Object) -> dict[tuple[str, str], int]:
     found = {}
-    for entry in (recommendation(vpa) or {}).get("containerRecommendations") or ():
+    for entry in container_recommendations(vpa):
         for resource, amount in (entry.get("lowerBound") or {}).items():
             if resource in RESOURCES:
                 found[entry["containerName"], resource] = _amount(resource, Quantity.parse(amount))

@@ -8,6 +8,7 @@ from typing import Any
 from podfit.vpa.model.gate import GATE, REQUIRES
 from podfit.vpa.model.jsonpatch import Patch, add
 from podfit.vpa.model.pods import annotations_of
+from podfit.vpa.model.policy import container_recommendations
 
 Object = Mapping[str, Any]
 
@@ -16,8 +17,7 @@ def must_wait(pod: Object, vpa: Object | None) -> bool:
     """It asks for an autoscaler, and there is none with a recommendation. A pod that has a node cannot wait."""
     if annotations_of(pod).get(REQUIRES) != "true" or (pod.get("spec") or {}).get("nodeName"):
         return False
-    recommended = ((vpa or {}).get("status") or {}).get("recommendation") or {}
-    return not recommended.get("containerRecommendations")
+    return vpa is None or not container_recommendations(vpa)
 
 
 def gate_patch(pod: Object) -> Patch:

@@ -16,10 +16,11 @@ from podfit.api.status import INTERNAL, FieldError, unprocessable
 from podfit.vpa.admission.decide.patches import pod_patch
 from podfit.vpa.admission.decide.shape import POD, REVIEW, VPA, ShapeError, check_shape
 from podfit.vpa.admission.decide.validate import allowed_for, validate
-from podfit.vpa.model.boost import BoostError
+from podfit.vpa.model.boost import BoostError, has_boost
 from podfit.vpa.model.jsonpatch import Patch, add
 from podfit.vpa.model.limitranges import merged
 from podfit.vpa.model.matching import SelectorOf, Target, TopmostOf, acts_on_creation, by_target, controlling_vpa
+from podfit.vpa.model.policy import recommends_for
 
 Object = Mapping[str, Any]
 
@@ -41,6 +42,8 @@ class World:
     limit_ranges: Iterable[Object] = ()
     gates: Mapping[str, bool] = field(default_factory=dict)
     max_boost: Quantity | None = None
+    change_without_recommendation: bool = False
+    """Annotate pods, and scale containers to a LimitRange, where nothing is recommended, as upstream does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +118,12 @@ def admit_pod(request: Object, uid: str, resource: Object, world: World) -> Verd
     vpa = controlling_vpa(pod, world.vpas, world.selector_of, world.topmost_of)
     if vpa is None:
         return Verdict(uid, why="no autoscaler controls this pod")
-    bounds = merged(world.limit_ranges, meta.get("namespace") or "")
-    patch = pod_patch(pod, vpa, bounds, bool(world.gates.get("CPUStartupBoost")), world.max_boost)
+    boosting = bool(world.gates.get("CPUStartupBoost"))
+    boosted = boosting and has_boost(vpa)
+    if not world.change_without_recommendation and not boosted and not recommends_for(vpa, pod):
+        return Verdict(uid, why="its autoscaler recommends nothing for this pod")
+    bounds = merged(world.limit_ranges, meta.get("namespace") or "", world.change_without_recommendation)
+    patch = pod_patch(pod, vpa, bounds, boosting, world.max_boost)
     return Verdict(uid, patch=patch, outcome="applied")
 
 

@@ -59,6 +59,10 @@ class Vpa:
     unsupported: str | None = None
     """Why its configuration cannot be used, for the ConfigUnsupported condition."""
 
+    def states(self) -> list[tuple[str, AggregateState]]:
+        """Everything known about its containers, by name; a name may occur several times."""
+        return [*((key.container, state) for key, state in self.aggregates.items()), *self.initial.items()]
+
 
 class ClusterState:
     """With a fleet, all numbers live in its arrays and whole scrapes can be ingested; without, each in its object."""
@@ -209,8 +213,7 @@ class ClusterState:
     def merged(self, vpa: Vpa) -> dict[str, AggregateState]:
         """Everything known for an autoscaler, by container name, including the past its checkpoints brought."""
         found: dict[str, AggregateState] = {}
-        pairs: Iterable[tuple[str, AggregateState]] = ((key.container, state) for key, state in vpa.aggregates.items())
-        for container, state in [*pairs, *vpa.initial.items()]:
+        for container, state in vpa.states():
             into = found.get(container)
             if into is None:
                 into = found[container] = AggregateState(self.config)
@@ -247,11 +250,51 @@ class ClusterState:
             active |= {AggregateKey(id[0], container, pod.label_text) for container in pod.containers}
         self._by_handle = None
         for namespace, states in self._aggregates_in.items():
-            gone = [key for key, state in states.items() if state.expired(now) or (state.empty and key not in active)]
-            for key in gone:
+            vpas = self._vpas_in.get(namespace, {}).values()
+            clocks = {} if self.config.expire_samples_without_metrics else self._clocks(vpas, now)
+            for key in [key for key, state in states.items() if self._gone(key, state, clocks.get(key, now), active)]:
                 _release(states.pop(key))
-                for vpa in self._vpas_in.get(namespace, {}).values():
+                for vpa in vpas:
                     vpa.aggregates.pop(key, None)
+
+    def _gone(self, key: AggregateKey, state: AggregateState, clock: Seconds, active: set[AggregateKey]) -> bool:
+        if state.empty and not self.config.expire_samples_without_metrics:
+            return key not in active
+        return state.expired(clock) or (state.empty and key not in active)
+
+    def _clocks(self, vpas: Iterable[Vpa], now: Seconds) -> dict[AggregateKey, Seconds]:
+        """For the aggregates that autoscalers use: the instant their age counts from."""
+        found: dict[AggregateKey, Seconds] = {}
+        for vpa in vpas:
+            clocks = self.sample_clocks(vpa, now)
+            for key in vpa.aggregates:
+                found[key] = min(found.get(key, now), clocks[key.container])
+        return found
+
+    def expire_initial(self, now: Seconds) -> None:
+        """Drops what checkpoints said when it is too old. Upstream keeps it for good."""
+        for vpa in self.vpas.values():
+            clocks = {} if self.config.expire_samples_without_metrics else self.sample_clocks(vpa, now)
+            for name, state in list(vpa.initial.items()):
+                if not state.empty and state.expired(clocks.get(name, now)):
+                    _release(vpa.initial.pop(name))
+
+    def sample_clocks(self, vpa: Vpa, now: Seconds) -> dict[str, Seconds]:
+        """By container, the instant from which the age of its samples counts: its newest sample.
+
+        While no samples arrive that clock stands still, so nothing expires. A container that the running pods no
+        longer have ages by the real time.
+        """
+        newest: dict[str, Seconds] = {}
+        for name, state in vpa.states():
+            newest[name] = max(newest.get(name, NEVER), state.last)
+        running = self.running_containers(vpa)
+        return {name: min(now, last) if not running or name in running else now for name, last in newest.items()}
+
+    def running_containers(self, vpa: Vpa) -> set[str]:
+        """The names of the containers in its pods that have not finished."""
+        pods = [pod for id in vpa.pods if (pod := self.pod(id)) is not None and not pod.finished]
+        return {name for pod in pods for name in pod.containers}
 
     # --- how it hangs together ------------------------------------------------------------------------------------
 

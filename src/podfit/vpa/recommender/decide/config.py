@@ -39,6 +39,10 @@ class Config:
     per_vpa_config: bool = False
     survive_missing_target: bool = False
     """Keep an autoscaler's history while its target cannot be found. Upstream forgets it."""
+    recommend_without_samples: bool = False
+    """Recommend the smallest size for a container or resource that has no samples, as upstream does."""
+    expire_samples_without_metrics: bool = False
+    """Forget samples after the memory window even when no newer ones arrived, as upstream does."""
 
     @property
     def max_allowed(self) -> dict[str, Quantity]:

@@ -69,6 +69,8 @@ class ContainerState:
             raise OomRefused(f"OOM event will be discarded - it is too old ({when})")
         # The peak of earlier out-of-memory events is left out: otherwise a series of them would run away.
         used = max(requested, self.memory_peak)
+        if not used and not aggregate.config.recommend_without_samples:
+            raise OomRefused("neither a memory request nor a sample says how much memory the container had")
         needed = max(used + amount_of(aggregate.oom_min_bump), scaled(used, aggregate.oom_ratio))
         if not self.add_memory(aggregate, needed, instant, oom=True):
             raise OomRefused("adding OOM sample failed")

@@ -55,9 +55,23 @@ def minimums(config: Config, containers: int) -> Amounts:
     }
 
 
+def sampled_resources(state: AggregateState, config: Config) -> tuple[str, ...]:
+    """The controlled resources that a size can be given for: those with samples."""
+    if config.recommend_without_samples:
+        return state.controlled
+    empty = {"cpu": state.cpu.empty, "memory": state.memory.empty}
+    return tuple(name for name in state.controlled if not empty[name])
+
+
+def recommendable(state: AggregateState, config: Config) -> bool:
+    """Whether the container gets a recommendation at all; one that controls nothing gets an empty one."""
+    return bool(sampled_resources(state, config)) or not state.controlled
+
+
 def estimate(state: AggregateState, config: Config, least: Amounts) -> Estimate:
-    """The three sizes of one container, for the resources its policy controls."""
+    """The three sizes of one container, for the resources that its policy controls and that have samples."""
     margin = config.recommendation_margin_fraction
+    sampled = sampled_resources(state, config)
 
     def base(cpu: float, memory: float) -> Amounts:
         found = {
@@ -73,7 +87,7 @@ def estimate(state: AggregateState, config: Config, least: Amounts) -> Estimate:
 
     def finish(amounts: Amounts, widen: tuple[float, float] | None = None) -> Amounts:
         result = {}
-        for name in state.controlled:
+        for name in sampled:
             amount = amounts[name]
             if widen:
                 amount = scaled(amount, widening(trust[name], *widen))
@@ -94,8 +108,9 @@ def estimate(state: AggregateState, config: Config, least: Amounts) -> Estimate:
 
 
 def estimate_all(states: Mapping[str, AggregateState], config: Config) -> dict[str, Estimate]:
-    """One estimate a container; containers switched off must already be left out."""
+    """One estimate a container with samples; containers switched off must already be left out."""
     if not states:
         return {}
+    # A container without samples still takes its share of the smallest pod.
     least = minimums(config, len(states))
-    return {name: estimate(state, config, least) for name, state in states.items()}
+    return {name: estimate(state, config, least) for name, state in states.items() if recommendable(state, config)}

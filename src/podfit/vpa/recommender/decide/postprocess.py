@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from podfit.api.quantity import NANO, Quantity
 from podfit.vpa.model.bounds import cap_to_policy
 from podfit.vpa.model.pods import ResourceList, annotations_of, resource_list
-from podfit.vpa.model.policy import container_policy
-from podfit.vpa.model.recommended import Recommended
+from podfit.vpa.model.policy import container_policy, controlled_resources
+from podfit.vpa.model.recommended import Recommended, from_object
 from podfit.vpa.recommender.decide.amounts import quantities
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.estimate import Estimate
@@ -37,6 +37,24 @@ def post_processed(vpa: Object, recommended: list[Recommended], config: Config) 
         whole = _whole_core_containers(vpa)
         recommended = [_with_whole_cores(entry) if entry.container in whole else entry for entry in recommended]
     return [_within_policy(vpa, entry, config) for entry in recommended]
+
+
+def published(vpa: Object, config: Config, containers: Collection[str]) -> list[Recommended]:
+    """The sizes that stand in the object's status for these containers, within what its policy allows now."""
+    entries = ((vpa.get("status") or {}).get("recommendation") or {}).get("containerRecommendations") or ()
+    found = [from_object(entry) for entry in entries if entry.get("containerName") in containers]
+    return [_within_policy(vpa, _controlled(vpa, entry), config) for entry in found]
+
+
+def _controlled(vpa: Object, entry: Recommended) -> Recommended:
+    """Without resources that the policy no longer controls, and with the target as it was before any cap."""
+    controlled = controlled_resources(container_policy(vpa, entry.container))
+
+    def only(resources: ResourceList) -> ResourceList:
+        return {name: amount for name, amount in resources.items() if name in controlled}
+
+    uncapped = only(entry.uncapped or entry.target)
+    return replace(entry, target=uncapped, lower=only(entry.lower), upper=only(entry.upper), uncapped=uncapped)
 
 
 def _whole_core_containers(vpa: Object) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from podfit.vpa.model.policy import RESOURCES, container_policy, controlled_resources, scaling_off
@@ -57,7 +57,7 @@ def recommend_all(
 
 
 def estimate_vpas(cluster: ClusterState, vpas: Iterable[Vpa]) -> dict[VpaId, dict[str, Estimate]]:
-    """Raw estimates by autoscaler and container; containers switched off are left out."""
+    """Raw estimates by autoscaler and container; containers switched off, or without samples, are left out."""
     if cluster.fleet is None:
         return {vpa.id: estimate_all(cluster.for_recommendation(vpa), cluster.config) for vpa in vpas}
     members = [(vpa, _rows_by_container(vpa)) for vpa in vpas]
@@ -66,13 +66,16 @@ def estimate_vpas(cluster: ClusterState, vpas: Iterable[Vpa]) -> dict[VpaId, dic
         [len(containers) for _, containers in members for _ in containers],
     )
     sizes = estimate_groups(cluster.fleet, groups)
+    anyway = cluster.config.recommend_without_samples
     found: dict[VpaId, dict[str, Estimate]] = {}
     at = 0
     for vpa, containers in members:
         found[vpa.id] = {}
         for name in containers:
             controlled = controlled_resources(container_policy(vpa.object, name))
-            found[vpa.id][name] = _estimate(sizes, at, controlled)
+            sampled = controlled if anyway else _sampled(sizes, at, controlled)
+            if sampled or not controlled:
+                found[vpa.id][name] = _estimate(sizes, at, sampled)
             at += 1
     return found
 
@@ -88,8 +91,11 @@ def _rows_by_container(vpa: Vpa) -> dict[str, list[int]]:
     return {name: found for name, found in rows.items() if not scaling_off(container_policy(vpa.object, name))}
 
 
-def _estimate(sizes: Estimates, at: int, controlled: Iterable[str]) -> Estimate:
-    wanted = set(controlled)
+def _sampled(sizes: Estimates, at: int, controlled: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in controlled if sizes.sampled[RESOURCES.index(name), at])
+
+
+def _estimate(sizes: Estimates, at: int, wanted: Collection[str]) -> Estimate:
     columns = {"cpu": sizes.cpu[:, at].tolist(), "memory": sizes.memory[:, at].tolist()}
     target, lower, upper = (
         {name: columns[name][axis] for name in RESOURCES if name in wanted} for axis in range(len(sizes.cpu))

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from podfit.api.quantity import Quantity
+from podfit.vpa.model.policy import PROVIDED
 from podfit.vpa.model.recommended import to_object
 from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.estimate import Estimate, estimate_all
-from podfit.vpa.recommender.decide.postprocess import formatted, post_processed
+from podfit.vpa.recommender.decide.postprocess import formatted, post_processed, published
 
 Object = Mapping[str, Any]
 
-PROVIDED = "RecommendationProvided"
 NO_PODS = "NoPodsMatched"
 UNSUPPORTED = "ConfigUnsupported"
 DEPRECATED = "ConfigDeprecated"
 FETCHING_HISTORY = "FetchingHistory"
 LOW_CONFIDENCE = "LowConfidence"
+NO_SAMPLES = "NoSamples"
 NO_PODS_MESSAGE = "No pods match this VPA object"
 
 
@@ -51,11 +52,20 @@ def recommend(cluster: ClusterState, vpa: Vpa, now: str | None, extra: Iterable[
 
 
 def outcome(
-    vpa: Vpa, estimates: dict[str, Estimate], config: Config, now: str | None, extra: Iterable[Condition] = ()
+    vpa: Vpa,
+    estimates: dict[str, Estimate],
+    config: Config,
+    now: str | None,
+    extra: Iterable[Condition] = (),
+    missing: str = "",
+    kept: Collection[str] = (),
 ) -> Outcome:
-    recommended = post_processed(vpa.object, formatted(estimates, config), config)
+    """`missing` says which samples there are none of; `kept` are containers whose published sizes stay."""
+    fresh = {name: sizes for name, sizes in estimates.items() if name not in kept}
+    recommended = post_processed(vpa.object, formatted(fresh, config), config)
+    recommended = sorted([*recommended, *published(vpa.object, config, kept)], key=lambda entry: entry.container)
     observed = vpa.object.get("status") or {}
-    wanted = [*conditions(bool(recommended), bool(vpa.pods), vpa.unsupported), *extra]
+    wanted = [*conditions(bool(recommended), bool(vpa.pods), vpa.unsupported, missing), *extra]
     status = {
         "recommendation": to_object(recommended),
         "conditions": _stamped(observed.get("conditions") or (), wanted, now),
@@ -65,7 +75,7 @@ def outcome(
     return Outcome(estimates, status, None if same else [{"op": "add", "path": "/status", "value": status}])
 
 
-def conditions(provided: bool, matched: bool, unsupported: str | None) -> list[Condition]:
+def conditions(provided: bool, matched: bool, unsupported: str | None, missing: str = "") -> list[Condition]:
     """Conditions that do not hold are absent, except RecommendationProvided, which is then False."""
     found = []
     if unsupported is not None:
@@ -75,7 +85,7 @@ def conditions(provided: bool, matched: bool, unsupported: str | None) -> list[C
     if provided:
         found.append(Condition(PROVIDED, True))
     elif matched:
-        found.append(Condition(PROVIDED, False))
+        found.append(Condition(PROVIDED, False, NO_SAMPLES if missing else "", missing))
     else:
         found.append(Condition(PROVIDED, False, NO_PODS, NO_PODS_MESSAGE))
     return found

@@ -12,7 +12,7 @@ from podfit.vpa.model.container_resources import ContainerResources, resources_f
 from podfit.vpa.model.jsonpatch import Patch, add, annotate, container_patch, remove_annotation
 from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
 from podfit.vpa.model.pods import annotations_of, condition, containers, resource_list
-from podfit.vpa.model.policy import recommendation, update_mode
+from podfit.vpa.model.policy import CPU, container_recommendations, update_mode
 from podfit.vpa.model.times import Seconds, from_rfc3339
 
 Object = Mapping[str, Any]
@@ -66,9 +66,12 @@ class Resize:
 def resize(pod: Object, vpa: Object, now: Seconds, bounds: NamespaceBounds = NO_BOUNDS) -> Resize | None:
     """The resize that brings a pod to its recommendation; None when there is nothing to change."""
     expired = expired_boosts(pod, vpa, now)
-    wanted = _originals(pod, expired) if expired and _without_recommendation(vpa) else None
-    if wanted is None:
-        wanted = resources_for_pod(vpa, pod, bounds)[0]
+    originals = _originals(pod, expired)
+    if expired and _without_recommendation(vpa):
+        wanted = originals
+    else:
+        recommended = resources_for_pod(vpa, pod, bounds)[0]
+        wanted = [_or_original(*pair) for pair in zip(recommended, originals, strict=True)]
     patch: Patch = []
     for index, container in enumerate(containers(pod)):
         if wanted[index].requests or wanted[index].limits:
@@ -98,7 +101,15 @@ def expired_boosts(pod: Object, vpa: Object, now: Seconds) -> list[str]:
 
 
 def _without_recommendation(vpa: Object) -> bool:
-    return update_mode(vpa) == "Off" or not (recommendation(vpa) or {}).get("containerRecommendations")
+    return update_mode(vpa) == "Off" or not container_recommendations(vpa)
+
+
+def _or_original(recommended: ContainerResources, original: ContainerResources) -> ContainerResources:
+    """What a container had before its boost, where no CPU is recommended for it."""
+    if CPU in recommended.requests:
+        return recommended
+    requests, limits = original.requests | recommended.requests, original.limits | recommended.limits
+    return ContainerResources(requests, limits)
 
 
 def _originals(pod: Object, names: list[str]) -> list[ContainerResources]:

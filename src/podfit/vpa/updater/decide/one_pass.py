@@ -37,6 +37,11 @@ class World:
     topmost_of: TopmostOf
     replicas_of: ReplicasOf
     limit_ranges: Iterable[Object] = ()
+    change_without_recommendation: bool = False
+    """Scale containers to a LimitRange where nothing is recommended, as upstream does."""
+
+    def bounds(self, namespace: str) -> NamespaceBounds:
+        return merged(self.limit_ranges, namespace, self.change_without_recommendation)
 
 
 @dataclass(slots=True)
@@ -62,7 +67,7 @@ def update_pass(
     attempts.forget((pod for _, pods in report.controlled for pod in pods), config)
     for vpa, pods in report.controlled:
         namespace = (vpa.get("metadata") or {}).get("namespace") or ""
-        bounds = merged(world.limit_ranges, namespace)
+        bounds = world.bounds(namespace)
         restriction = Restriction(pods, vpa, world.replicas_of, config, attempts)
         yield from _Pass(vpa, restriction, config, bounds, now, clock, report).run(pods)
     return report

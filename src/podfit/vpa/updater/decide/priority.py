@@ -125,6 +125,8 @@ def candidates(
     for pod in pods:
         capped = capped_for_pod(vpa, pod, bounds)
         recommended = capped[0] if capped else []
+        if not recommended:
+            continue
         uid = (pod.get("metadata") or {}).get("uid") or ""
         before = tried.get(uid)
         if before is not None and not lower_than(before, {entry.container: entry.target for entry in recommended}):

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from podfit.vpa.model.pods import containers, phase_of, resource_list
-from podfit.vpa.model.policy import recommendation, update_mode
+from podfit.vpa.model.policy import container_recommendations, recommendation, update_mode
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.groups import Group, PodId, ReplicasOf, grouped, pod_id
@@ -126,7 +126,7 @@ class Restriction:
         tried = self.attempts.infeasible.get((pod.get("metadata") or {}).get("uid") or "")
         if tried is None:
             return False
-        wanted = (recommendation(self.vpa) or {}).get("containerRecommendations") or ()
+        wanted = container_recommendations(self.vpa)
         targets = {entry.get("containerName") or "": resource_list(entry.get("target")) for entry in reversed(wanted)}
         return not lower_than(tried, targets)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from podfit.api.quantity import Quantity, QuantityError
+from podfit.vpa.model.policy import container_recommendations
 from podfit.vpa.model.times import Seconds
 
 Object = Mapping[str, Any]
@@ -28,7 +29,7 @@ class Steady:
 
     def settle(self, vpa: Object, now: Seconds) -> Object:
         """The autoscaler with targets that only fall after the delay."""
-        entries = ((vpa.get("status") or {}).get("recommendation") or {}).get("containerRecommendations") or []
+        entries = container_recommendations(vpa)
         if self._delay_s <= 0 or not entries:
             return vpa
         meta = vpa["metadata"]

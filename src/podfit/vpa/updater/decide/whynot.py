@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from podfit.vpa.model.capping import capped_for_pod
 from podfit.vpa.model.limitranges import NamespaceBounds
 from podfit.vpa.model.pods import phase_of
-from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, recommendation, update_mode
+from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, container_recommendations, update_mode
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.groups import required_replicas
@@ -34,7 +34,7 @@ def why_not(
         return WhyNot("UpdateModeOff", f"update mode {mode} never changes running pods", True)
     if not config.in_place_allowed(vpa):
         return WhyNot("GateClosed", "update mode InPlace needs the feature gate InPlace")
-    if not (recommendation(vpa) or {}).get("containerRecommendations"):
+    if not container_recommendations(vpa):
         return WhyNot("NoRecommendation", "there is no recommendation yet", True)
     if phase_of(pod) == "Pending":
         return WhyNot("PodPending", "the pod has not started", True)

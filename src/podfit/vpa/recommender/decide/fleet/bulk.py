@@ -21,6 +21,8 @@ from podfit.vpa.recommender.decide.fleet.matrix import HistogramMatrix
 from podfit.vpa.recommender.decide.fleet.merging import merged
 
 TARGET_LOWER_UPPER = 3
+NO_BUCKET = -1
+"""Where the percentile of an empty histogram is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +47,34 @@ class Estimates:
 
     cpu: Ints
     memory: Ints
+    sampled: NDArray[np.bool_]
+    """Whether a group has samples: of cpu, of memory (first axis)."""
 
 
 def estimate_groups(fleet: Fleet, groups: Groups) -> Estimates:
     config = fleet.config
     if not len(groups.siblings):
         nothing = np.zeros((TARGET_LOWER_UPPER, 0), np.int64)
-        return Estimates(nothing, nothing)
+        return Estimates(nothing, nothing, np.zeros((2, 0), np.bool_))
     first = np.minimum.reduceat(fleet.first[groups.rows], groups.starts[:-1])
     last = np.maximum.reduceat(fleet.last[groups.rows], groups.starts[:-1])
     count = np.add.reduceat(fleet.count[groups.rows], groups.starts[:-1])
     span = np.where(np.isinf(first), 0.0, last - np.where(np.isinf(first), 0.0, first))
     least = [minimums(config, siblings) for siblings in range(1, int(groups.siblings.max()) + 1)]
-    made = []
+    made, sampled = [], []
     for name, matrix, fractions, interval in (
         ("cpu", fleet.cpu, _cpu_fractions(config), config.confidence_interval_cpu),
         ("memory", fleet.memory, _memory_fractions(config), config.confidence_interval_memory),
     ):
         amounts = _amounts(matrix, config, 1000.0 if name == "cpu" else 1.0)
-        base = amounts[group_percentiles(matrix, groups, fractions)]
+        found = group_percentiles(matrix, groups, fractions)
+        sampled.append(found[0] != NO_BUCKET)
+        base = amounts[found]
         trust = np.minimum(span / interval, count / (interval / 60.0))
         floor = np.array([entry[name] for entry in least])[groups.siblings - 1]
         made.append(np.stack([np.maximum(sizes, floor) for sizes in _widened(base, trust)]))
-    return Estimates(*made)
+    cpu, memory = made
+    return Estimates(cpu, memory, np.stack(sampled))
 
 
 def group_percentiles(matrix: HistogramMatrix, groups: Groups, fractions: tuple[float, ...]) -> Ints:

@@ -1,0 +1,131 @@
+"""The samples an autoscaler's containers have, and those that are missing: which, and since when. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from podfit.vpa.model.policy import RESOURCES, container_policy, controlled_resources, recommendation, scaling_off
+from podfit.vpa.model.recommended import Recommended, from_object
+from podfit.vpa.model.times import NEVER, Seconds, to_rfc3339
+from podfit.vpa.recommender.decide.aggregate import AggregateState
+from podfit.vpa.recommender.decide.amounts import quantities
+from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa
+from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.recommender.decide.estimate import Estimate, minimums
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When the CPU samples of a container begin and end, and how many there are."""
+
+    first: Seconds = NEVER
+    last: Seconds = NEVER
+    count: int = 0
+    newest: Seconds = NEVER
+    """The last sample that is not from a checkpoint: those lack the memory peaks of the last hours."""
+
+    def plus(self, state: AggregateState, saved: bool) -> Span:
+        begins = [first for first in (self.first, state.first) if first != NEVER]
+        newest = self.newest if saved else max(self.newest, state.last)
+        return Span(min(begins, default=NEVER), max(self.last, state.last), self.count + state.count, newest)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What running containers lack: resources without any sample, and the last sample where they stopped."""
+
+    never: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    seen: Seconds = NEVER
+    """When the first of the containers without samples was first seen."""
+    stopped: tuple[tuple[str, Seconds], ...] = ()
+
+    def never_message(self, since: str) -> str:
+        return " ".join(_never(name, lacking, since) for name, lacking in self.never)
+
+    @property
+    def stopped_message(self) -> str:
+        return " ".join(
+            f"No sample of container {name} has arrived since {to_rfc3339(last)}: its recommendation is frozen."
+            for name, last in self.stopped
+        )
+
+
+NOTHING_MISSING = Missing()
+
+
+def _never(container: str, lacking: tuple[str, ...], since: str) -> str:
+    resource = "" if len(lacking) == len(RESOURCES) else f"{lacking[0]} "
+    return (
+        f"No {resource}sample of container {container} has arrived since {since}: "
+        f"no {resource}recommendation can be given."
+    )
+
+
+def spans_of(vpa: Vpa) -> dict[str, Span]:
+    """By container; containers switched off are left out."""
+    found: dict[str, Span] = {}
+    for key, state in vpa.aggregates.items():
+        found[key.container] = found.get(key.container, Span()).plus(state, saved=False)
+    for name, state in vpa.initial.items():
+        found[name] = found.get(name, Span()).plus(state, saved=True)
+    return {name: span for name, span in found.items() if not scaling_off(container_policy(vpa.object, name))}
+
+
+def missing_samples(
+    cluster: ClusterState, vpa: Vpa, spans: Mapping[str, Span], sizes: Mapping[str, Estimate], stale_before: Seconds
+) -> Missing:
+    """`sizes` are what the samples allow to recommend; samples older than `stale_before` should have been followed."""
+    never = {name: lacking for name in spans if (lacking := _lacking(vpa, name, sizes))}
+    stopped = {name: span.last for name, span in spans.items() if NEVER < span.last < stale_before}
+    if not never and not stopped:
+        return NOTHING_MISSING
+    running = cluster.running_containers(vpa)
+    created = [state.created for key, state in vpa.aggregates.items() if key.container in never]
+    return Missing(
+        tuple((name, lacking) for name, lacking in sorted(never.items()) if name in running),
+        min(created, default=NEVER),
+        tuple((name, last) for name, last in sorted(stopped.items()) if name in running),
+    )
+
+
+def _lacking(vpa: Vpa, container: str, sizes: Mapping[str, Estimate]) -> tuple[str, ...]:
+    controlled = controlled_resources(container_policy(vpa.object, container))
+    given: Collection[str] = sizes[container].target if container in sizes else ()
+    return tuple(name for name in controlled if name not in given)
+
+
+def kept_containers(
+    vpa: Vpa, spans: Mapping[str, Span], fresh_after: Seconds, config: Config, killed: Collection[str], fetching: bool
+) -> frozenset[str]:
+    """The containers whose published sizes stay as they are, because nothing was learned about them yet.
+
+    A recommender that starts while metrics are missing knows less than the one before it did. So sizes stay until there
+    is a sample after `fresh_after`, or an out-of-memory kill (of those `killed`). All sizes stay while the history is
+    being fetched.
+    """
+    if not fetching and config.expire_samples_without_metrics:
+        return frozenset()
+    entries = [from_object(entry) for entry in (recommendation(vpa.object) or {}).get("containerRecommendations") or ()]
+    return frozenset(
+        entry.container
+        for entry in entries
+        if (fetching or _unchanged(spans.get(entry.container), fresh_after, entry.container in killed))
+        and not scaling_off(container_policy(vpa.object, entry.container))
+        and _learned(entry, spans.get(entry.container, Span()), len(entries), config)
+    )
+
+
+def _unchanged(span: Span | None, fresh_after: Seconds, killed: bool) -> bool:
+    return span is not None and span.newest < fresh_after and not killed
+
+
+def _learned(entry: Recommended, span: Span, containers: int, config: Config) -> bool:
+    """False for sizes that may come from no samples at all: nothing is known, and they are the smallest there are."""
+    if span.count or config.recommend_without_samples:
+        return True
+    least = quantities(
+        minimums(config, containers), config.humanize_memory, config.round_cpu_millicores, config.round_memory_bytes
+    )
+    sizes = entry.uncapped or entry.target
+    return any(amount > least[name] for name, amount in sizes.items() if name in least)
