@@ -138,6 +138,7 @@ class UpOptions:
     vpa: bool = True
     vpa_flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Command lines of the autoscaler's components: recommender, updater, admission."""
+    node_port: int = 0
 
     def node_names(self) -> list[str]:
         first = self.node_name or socket.gethostname().lower()
@@ -232,9 +233,9 @@ class Up:
         from podfit.scheduler import Scheduler, SchedulerConfig
 
         client = self.client(SCHEDULER, "scheduler")
-        # One process, one page of metrics: the API server's.
-        registry = self.server.core.metrics.registry
-        await Scheduler(client, self.options.scheduling or SchedulerConfig(), self.clock, registry).run()
+        scheduler = Scheduler(client, self.options.scheduling or SchedulerConfig(), self.clock)
+        self.server.show_metrics({"scheduler": scheduler.metrics.text})
+        await scheduler.run()
 
     async def _start_agent(self, name: str) -> None:
         from podfit.agent.agent import Agent
@@ -273,7 +274,8 @@ class Up:
             self._node_tls = serving_tls(pair.cert, pair.key, self.server.pki.ca)
         gate = Gate(client, agent.config.node_name, self.clock)
         machine = self.options.runtime != "fake"
-        node = NodeServer(agent, self._node_tls, self.options.host, gate=gate, machine=machine)
+        port = self.options.node_port + len(self.node_servers) if self.options.node_port else 0
+        node = NodeServer(agent, self._node_tls, self.options.host, port, gate, machine)
         await node.start()
         self.node_servers.append(node)
 
@@ -311,6 +313,7 @@ class Up:
             self.clock,
         )
         self.server.webhooks.serve_here(autoscaler.hook_at)
+        self.server.show_metrics(autoscaler.pages())
         self.tasks.start(autoscaler.run(), "autoscaler")
 
     async def stop(self) -> None:
@@ -450,7 +453,7 @@ async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bo
         await node.start()
     except OSError as error:
         # Two agents of one machine: the Node says where this one listens.
-        log.warning("port %d: %s; another one is used", agent.config.port, error)
+        log.warning("%s; another one is used", error.strerror)
         node.port = 0
         await node.start()
     return node

@@ -31,6 +31,7 @@ def podfit(*words: str) -> tuple[int, str]:
         ("up --enable-admission-plugins Nope", "unknown admission plugin 'Nope'; known are CertificateApproval,"),
         ("up --deferred-resize-policy hope", 'the deferred resize policy must be "wait" or "preempt", not "hope"'),
         ("up --deferred-resize-deadline=-1", "the deferred resize deadline must not be negative"),
+        ("up --recommender-address 8942", "--recommender-address '8942': it is HOST:PORT"),
         ("agent --eviction-hard memory", "--eviction-hard: malformed pair"),
         (
             "agent --server https://127.0.0.1:1 --token a --certificate-authority FOLDER/tokens.csv",
@@ -55,6 +56,10 @@ def test_what_the_machine_refuses_ends_with_1(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         for words, told in (
             (["up", *data, "--listen", f"127.0.0.1:{port}"], f"cannot listen on 127.0.0.1:{port}: Address already"),
+            (
+                ["up", *data, "--listen", "127.0.0.1:0", "--runtime", "fake", "--node-port", str(port)],
+                f"cannot listen on 127.0.0.1:{port}: Address already",
+            ),
             (["up", "--data-dir", str(file)], f"{file}: File exists"),
             (["apiserver", *data, "--token-auth-file", str(none)], f"{none}: No such file or directory"),
             (["apiserver", *data, "--token-auth-file", str(tokens)], f"{tokens}:1: a line is token,user,uid"),

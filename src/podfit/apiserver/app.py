@@ -9,7 +9,8 @@ import asyncio
 import logging
 import ssl
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 
 from podfit.api.depth import allow_depth
@@ -37,7 +38,7 @@ from podfit.apiserver.endpoints import endpoint_of
 from podfit.apiserver.events import Hub
 from podfit.apiserver.groups import CustomGroups
 from podfit.apiserver.http import HttpFront
-from podfit.apiserver.nodes import NodeProxy
+from podfit.apiserver.nodes import NodeProxy, scrape_targets
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.request import Request, Response
 from podfit.apiserver.server import Core, ForeignGroup
@@ -77,6 +78,7 @@ class ApiServer:
             self.url
         )
         self.core.paths.documents["/openid/v1/jwks"] = self.tokens.jwks
+        self.core.paths.documents["/metrics/nodes"] = partial(scrape_targets, self.objects)
         self.addresses = ServiceAddresses(config.service_cidr)
         self.core.writer.before_create["", "services"] = self.addresses.allot
         self.aggregation = Aggregation(self.objects, self.core.discovery, self.pki)
@@ -128,6 +130,10 @@ class ApiServer:
         """Lets a component of this process answer for a group, e.g. `metrics.k8s.io/v1beta1`; it must also answer
         GET on `/apis/<group>/<version>` with its APIResourceList. Call it while the server runs."""
         self.aggregation.register(group_version, handler)
+
+    def show_metrics(self, pages: Mapping[str, Callable[[], bytes]]) -> None:
+        """Serves the metrics of other components of this process, by name, at `/metrics/NAME`."""
+        self.core.paths.metrics.update({f"/metrics/{name}": text for name, text in pages.items()})
 
     async def start(self) -> None:
         await self.config.store.open()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
-import os
 import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,6 +26,7 @@ from podfit.apiserver.config import BODY_LIMIT
 from podfit.apiserver.relay import Upgraded, first_of
 from podfit.apiserver.request import ANONYMOUS, Request, Response
 from podfit.apiserver.server import error_response, method_not_allowed
+from podfit.kit.addresses import CannotListen
 
 log = logging.getLogger(__name__)
 Handle = Callable[[Request], Awaitable[Response]]
@@ -64,10 +64,7 @@ class HttpFront:
         try:
             listener = await loop.create_server(self._server, host, port, ssl=self._context, backlog=1024)
         except OSError as error:
-            # The numbers of names that cannot be looked up are negative, and have words of their own.
-            number = error.errno or 0
-            why = os.strerror(number) if number > 0 else error.strerror
-            raise OSError(number, f"cannot listen on {host}:{port}: {why}") from error
+            raise CannotListen(host, port, error) from error
         self._listeners.append(listener)
         self.port = listener.sockets[0].getsockname()[1]
 

@@ -22,6 +22,7 @@ from podfit.apiserver.calls import Call, warning_headers
 from podfit.apiserver.dialing import why_not
 from podfit.apiserver.endpoints import endpoint_of
 from podfit.apiserver.logoptions import check_log_options
+from podfit.apiserver.objects import Objects
 from podfit.apiserver.options import first
 from podfit.apiserver.relay import relay
 from podfit.apiserver.request import Response
@@ -262,6 +263,14 @@ def _url_of(node: Object, scheme: str = "", port: str = "") -> str:
     if not port or port == str(own):
         return f"https://{_host(host)}:{own}"
     return f"{scheme or 'http'}://{_host(host)}:{port}"
+
+
+def scrape_targets(objects: Objects) -> list[Object]:
+    """Where the nodes serve their metrics, as Prometheus' http_sd_configs reads it."""
+    return [
+        {"targets": [_url_of(node).removeprefix("https://")], "labels": {"instance": node["metadata"]["name"]}}
+        for node in objects.list(NODE)
+    ]
 
 
 def _undialled(why: str) -> ApiError:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _HEALTH = ("healthz", "livez", "readyz")
 _CHECKS = ("ping", "log", "store", "poststarthook/bootstrap")
 _TEXT = "text/plain; charset=utf-8"
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class PageNotFound(ApiError):
@@ -58,6 +59,8 @@ class Paths:
         self._documents: dict[str, bytes] = {}
         self.documents: dict[str, Callable[[], Any]] = {}
         """Further documents by path, made when asked for."""
+        self.metrics: dict[str, Callable[[], bytes]] = {"/metrics": core.metrics.text}
+        """Prometheus' text by path: the server's own, and that of components in the same process."""
 
     async def answer(self, request: Request, route: Route | None) -> Response:
         parts = [part for part in request.path.split("/") if part]
@@ -76,9 +79,10 @@ class Paths:
             return self._health(head, parts[1:], request)
         if parts == ["version"]:
             return Response(200, wire.encode(version()))
-        if parts == ["metrics"]:
-            return Response(200, self._core.metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
-        if (make := self.documents.get("/" + "/".join(parts))) is not None:
+        path = "/" + "/".join(parts)
+        if (text := self.metrics.get(path)) is not None:
+            return Response(200, text(), _METRICS)
+        if (make := self.documents.get(path)) is not None:
             return Response(200, wire.encode(make()))
         if head == "openapi" and len(parts) > 1:
             return self._openapi(parts[1:], request)
@@ -145,7 +149,7 @@ class Paths:
         for word in _HEALTH:
             found.append(f"/{word}")
             found += [f"/{word}/{check}" for check in _CHECKS]
-        return sorted([*found, "/metrics", "/openapi/v2", "/openapi/v3", "/version"])
+        return sorted([*found, *self.metrics, "/openapi/v2", "/openapi/v3", "/version"])
 
     def _health(self, kind: str, rest: list[str], request: Request) -> Response:
         if rest:

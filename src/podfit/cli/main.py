@@ -72,6 +72,7 @@ TOLD = frozenset(
         "UnknownPlugin",
         "BadTokenFile",
         "InUse",
+        "CannotListen",
     )
 )
 """Errors whose message is for the user. By name: importing all of podfit to name them would slow every command down."""
@@ -100,6 +101,8 @@ def refusal(error: OSError) -> str:
     """What the system calls the error. Python's own text for it may name a call of its library instead."""
     import os
 
+    if is_told(error):
+        return str(error.strerror)
     why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
     return f"{error.filename}: {why}" if error.filename is not None else why
 

@@ -1,10 +1,21 @@
-"""Where this machine is reached."""
+"""Where this machine is reached, and what is said when a port cannot be had."""
 
 from __future__ import annotations
 
+import os
 import socket
 
 _EVERY = ("", "0.0.0.0", "::")
+
+
+class CannotListen(OSError):
+    """Its message says where, and why not."""
+
+    def __init__(self, host: str, port: int, error: OSError) -> None:
+        # The numbers of names that cannot be looked up are negative, and have words of their own.
+        number = error.errno or 0
+        why = os.strerror(number) if number > 0 else error.strerror
+        super().__init__(number, f"cannot listen on {host}:{port}: {why}")
 
 
 def machine_address() -> str:

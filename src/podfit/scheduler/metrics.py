@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
 from podfit.kit.series import Counter, Gauge, Histogram
 from podfit.scheduler.decide.queue import ACTIVE, BACKOFF, GATED, WAITING
@@ -88,6 +88,9 @@ class SchedulerMetrics:
             "Pods evicted to make room for deferred resizes.",
             registry=registry,
         )
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
 
     def tried(self, result: str, profile: str, seconds: float) -> None:
         """One decision."""

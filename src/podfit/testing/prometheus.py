@@ -8,6 +8,7 @@ import socket
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -28,15 +29,16 @@ def backfill(folder: Path, lines: Iterable[str]) -> None:
 
 
 class Prometheus:
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, _free_port()
+    def __init__(self, folder: Path, config: str = "prometheus.yml") -> None:
+        """`config`: the file's name in the folder."""
+        self.folder, self.port, self._config = folder, _free_port(), config
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
             "prometheus",
-            f"--config.file={self.folder / 'prometheus.yml'}",
+            f"--config.file={self.folder / self._config}",
             f"--storage.tsdb.path={self.folder / 'data'}",
             "--storage.tsdb.retention.time=30d",
             f"--web.listen-address=127.0.0.1:{self.port}",
@@ -53,6 +55,13 @@ class Prometheus:
                 return answer.status == 200
         except aiohttp.ClientError:
             return False
+
+    async def ask(self, path: str, **query: str) -> Any:
+        """What its HTTP API answers: `ask("query", query="up")`."""
+        async with aiohttp.ClientSession() as session, session.get(f"{self.url}/api/v1/{path}", params=query) as answer:
+            content = await answer.json()
+        assert content["status"] == "success", content
+        return content["data"]
 
     async def stop(self) -> None:
         if self._process is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from podfit.vpa.history.local import LocalHistory
 from podfit.vpa.history.prometheus import PrometheusHistory
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.loop import Recommender
+from podfit.vpa.serve.measures import exposition
 from podfit.vpa.updater.config import UpdaterConfig, updater_config
 from podfit.vpa.updater.loop import Updater
 
@@ -92,6 +94,14 @@ class Autoscaler:
         admission = self.admission
         host = f"[{admission.config.host}]" if ":" in admission.config.host else admission.config.host
         return admission if admission.port and url.startswith(f"https://{host}:{admission.port}/") else None
+
+    def pages(self) -> dict[str, Callable[[], bytes]]:
+        """What each component serves at its own /metrics."""
+        return {
+            "recommender": partial(exposition, self.recommender.registry),
+            "updater": partial(exposition, self.updater.registry),
+            "admission": partial(exposition, self.admission.registry),
+        }
 
     async def run(self) -> None:
         """Works until cancelled."""

@@ -29,6 +29,7 @@ from podfit.agent.server.targets import Refusal, find_pod, logged_container
 from podfit.agent.server.usage import UsageReader
 from podfit.api.numbers import NodeReading
 from podfit.api.quantity import Quantity
+from podfit.kit.addresses import CannotListen
 from podfit.kit.folderwatch import FolderWatch
 
 log = logging.getLogger(__name__)
@@ -66,9 +67,9 @@ class NodeServer:
         site = web.TCPSite(self._runner, self.host, self.port, ssl_context=self._tls)
         try:
             await site.start()
-        except OSError:
+        except OSError as error:
             await self.stop()
-            raise
+            raise CannotListen(self.host, self.port, error) from error
         self.port = int(self._runner.addresses[0][1])
         self.agent.node.port = self.port
 

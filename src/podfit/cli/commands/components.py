@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from podfit.cli.leaving import note_pods_left
+from podfit.cli.ports import (
+    AdmissionAddress,
+    NodePort,
+    RecommenderAddress,
+    UpdaterAddress,
+    WebhookPort,
+    autoscaler_flags,
+)
 from podfit.cli.run import run, serve, until_stopped
 from podfit.kit.dirlock import DirectoryLock
 
@@ -131,6 +139,11 @@ def up(
     deferred_resize_policy: DeferredPolicy = "wait",
     deferred_resize_deadline: DeferredDeadline = 60.0,
     stop_pods: StopPods = False,
+    node_port: NodePort = 0,
+    recommender_address: RecommenderAddress = "",
+    updater_address: UpdaterAddress = "",
+    admission_address: AdmissionAddress = "",
+    webhook_port: WebhookPort = 0,
     verbose: Verbose = 0,
 ) -> None:
     from podfit.compose import UpOptions
@@ -150,6 +163,8 @@ def up(
         kubeconfig,
         stop_pods,
         scheduling=scheduling(deferred_resize_policy, deferred_resize_deadline),
+        vpa_flags=autoscaler_flags(recommender_address, updater_address, admission_address, webhook_port),
+        node_port=node_port,
     )
 
     with DirectoryLock(data_dir, CLUSTER_LOCK, "podfit up"):

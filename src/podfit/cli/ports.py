@@ -1,0 +1,53 @@
+"""Where the components of `podfit up` listen, for those who want to name ports. By default each takes a free one."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated
+
+import typer
+
+NodePort = Annotated[
+    int,
+    typer.Option("--node-port", min=0, max=65535, help="The first node's port, the next ones' follow; 0 picks them."),
+]
+RecommenderAddress = Annotated[
+    str, typer.Option("--recommender-address", metavar="HOST:PORT", help="Where the recommender serves /metrics.")
+]
+UpdaterAddress = Annotated[
+    str, typer.Option("--updater-address", metavar="HOST:PORT", help="Where the updater serves /metrics.")
+]
+AdmissionAddress = Annotated[
+    str, typer.Option("--admission-address", metavar="HOST:PORT", help="Where the admission webhook serves /metrics.")
+]
+WebhookPort = Annotated[
+    int, typer.Option("--webhook-port", min=0, max=65535, help="The admission webhook's port; 0 picks one.")
+]
+
+
+def autoscaler_flags(recommender: str, updater: str, admission: str, webhook_port: int) -> dict[str, list[str]]:
+    """The command lines of the autoscaler's components that say where they listen."""
+    flags: dict[str, list[str]] = {}
+    for name, address in (("recommender", recommender), ("updater", updater), ("admission", admission)):
+        if address:
+            check_free(f"--{name}-address", address)
+            flags[name] = [f"--address={address}"]
+    if webhook_port:
+        flags.setdefault("admission", []).append(f"--port={webhook_port}")
+    return flags
+
+
+def check_free(flag: str, address: str) -> None:
+    """Says at once what the component itself would only find out when everything else runs."""
+    from podfit.compose import BadSetting
+
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise BadSetting(f"{flag} {address!r}: it is HOST:PORT, for example 127.0.0.1:8942")
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host.strip("[]") or None, int(port), type=socket.SOCK_STREAM)[0]
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except OSError as error:
+        raise BadSetting(f"{flag} {address}: {error.strerror}") from error
