@@ -181,17 +181,3 @@ def test_version_and_doctor_ask_the_server(up: Running) -> None:
     assert podfit(up, "version", "--client", KUBECONFIG="/nowhere").code == 0
     assert podfit(up, "version", KUBECONFIG="/nowhere").code == 1
     assert podfit(up, "version", "--context", "nobody").code == 1
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts_are_printed(up: Running, shell: str) -> None:
-    assert "podfit" in podfit(up, "completion", shell).out
-
-
-def test_shells_get_the_words_that_may_follow(up: Running) -> None:
-    asked = {"_PODFIT_COMPLETE": "complete_bash", "COMP_WORDS": "podfit res", "COMP_CWORD": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys; sys.argv=['podfit']; from podfit.cli.main import main; main()"],
-        env={**os.environ, **asked}, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.stdout.split() == ["resize"]

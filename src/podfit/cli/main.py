@@ -24,6 +24,8 @@ from podfit.cli.commands import (
     version,
     vpa,
 )
+from podfit.cli.completing import answer
+from podfit.cli.completing.scripts import ASK
 
 app = typer.Typer(
     name="podfit",
@@ -80,7 +82,9 @@ TOLD = frozenset(
 
 def main() -> None:
     """Errors of the user end with one line and exit code 1 (2 for a wrong command line), never with a traceback."""
-    completion.prepare()
+    if sys.argv[1:2] == [ASK]:
+        print(answer(sys.argv[2:]))
+        return
     allow_depth()
     try:
         app()

@@ -76,14 +76,25 @@ def _load_pair(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
 
 def load(path: str = "", context: str = "") -> Access:
     """From `path`, else the files of $KUBECONFIG, else the pod's service account, else ~/.kube/config."""
-    chosen = [path] if path else [part for part in os.environ.get("KUBECONFIG", "").split(":") if part]
-    if not chosen and (_MOUNTED / "token").exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
+    named = path or os.environ.get("KUBECONFIG", "").strip(":")
+    if not named and (_MOUNTED / "token").exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return _in_cluster()
-    files = [Path(one) for one in chosen] or [Path.home() / ".kube" / "config"]
+    files = _files(path)
     if len(files) == 1:
         return _access(_read(files[0]), files[0], context)
     there = [file for file in files if file.exists()] or files[:1]
     return _access(_merged(there), there[0], context)
+
+
+def contexts(path: str = "") -> list[str]:
+    """Names of the contexts that `load` may be asked for."""
+    files = [file for file in _files(path) if file.exists()]
+    return [str(entry["name"]) for entry in _merged(files)["contexts"] if isinstance(entry, dict) and "name" in entry]
+
+
+def _files(path: str) -> list[Path]:
+    chosen = [path] if path else [part for part in os.environ.get("KUBECONFIG", "").split(":") if part]
+    return [Path(one) for one in chosen] or [Path.home() / ".kube" / "config"]
 
 
 def _merged(files: list[Path]) -> dict[str, Any]:

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
+from podfit.cli.completing.scripts import SCRIPTS
 from podfit.cli.output import say, wrong
-
-SHELLS = ("bash", "zsh", "fish")
-ASKED = "_PODFIT_COMPLETE"
-"""Set by those scripts when a shell asks for the words that may follow."""
-
-
-def prepare() -> None:
-    """Makes the shells known that may ask; only then, for it costs time at every start."""
-    if ASKED in os.environ:
-        import typer.completion as scripts
-
-        scripts.completion_init()  # type: ignore[attr-defined]
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("completion", help="Print a completion script: source <(podfit completion bash)")(completion)
+    app.command("completion", help="Print a completion script for a shell.")(completion)
 
 
 def completion(shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="For which shell.")]) -> None:
-    import typer.completion as scripts
-
-    if shell not in SHELLS:
+    if shell not in SCRIPTS:
         wrong(f"completion {shell!r}: it is bash, zsh or fish")
-    say(scripts.get_completion_script(prog_name="podfit", complete_var=ASKED, shell=shell))  # type: ignore[attr-defined]
+    say(SCRIPTS[shell])

@@ -1,0 +1,73 @@
+"""What the cluster of an unfinished command line holds. Asked briefly: without an answer there are no candidates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from podfit.api.kinds import BUILT_IN, VPA
+
+if TYPE_CHECKING:
+    from podfit.cli.connect import Session
+
+PATIENCE_S = 2.0
+MOST = "500"
+_NAMES_ONLY = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> Cluster:
+        return Cluster(*(options.get(f"--{name}", "") for name in ("kubeconfig", "context", "namespace")))
+
+    def contexts(self) -> list[str]:
+        from podfit.client.kubeconfig import contexts
+
+        return contexts(self.kubeconfig)
+
+    def knows(self, word: str) -> bool:
+        """Whether `word` names one of the kinds that every cluster has."""
+        names = ((one.plural, one.singular, one.kind.lower(), *one.short) for one in (*BUILT_IN, VPA))
+        return any(word.lower() in one for one in names)
+
+    def names(self, kind: str, without: Sequence[str] = ()) -> list[str]:
+        """Names of the objects of a kind, without those that were typed already."""
+
+        async def ask(session: Session) -> list[str]:
+            from podfit.cli.targets import find_kind
+
+            found = await find_kind(session.client, kind)
+            path = found.path(session.namespace if found.namespaced else "")
+            listed = await session.client.raw("GET", path, {"limit": MOST}, headers=_NAMES_ONLY)
+            return [one["metadata"]["name"] for one in listed["items"]]
+
+        return [name for name in self._asked(ask) if name not in without]
+
+    def containers(self, words: list[str]) -> list[str]:
+        """Of the pods that are named; of all pods where none is."""
+
+        async def ask(session: Session) -> list[str]:
+            from podfit.cli.targets import find_targets
+
+            targets = await find_targets(session.client, session.namespace, words or ["pods"], every=not words)
+            specs = [pod["spec"] for target in targets for pod in target.pods]
+            fields = ("containers", "initContainers")
+            return [one["name"] for spec in specs for field in fields for one in spec.get(field) or ()]
+
+        return list(dict.fromkeys(self._asked(ask)))
+
+    def _asked(self, ask: Callable[[Session], Awaitable[list[str]]]) -> list[str]:
+        from podfit.cli.connect import connected
+
+        async def main() -> list[str]:
+            async with asyncio.timeout(PATIENCE_S), connected(self.kubeconfig, self.context, self.namespace) as session:
+                return await ask(session)
+
+        return asyncio.run(main())
