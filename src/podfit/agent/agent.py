@@ -142,6 +142,7 @@ class Agent:
         )
         self.roster = Roster(config, self.records, self.ledger, self.counted, self.allocator, self.metrics, clock, kick)
         reporter.missed, reporter.news = self.roster.missed, self.roster.take
+        reporter.look_after = self._workers.kick_after
         self._static = StaticPods(config, self.client, clock, self.roster, lambda: self.node.uid)
         self.pressure = PressureWatch(
             self.node, clock, lambda: machine_readings(config.data_dir, self.ledger), config.eviction_hard

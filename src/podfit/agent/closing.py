@@ -93,7 +93,7 @@ class Closing:
         shown = (frozenset(snapshot.running), snapshot.allocated, record.resize, record.generation)
         if record.shown_ending != shown:
             await self._reporter.report(record, snapshot, True)
-            record.shown_ending = shown
+            record.shown_ending = shown if record.rejected_status is None else None
             self._allocator.recount(record)
 
     async def _finish(self, record: PodRecord, initialized: bool) -> Result:
@@ -109,7 +109,7 @@ class Closing:
             self._allocator.freed("pods_removed", record.uid)
         if record.ending is None or not record.ending.gone:
             await self._reporter.report(record, snapshot, initialized)
-        record.untold = False
+        record.untold = record.rejected_status is not None
         return DONE
 
     async def reject(self, record: PodRecord) -> Result:

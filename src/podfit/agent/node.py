@@ -16,6 +16,7 @@ from podfit import FULL_VERSION
 from podfit.agent.config import AgentConfig, architecture
 from podfit.agent.decide import pressure
 from podfit.agent.runtimes.base import Runtime
+from podfit.agent.status_writes import REJECTED, write_status
 from podfit.api.kinds import LEASE, NODE
 from podfit.api.quantity import Quantity
 from podfit.api.status import ApiError, Object
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 LEASES = "kube-node-lease"
 _STEP_S = 0.1
+_REJECTED_S = 30.0
+"""Until a rejected status is tried again."""
 FEATURES = (
     "InPlacePodLevelResourcesVerticalScaling",
     "InPlacePodVerticalScalingInitContainers",
@@ -113,8 +116,7 @@ class NodeKeeper:
                     self.registered.set()
                     next_status = self._clock.monotonic() + self._config.status_s
                 elif self._clock.monotonic() >= next_status:
-                    await self.publish()
-                    next_status = self._clock.monotonic() + self._config.status_s
+                    next_status = self._clock.monotonic() + await self._publish_again()
                 await self._renew()
                 backoff.forget()
                 # Nodes of one process renew in step: what is written in one turn of the loop shares a transaction.
@@ -125,6 +127,17 @@ class NodeKeeper:
                     # Someone deleted the Node: an agent that lives has one.
                     self.registered.clear()
                 await self._clock.sleep(backoff.next())
+
+    async def _publish_again(self) -> float:
+        """Returns the seconds until the next time. A server that rejects the status still gets the Lease renewed."""
+        try:
+            await self.publish()
+        except ApiError as error:
+            if error.code not in REJECTED:
+                raise
+            log.warning("node %s: %s", self._config.node_name, error)
+            return min(_REJECTED_S, self._config.status_s)
+        return self._config.status_s
 
     async def follow(self) -> None:
         """What others make of the Node is known at once: its labels, and resources that they give it."""
@@ -209,8 +222,15 @@ class NodeKeeper:
             "features": {"supplementalGroupsPolicy": True},
         }
         self.changed()
-        change = {"status": status}
-        self._node = await self._client.patch(NODE, "", self._config.node_name, change, "status", STRATEGIC)
+        outcome = await write_status(self._send_status, self._node.get("status") or {}, status)
+        if outcome.answer is None:
+            raise next(iter(outcome.rejections.values()))
+        self._node = outcome.answer
+        for field, error in outcome.rejections.items():
+            log.warning("node %s: the API server rejected status.%s: %s", self._config.node_name, field, error)
+
+    async def _send_status(self, fields: Object) -> Object:
+        return await self._client.patch(NODE, "", self._config.node_name, {"status": fields}, "status", STRATEGIC)
 
     def _conditions(self, ready: bool, why: str) -> list[Object]:
         known = {one["type"]: one for one in (self._node.get("status") or {}).get("conditions") or ()}

@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from podfit.agent.decide.lifecycle import Seen
+from podfit.agent.decide.reported import reported_end
 from podfit.agent.decide.states import Actuated, Allocated, Object, every_container
 from podfit.agent.decide.status import remembered
 from podfit.agent.ledger import Ledger
@@ -52,7 +53,8 @@ def _one(record: PodRecord, container: Object, attempts: list[ContainerState]) -
     name = container["name"]
     if len(attempts) > 1:
         attempts = sorted(attempts, key=lambda one: one.attempt)
-    last = attempts[-1] if attempts else None
+    # A mirror may still show an earlier version of a static pod.
+    last = attempts[-1] if attempts else None if record.static else reported_end(record.pod, container)
     earlier = [one for one in attempts[:-1] if one.state == EXITED]
     running = last is not None and last.state == RUNNING
     started = ready = False

@@ -65,6 +65,16 @@ class Ending:
     """No longer in the API: there is nobody to report to."""
 
 
+@dataclass(frozen=True, slots=True)
+class RejectedStatus:
+    """Fields of the status that the API server rejected: not sent again as they are before `until`."""
+
+    fields: Mapping[str, object]
+    until: float
+    """Monotonic."""
+    tries: int = 1
+
+
 @dataclass(slots=True)
 class PodRecord:
     uid: str
@@ -120,6 +130,7 @@ class PodRecord:
     """A status of ours is on its way, and its echo may come before its answer."""
     early: Object | None = None
     """What came meanwhile and may be that echo."""
+    rejected_status: RejectedStatus | None = None
     start_time: str = ""
     started_at: float | None = None
     """The same in monotonic time, which does not jump."""

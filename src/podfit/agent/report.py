@@ -1,22 +1,30 @@
-"""Tells the API what is so: one PATCH with only what changed, or nothing at all."""
+"""Writes pod status: one PATCH with only what changed, or nothing at all.
+
+A field that the API server rejects does not hold up the others. It is left out until it changes, and tried again from
+time to time.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from podfit.agent.decide import status as statuses
 from podfit.agent.decide.lifecycle import phase
 from podfit.agent.decide.status import Facts
 from podfit.agent.observe import Snapshot, actual_limits
-from podfit.agent.record import PodRecord
+from podfit.agent.record import PodRecord, RejectedStatus
 from podfit.agent.runtimes.base import Runtime
+from podfit.agent.status_writes import Outcome, write_status
 from podfit.api.kinds import POD
 from podfit.api.status import ApiError, Object
 from podfit.client.rest import STRATEGIC, Client
 from podfit.kit.clock import Clock, rfc3339
 
 log = logging.getLogger(__name__)
+
+_RETRY_FIRST_S, _RETRY_MOST_S = 10.0, 300.0
 
 
 class Reporter:
@@ -27,6 +35,8 @@ class Reporter:
         """Told of the state of a pod that came while its status was written; set by the agent."""
         self.news: Callable[[PodRecord, Object], None] = lambda record, after: None
         """Told when the answer to a status shows what others changed in between; set by the agent."""
+        self.look_after: Callable[[str, float], None] = lambda uid, seconds: None
+        """Asks for another look at the pod after so long; set by the agent."""
 
     async def report(self, record: PodRecord, snapshot: Snapshot, initialized: bool) -> bool:
         """True when something had to be written."""
@@ -85,23 +95,73 @@ class Reporter:
         change = statuses.patch(before, status, shown["metadata"]["uid"])
         if change is None:
             return False
-        meta = shown["metadata"]
+        fields = self._without_rejected(record, change["status"])
+        if not fields:
+            return False
         record.writing = True
         try:
-            answer = await self._client.patch(
-                POD, meta.get("namespace") or "default", meta["name"], change, "status", STRATEGIC
-            )
-            self._accept(record, answer)
+            outcome = await write_status(partial(self._send, record), before, fields)
         except ApiError as error:
-            if error.code in (404, 409):
+            if error.code not in (404, 409):
+                raise
+            if error.code == 409 and await self._is_there(record):
+                outcome = Outcome(None, {"status": error})
+            else:
                 # Gone, or another pod of the same name: the watch will say so.
                 log.debug("status of %s not written: %s", record.name, error)
                 return False
-            raise
         finally:
             record.writing = False
             self._catch_up(record)
-        return True
+        self._note_rejections(record, fields, outcome)
+        return outcome.answer is not None
+
+    async def _send(self, record: PodRecord, fields: Object) -> Object:
+        meta = record.shown["metadata"]
+        change = {"metadata": {"uid": meta["uid"]}, "status": fields}
+        answer = await self._client.patch(POD, record.namespace, meta["name"], change, "status", STRATEGIC)
+        self._accept(record, answer)
+        return answer
+
+    async def _is_there(self, record: PodRecord) -> bool:
+        meta = record.shown["metadata"]
+        try:
+            found = await self._client.find(POD, record.namespace, meta["name"])
+        except ApiError:
+            return False
+        return found is not None and found["metadata"]["uid"] == meta["uid"]
+
+    def _without_rejected(self, record: PodRecord, fields: Object) -> Object:
+        rejected = record.rejected_status
+        left_s = rejected.until - self._clock.monotonic() if rejected is not None else 0.0
+        if rejected is None or left_s <= 0:
+            return fields
+        kept = {name: value for name, value in fields.items() if rejected.fields.get(name, fields) != value}
+        if len(kept) < len(fields):
+            self.look_after(record.uid, left_s)
+        return kept
+
+    def _note_rejections(self, record: PodRecord, fields: Object, outcome: Outcome) -> None:
+        before, rejections = record.rejected_status, outcome.rejections
+        if not rejections:
+            record.rejected_status = None
+            return
+        tries = before.tries + 1 if before is not None else 1
+        pause = min(_RETRY_FIRST_S * 2.0 ** (tries - 1), _RETRY_MOST_S)
+        names = {name.partition(".")[0] for name in rejections}
+        kept = (
+            fields if "status" in names else {name: fields[name] for name in fields if name.rpartition("/")[2] in names}
+        )
+        record.rejected_status = RejectedStatus(kept, self._clock.monotonic() + pause, tries)
+        reasons = "; ".join(f"{name}: {error}" for name, error in rejections.items())
+        log.warning(
+            "pod %s/%s: the API server rejected parts of its status, next try in %.0f s: %s",
+            record.namespace,
+            record.name,
+            pause,
+            reasons,
+        )
+        self.look_after(record.uid, pause)
 
     def _catch_up(self, record: PodRecord) -> None:
         early, record.early = record.early, None

@@ -89,7 +89,9 @@ class Workers:
     async def _once(self, uid: str) -> float:
         try:
             result = await self._work(uid)
-        except (ApiError, Unreachable) as error:
+        except ApiError as error:
+            log.log(logging.INFO if error.code in (404, 409, 429) else logging.WARNING, "pod %s: %s", uid, error)
+        except Unreachable as error:
             log.info("pod %s: %s", uid, error)
         except (RuntimeFailure, OSError) as error:
             log.warning("pod %s: %s", uid, error)

@@ -242,7 +242,8 @@ def _terminated(facts: Facts, state: ContainerState) -> Object:
         shown["message"] = state.message
     shown["startedAt"] = rfc3339(state.started_at) if state.started_at else None
     shown["finishedAt"] = rfc3339(state.finished_at) if state.finished_at else None
-    shown["containerID"] = f"{facts.runtime}://{state.id}"
+    if state.id:
+        shown["containerID"] = f"{facts.runtime}://{state.id}"
     return shown
 
 
