@@ -180,3 +180,38 @@ async def test_a_node_that_became_smaller_refuses_nothing_that_asks_for_no_more_
         assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]
         told = {one["reason"] for one in await cluster.events() if one["reason"].startswith("Resize")}
         assert told == {"ResizeStarted", "ResizeCompleted"}
+
+
+async def test_a_container_that_cannot_give_its_memory_back_holds_up_no_other_decrease(tmp_path: Path) -> None:
+    """The one container is skipped; others shrink, nothing grows, and the pod does not shrink."""
+    before = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "256Mi"}}
+    body = pod("p", "100m")
+    (container,) = body["spec"]["containers"]
+    body["spec"]["containers"] = [{**container, "name": name, "resources": before} for name in ("full", "idle", "more")]
+    after = {
+        "full": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "400m", "memory": "100Mi"}},
+        "idle": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "100Mi"}},
+        "more": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "600m", "memory": "300Mi"}},
+    }
+    async with Cluster(tmp_path) as cluster:
+        node = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
+        uid = (await cluster.client.create(POD, body))["metadata"]["uid"]
+        node.runtime.set_load(uid, "full", memory=float(128 << 20))
+        await node.quiet()
+        patch = [{"name": name, "resources": resources} for name, resources in after.items()]
+        await cluster.resize("p", {"spec": {"containers": patch}})
+        await node.quiet()
+        status = (await cluster.pod("p"))["status"]
+        shown = {one["name"]: one["resources"] for one in status["containerStatuses"]}
+        assert shown == {"full": before, "idle": after["idle"], "more": before}
+        assert node.machine.pods[uid].limits.memory_bytes == 3 * (256 << 20)
+        (failing,) = [one for one in status["conditions"] if one["type"].startswith("PodResize")]
+        assert (failing["type"], failing["reason"]) == ("PodResizeInProgress", "Error")
+        assert f'container "full" memory limit ({100 << 20}) below current usage ({128 << 20})' in failing["message"]
+
+        node.runtime.set_load(uid, "full", memory=float(50 << 20))
+        await node.quiet()
+        status = (await cluster.pod("p"))["status"]
+        assert {one["name"]: one["resources"] for one in status["containerStatuses"]} == after
+        assert node.machine.pods[uid].limits.memory_bytes == (100 + 100 + 300) << 20
+        assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]

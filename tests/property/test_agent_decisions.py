@@ -7,12 +7,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podfit.agent.act import allowed
 from podfit.agent.decide import kernel, settle
-from podfit.agent.decide.actuate import NotePod, SetContainer, SetPod, plan
+from podfit.agent.decide.actuate import NotePod, SetContainer, SetPod, merged, plan
 from podfit.agent.decide.allocate import Deferred, Granted, Infeasible, Policy, Room, Unchanged, decide, shortages
 from podfit.agent.decide.sized import Sized
 from podfit.agent.decide.states import Actuated, Allocated, desired_of, effective, equal, resized
-from podfit.agent.runtimes.base import Limits
+from podfit.agent.runtimes.base import BelowUsage, Limits, RuntimeFailure
 from podfit.agent.runtimes.fake_node import changed
 from podfit.api.quantity import Quantity
 from podfit.api.resources import pod_requests, qos_class
@@ -115,6 +116,39 @@ def test_a_plan_broken_off_anywhere_is_finished_by_the_next(pair: tuple[Any, Any
         cgroup(after, qos),
         Cgroups(after, qos).children,
     )
+
+
+@settings(max_examples=300)
+@given(resizes(), st.lists(st.sampled_from([None, None, RuntimeFailure("no"), BelowUsage(2, 1)]), max_size=20))
+def test_a_plan_whose_steps_fail_stays_legal_and_notes_only_what_was_done(
+    pair: tuple[Any, Any], outcomes: list[RuntimeFailure | None]
+) -> None:
+    before, after = pair
+    qos = qos_class(before)
+    if qos_class(after) != qos:
+        return
+    cgroups, known = Cgroups(before, qos), dict(told(before).containers)
+    failures: list[tuple[Any, RuntimeFailure]] = []
+    for number, step in enumerate(plan_for(before, after, told(before), cgroups.pod).steps):
+        if failures and not allowed(step, failures):
+            continue
+        error = outcomes[number] if number < len(outcomes) else None
+        if error is not None:
+            failures.append((step, error))
+            continue
+        cgroups.do(step)
+        assert cgroups.legal()
+        if isinstance(step, SetContainer):
+            known[step.name] = merged(known[step.name], step.after, step.resource)
+    assert cgroups.children == {name: kernel.container_limits(sizes) for name, sizes in known.items()}
+    shrunk = [one for one, _ in failures if isinstance(one, SetPod) or one.direction == "shrink"]
+    if not failures:
+        assert not plan_for(before, after, Actuated(known), cgroups.pod)
+    elif shrunk:
+        skipped = {one.name for one in shrunk if isinstance(one, SetContainer)}
+        for name in known.keys() - skipped - {one.name for one, _ in failures if isinstance(one, SetContainer)}:
+            left = plan(after, qos, allocated(after), Actuated(known), {name}, (), cgroups.pod).steps
+            assert not [one for one in left if isinstance(one, SetContainer) and one.direction == "shrink"]
 
 
 @settings(max_examples=200)

@@ -1,13 +1,24 @@
 """Carries out resize plans on the runtime and notes what worked. The only writer of actuated sizes.
 
-Failure rules: a container that cannot shrink does not keep others from shrinking, but nothing grows and the pod does
-not shrink after it; a container that cannot grow does not keep others from growing. What comes after a failed resource
-(CPU after memory) waits for the next try.
+Failure rules: a container that cannot shrink is skipped and does not keep others from shrinking, but nothing grows and
+the pod does not shrink after it; a container that cannot grow does not keep others from growing. A memory limit below
+usage is such a failure, known before anything is written. The rest waits for the next try.
 """
 
 from __future__ import annotations
 
-from podfit.agent.decide.actuate import SHRINK, MemoryCheck, NotePod, Plan, SetContainer, SetPod, Step, below_usage
+from podfit.agent.decide.actuate import (
+    GROW,
+    SHRINK,
+    MemoryCheck,
+    NotePod,
+    Plan,
+    SetContainer,
+    SetPod,
+    Step,
+    below_usage,
+    merged,
+)
 from podfit.agent.decide.states import MEMORY
 from podfit.agent.ledger import Ledger
 from podfit.agent.observe import Snapshot
@@ -15,6 +26,7 @@ from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import BelowUsage, Change, NotFound, Runtime, RuntimeFailure
 
 _NOTHING = Change()
+Failures = list[tuple[Step, RuntimeFailure]]
 
 
 class ActuationFailed(Exception):
@@ -30,12 +42,10 @@ class Actuator:
         self._runtime, self._ledger = runtime, ledger
 
     async def apply(self, record: PodRecord, plan: Plan, snapshot: Snapshot) -> None:
-        if plan.checks:
-            await self._check_usage(record, plan, snapshot)
-        failures: list[tuple[Step, RuntimeFailure]] = []
+        failures: Failures = await self._below_usage(record, plan, snapshot) if plan.checks else []
         try:
             for step in plan.steps:
-                if failures and not _allowed(step, [failed for failed, _ in failures]):
+                if failures and not allowed(step, failures):
                     continue
                 try:
                     await self._do(record, step, snapshot)
@@ -50,9 +60,12 @@ class Actuator:
         if failures:
             raise _failed(failures)
 
-    async def _check_usage(self, record: PodRecord, plan: Plan, snapshot: Snapshot) -> None:
-        """Live usage at the moment of the write: what is in use cannot be taken away."""
-        violations = []
+    async def _below_usage(self, record: PodRecord, plan: Plan, snapshot: Snapshot) -> Failures:
+        """The steps that would take away what is in use at this moment."""
+        found: Failures = []
+        steps = {
+            _subject(step): step for step in plan.steps if step.resource == MEMORY and not isinstance(step, NotePod)
+        }
         for check in plan.checks:
             try:
                 if check.container:
@@ -64,9 +77,8 @@ class Actuator:
             # Page cache goes when the limit falls; what cannot go is the rest.
             held = usage.memory_bytes - usage.cache_bytes
             if held >= check.limit:
-                violations.append((check, usage.memory_bytes))
-        if violations:
-            raise ActuationFailed(below_usage(violations), tuple(check for check, _ in violations))
+                found.append((steps[check.container], BelowUsage(usage.memory_bytes, check.limit)))
+        return found
 
     async def _do(self, record: PodRecord, step: Step, snapshot: Snapshot) -> None:
         match step:
@@ -76,30 +88,42 @@ class Actuator:
             case SetContainer():
                 if step.change != _NOTHING:
                     await self._runtime.update_container(snapshot.running[step.name].id, step.change)
-                self._ledger.actuate(record.uid, step.name, step.after)
+                self._note(record.uid, step)
                 record.story.tell("actuated", step.name, **_numbers(step.change))
             case NotePod():
                 self._ledger.actuate_pod(record.uid, step.after)
 
+    def _note(self, uid: str, step: SetContainer) -> None:
+        """Only this step's resource: an earlier step of the same container may have been skipped."""
+        known = self._ledger.actuated(uid).containers.get(step.name) or {}
+        self._ledger.actuate(uid, step.name, merged(known, step.after, step.resource))
 
-def _allowed(step: Step, failed: list[Step]) -> bool:
-    if any(one.resource != step.resource for one in failed) or isinstance(step, NotePod):
+
+def allowed(step: Step, failures: Failures) -> bool:
+    """Whether a step is still carried out after these have failed."""
+    if isinstance(step, NotePod):
         return False
-    if not isinstance(step, SetContainer) or any(isinstance(one, SetPod) for one in failed):
-        return False
-    return step.direction == SHRINK or not any(_shrinks(one) for one in failed)
+    if all(_could_not_grow(failed, error) for failed, error in failures):
+        return True
+    skipped = {_subject(failed) for failed, _ in failures}
+    return isinstance(step, SetContainer) and step.direction == SHRINK and step.name not in skipped
 
 
-def _shrinks(step: Step) -> bool:
-    return isinstance(step, SetContainer) and step.direction == SHRINK
+def _could_not_grow(step: Step, error: RuntimeFailure) -> bool:
+    """Only a container; a limit where there was none grows by the numbers, but takes memory away."""
+    return isinstance(step, SetContainer) and step.direction == GROW and not isinstance(error, BelowUsage)
 
 
-def _failed(failures: list[tuple[Step, RuntimeFailure]]) -> ActuationFailed:
+def _subject(step: Step) -> str:
+    """The container's name; "" is the pod."""
+    return step.name if isinstance(step, SetContainer) else ""
+
+
+def _failed(failures: Failures) -> ActuationFailed:
     below: list[tuple[MemoryCheck, int]] = []
     for step, error in failures:
         if isinstance(error, BelowUsage) and step.resource == MEMORY:
-            name = step.name if isinstance(step, SetContainer) else ""
-            below.append((MemoryCheck(name, error.limit_bytes), error.usage_bytes))
+            below.append((MemoryCheck(_subject(step), error.limit_bytes), error.usage_bytes))
     if below:
         return ActuationFailed(below_usage(below), tuple(check for check, _ in below))
     texts = [str(error) for _, error in failures]

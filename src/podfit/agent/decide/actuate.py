@@ -45,7 +45,8 @@ class SetPod(Struct, frozen=True):
 
 
 class SetContainer(Struct, frozen=True):
-    """Write a container's cgroup (nothing to write when `change` is empty), then note `after` as actuated."""
+    """Write a container's cgroup (nothing to write when `change` is empty), then note its resource as actuated
+    as `after` says."""
 
     resource: str
     direction: str
@@ -137,7 +138,7 @@ def plan(
             checks += _container_checks(inner, actuated)
         steps += [*before, *_ordered(inner), *after]
         if level:
-            noted = _merged(noted, allocated.pod or {}, resource)
+            noted = merged(noted, allocated.pod or {}, resource)
             steps.append(NotePod(resource, noted))
     return Plan((), tuple(steps), tuple(checks))
 
@@ -194,7 +195,7 @@ def _container_step(
 ) -> SetContainer:
     current = known.get(name, {})
     old, new = amount(current, resource), amount(wanted, resource)
-    after = _merged(current, wanted, resource)
+    after = merged(current, wanted, resource)
     known[name] = after
     direction = _direction(old.limit or 0, new.limit or 0) or _direction(old.request or 0, new.request or 0) or GROW
     if resource == CPU:
@@ -229,7 +230,7 @@ def _container_checks(steps: list[SetContainer], actuated: Actuated) -> list[Mem
     return found
 
 
-def _merged(current: Resources, wanted: Resources, resource: str) -> Object:
+def merged(current: Resources, wanted: Resources, resource: str) -> Object:
     """`current` with the values of one resource taken from `wanted`."""
     merged: Object = {}
     for key in ("limits", "requests"):
