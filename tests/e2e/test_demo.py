@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -138,6 +139,26 @@ def test_the_screen_can_be_kept_as_a_picture(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
     assert picture.read_text().startswith("<svg") and "allocated" in picture.read_text()
+
+
+def test_a_recorded_screen_shows_no_directory_above_the_working_directory(tmp_path: Path) -> None:
+    command = [*COMMAND, "--runtime", "fake", "--seconds", "2", "--data-dir", "run", "--record", "demo.svg"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    written = (tmp_path / "demo.svg").read_text()
+    assert "KUBECONFIG=$PWD/run/admin.kubeconfig" in written and str(tmp_path.parent) not in written
+
+
+def test_the_picture_of_the_readme_can_be_recorded_again(tmp_path: Path) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
+    script = Path(__file__).resolve().parents[2] / "scripts" / "record-demo"
+    picture = tmp_path / "demo.svg"
+    command = [sys.executable, str(script), "--runtime", "fake", "--output", str(picture)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    written = picture.read_text()
+    assert written.startswith("<svg") and "500m short" in written and "Story:" in written
 
 
 def assert_nothing_left(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -50,8 +51,8 @@ class Screen:
             parts.append(usage_table(stage.seen))
         parts.append(Panel(self._words(), title="in words", title_align="left", border_style="dim"))
         parts.append(Panel(self._events(), title="last events", title_align="left", border_style="dim"))
-        kubeconfig = self._stage.kubeconfig
-        parts.append(Text(f"Your turn: export KUBECONFIG={kubeconfig}; kubectl get pods -n demo", style="dim"))
+        place = place_from_here(self._stage.kubeconfig)
+        parts.append(Text(f"Your turn: export KUBECONFIG={place}; kubectl get pods -n demo", style="dim"))
         age = span(time.monotonic() - stage.started)
         title = f"podfit demo · {age} · {stage.seen.sentence} · Ctrl-C ends it"
         return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")
@@ -68,6 +69,12 @@ class Screen:
         chosen = [one for one in self._stage.events if (one.get("reason") or "").startswith(TOLD)]
         recent = sorted(chosen, key=when)[-EVENTS:]
         return Text("\n".join(event_line(one) for one in recent) or "none yet", no_wrap=True, overflow="ellipsis")
+
+
+def place_from_here(path: Path) -> str:
+    """A path for a shell in the working directory: one below it is shown without the directories above."""
+    here = Path.cwd()
+    return f"$PWD/{path.relative_to(here)}" if path.is_relative_to(here) else str(path)
 
 
 def conditions(pod: Object) -> list[str]:
