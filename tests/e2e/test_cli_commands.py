@@ -173,6 +173,25 @@ def test_events_are_listed_and_filtered(up: Running, pod: str) -> None:
     assert podfit(up, "events", "--types", "Warning", "--for", pod).out == ""
 
 
+def test_doctor_knows_its_own_port(up: Running) -> None:
+    port = json.loads(up.kubeconfig.read_text())["clusters"][0]["cluster"]["server"].rpartition(":")[2]
+    said = podfit(up, "doctor", "--listen", f"127.0.0.1:{port}", "--data-dir", str(up.folder), "-o", "json")
+    found = {one["name"]: one for one in json.loads(said.out)}
+    assert found[f"port {port}"]["level"] == "ok" and "podfit" in found[f"port {port}"]["found"]
+    assert found["kubeconfig"]["level"] == found["API server"]["level"] == "ok"
+
+
+def test_tokens_are_listed_until_they_are_deleted(up: Running) -> None:
+    made = podfit(up, "token", "create", "--ttl", "1").out.split()
+    token = made[made.index("--token") + 1]
+    assert podfit(up, "token", "list").out.splitlines()[0].split() == ["TOKEN", "TTL", "EXPIRES", "USAGES"]
+    listed = {one["token"]: one for one in json.loads(podfit(up, "token", "list", "-o", "json").out)["items"]}
+    assert listed[token]["usages"] == ["authentication", "signing"] and listed[token]["expires"]
+    assert podfit(up, "token", "delete", token).code == 0
+    assert token not in podfit(up, "token", "list").out
+    assert podfit(up, "token", "delete", token).code == 1
+
+
 def test_version_and_doctor_ask_the_server(up: Running) -> None:
     told = json.loads(podfit(up, "version", "-o", "json").out)
     assert told["server"]["gitVersion"].startswith("v1.36")

@@ -14,6 +14,11 @@ import pytest
 from podfit.cli.checks import Finding, cluster, machine, storage, tried
 from podfit.client.kubeconfig import Access
 
+STOPPED = (
+    "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
+    "clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+)
+
 
 def test_an_old_python_is_named() -> None:
     assert machine.python_version((3, 9, 2)).level == "fail"
@@ -106,14 +111,31 @@ def test_a_clock_that_is_off_is_named() -> None:
     assert cluster.skew(formatdate(time.time(), usegmt=True)).level == "ok"
 
 
+async def test_a_cluster_that_was_never_started_is_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    found = [one async for one in cluster.cluster_checks("", "", tmp_path / "data")]
+    assert [(one.name, one.level) for one in found] == [("cluster", "ok")]
+    assert f"writes {tmp_path}/data/admin.kubeconfig" in found[0].found
+
+
+async def test_a_cluster_of_the_data_directory_that_is_stopped_is_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    (tmp_path / "admin.kubeconfig").write_text(STOPPED)
+    found = [one async for one in cluster.cluster_checks("", "", tmp_path)]
+    assert [(one.name, one.level) for one in found] == [("kubeconfig", "ok"), ("API server", "warn")]
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "admin.kubeconfig"))
+    found = [one async for one in cluster.cluster_checks("", "", tmp_path / "other")]
+    assert found[-1].level == "fail"
+
+
 async def test_a_missing_kubeconfig_and_a_silent_server_are_named(tmp_path: Path) -> None:
     found = [one async for one in cluster.all_cluster_checks(str(tmp_path / "none"), "")]
     assert [one.level for one in found] == ["fail"]
     file = tmp_path / "config"
-    file.write_text(
-        "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
-        "clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]\n"
-    )
+    file.write_text(STOPPED)
     found = [one async for one in cluster.all_cluster_checks(str(file), "")]
     assert [(one.name, one.level) for one in found] == [("kubeconfig", "ok"), ("API server", "fail")]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import AsyncIterator
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 from podfit.api.kinds import NODE, POD, VPA, kind_named
 from podfit.api.status import ApiError
-from podfit.cli.checks import Finding, fail, ok, warn
+from podfit.cli.checks import FAIL, Finding, fail, ok, warn
 from podfit.cli.connect import connected
 from podfit.cli.usage import node_metrics
 from podfit.client import Client
@@ -19,6 +21,33 @@ from podfit.client.transport import Ask, Unreachable
 
 SKEW_S = 5.0
 EXPIRES_DAYS = 14
+
+
+def own_kubeconfig(data_dir: Path) -> Path:
+    """What `podfit up` writes."""
+    return data_dir / "admin.kubeconfig"
+
+
+def chosen(kubeconfig: str, data_dir: Path) -> str | None:
+    """The kubeconfig to check: the one named, else the data directory's, else ~/.kube/config; None if there is none."""
+    if kubeconfig or os.environ.get("KUBECONFIG", "").strip(":"):
+        return kubeconfig
+    if own_kubeconfig(data_dir).exists():
+        return str(own_kubeconfig(data_dir))
+    return "" if (Path.home() / ".kube" / "config").exists() else None
+
+
+async def cluster_checks(kubeconfig: str, context: str, data_dir: Path) -> AsyncIterator[Finding]:
+    """A cluster that nobody has started yet is no fault of this machine: what fails is advice, unless it was named."""
+    file = chosen(kubeconfig, data_dir)
+    if file is None:
+        yield ok("cluster", f"none yet: `podfit up` starts one and writes {own_kubeconfig(data_dir)}")
+        return
+    ours = file == str(own_kubeconfig(data_dir)) and file != kubeconfig
+    async for finding in all_cluster_checks(file, context):
+        if ours and finding.name == "API server" and finding.level == FAIL:
+            finding = warn("API server", finding.found, "start it with `podfit up`")
+        yield finding
 
 
 async def all_cluster_checks(kubeconfig: str, context: str) -> AsyncIterator[Finding]:
@@ -30,9 +59,9 @@ async def all_cluster_checks(kubeconfig: str, context: str) -> AsyncIterator[Fin
             async for finding in _asked(session.client):
                 yield finding
     except BadKubeconfig as error:
-        yield fail("kubeconfig", str(error), "export KUBECONFIG=podfit-data/admin.kubeconfig, or give --kubeconfig")
-    except ValueError as error:
-        yield fail("kubeconfig", f"its certificates cannot be read: {error}", "get a new kubeconfig")
+        yield fail("kubeconfig", str(error), "choose one with --kubeconfig or KUBECONFIG; `podfit up` writes one")
+    except ValueError:
+        yield fail("kubeconfig", "its certificates cannot be read", "get a new kubeconfig")
 
 
 def certificate(access: Access, now: float | None = None) -> Finding | None:
@@ -54,7 +83,7 @@ async def _asked(client: Client) -> AsyncIterator[Finding]:
     try:
         reply = await client.transport.request(Ask("GET", "/version"))
     except Unreachable as error:
-        yield fail("API server", f"does not answer: {error}", "is `podfit up` running? is the address right?")
+        yield fail("API server", str(error), "is `podfit up` running? is the address right?")
         return
     try:
         told: dict[str, Any] = await client.raw("GET", "/version")
@@ -79,7 +108,7 @@ def server_version(told: dict[str, Any]) -> Finding:
 
 def skew(date: str | None, now: float | None = None) -> Finding:
     if not date:
-        return ok("clock", "the server tells no time to compare with")
+        return ok("clock", "not compared: the server sends no Date")
     off = (time.time() if now is None else now) - parsedate_to_datetime(date).timestamp()
     if abs(off) > SKEW_S:
         return warn(

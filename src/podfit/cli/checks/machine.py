@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import importlib
+import json
 import os
 import platform
 import resource
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,13 +23,14 @@ from podfit.cli.checks import Finding, fail, ok, tried, warn
 
 NEEDED = ("aiohttp", "uvloop", "msgspec", "cryptography", "numpy", "sortedcontainers", "yaml", "jwt", "cel")
 FILES, INSTANCES = 1024, 64
+PATIENCE_S = 2.0
 
 
 def python_version(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
     shown = ".".join(map(str, version))
     if version >= (3, 11):
         return ok("python", shown)
-    return fail("python", f"{shown} is too old", "install Python 3.11 or newer and make the environment anew")
+    return fail("python", f"{shown} is too old", "install Python 3.11 or newer and recreate the environment")
 
 
 def libraries(names: tuple[str, ...] = NEEDED) -> Finding:
@@ -131,8 +136,23 @@ def port(host: str, number: int) -> Finding:
         with contextlib.closing(socket.create_server((host, number))):
             return ok(name, f"free on {host}")
     except OSError as error:
+        if served := _podfit_at(host, number):
+            return ok(name, f"podfit {served} serves {host}:{number}")
         advice = f"stop what uses it (ss -ltnp 'sport = :{number}'), or choose another: --listen {host}:0"
         return warn(name, f"{host}:{number} cannot be used: {error.strerror}", advice)
+
+
+def _podfit_at(host: str, number: int) -> str:
+    """The version of the podfit that serves this port; "" where something else does. Only its name is believed."""
+    where = f"https://{f'[{host}]' if ':' in host else host}:{number}/version"
+    blind = ssl.create_default_context()
+    blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
+    try:
+        with urllib.request.urlopen(where, timeout=PATIENCE_S, context=blind) as answer:
+            version = str(json.loads(answer.read(1 << 16)).get("gitVersion"))
+    except (OSError, ValueError, AttributeError, http.client.HTTPException):
+        return ""
+    return version if "podfit" in version else ""
 
 
 def kubectl(program: str = "kubectl") -> Finding:
@@ -142,7 +162,7 @@ def kubectl(program: str = "kubectl") -> Finding:
     try:
         done = subprocess.run([path, "version", "--client"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return warn("kubectl", f"{path} does not run: {error}", "install it anew")
+        return warn("kubectl", f"{path} does not run: {error}", "install it again")
     words = (done.stdout.splitlines() or ["version unknown"])[0]
     return ok("kubectl", words.removeprefix("Client Version: "))
 

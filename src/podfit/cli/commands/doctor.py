@@ -53,7 +53,7 @@ def doctor(
 async def _findings(
     only: str, data_dir: Path, where: tuple[str, int], cluster: tuple[str, str]
 ) -> AsyncIterator[Finding]:
-    from podfit.cli.checks.cluster import all_cluster_checks
+    from podfit.cli.checks.cluster import all_cluster_checks, cluster_checks
     from podfit.cli.checks.machine import all_machine_checks
     from podfit.cli.checks.storage import all_storage_checks
 
@@ -62,8 +62,11 @@ async def _findings(
             yield finding
         for finding in all_storage_checks(data_dir):
             yield finding
-    if only != "machine":
+    if only == "cluster":
         async for finding in all_cluster_checks(*cluster):
+            yield finding
+    elif not only:
+        async for finding in cluster_checks(*cluster, data_dir):
             yield finding
 
 
