@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from podfit.api.kinds import Kind
 from podfit.api.status import ApiError, Object
 from podfit.apiserver import conversion, wire
+from podfit.apiserver.encodings import COMPACT, INDENTED, Encoding, Yaml, yaml_of
 from podfit.apiserver.forms import Converted, Form, MetadataOnly, Row, Spliced
+from podfit.apiserver.lane import Lane
+from podfit.apiserver.listing import KeptLists, encode_items
 from podfit.apiserver.metrics import Metrics
-from podfit.apiserver.negotiate import JSON, PARTIAL_LIST, PLAIN, TABLE, YAML, Accepted, negotiate
+from podfit.apiserver.negotiate import JSON, PARTIAL_LIST, PLAIN, TABLE, YAML, Accepted, is_for_eyes, negotiate
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.options import WriteOptions, first
 from podfit.apiserver.request import Request, Response
 from podfit.apiserver.routes import Route
 from podfit.apiserver.tables.form import TableForm, Tables
 from podfit.apiserver.writes import Write, Writer, Written
+from podfit.store.backend import Record
 
 _ALL_WARNINGS = 4096
 _ONE_WARNING = 256
+_FEW_PIECES = 4
 
 
 class Parts:
@@ -26,6 +33,7 @@ class Parts:
 
     def __init__(self, objects: Objects, writer: Writer, tables: Tables, metrics: Metrics) -> None:
         self.objects, self.writer, self.tables, self.metrics = objects, writer, tables, metrics
+        self.lane, self.kept_lists = Lane(objects.clock), KeptLists()
         self._forms: dict[Kind, Form] = {}
 
     def plain_form(self, kind: Kind) -> Form:
@@ -91,22 +99,42 @@ class Call(msgspec.Struct):
             return Response(status, headers=warning_headers(self.warnings), shared=shared)
         return self.answer(accepted, form, record, status)
 
+    async def reply_list(
+        self, accepted: Accepted, form: Form, rows: Sequence[Record], revision: int, more: Object | None, kept: str = ""
+    ) -> Response:
+        """A list, put together in slices. `kept`: the prefix below which it shows everything as it is stored."""
+        encoding = self._encoding(accepted)
+        pieces = self.parts.kept_lists.find(self.kind, kept, rows) if kept and encoding is COMPACT else None
+        if pieces is None:
+            pieces = []
+            await self.parts.lane.run(self.request, encode_items(form, encoding, rows, pieces))
+            if kept and encoding is COMPACT:
+                self.parts.kept_lists.keep(self.kind, kept, rows, pieces)
+        head, tail = encoding.frame(*form.frame(revision, more, not rows), not rows)
+        return self._replied(accepted, [head, *pieces, tail])
+
+    def _encoding(self, accepted: Accepted) -> Encoding:
+        if accepted.media == YAML:
+            return Yaml()
+        return INDENTED if is_for_eyes(self.request) else COMPACT
+
+    def _replied(self, accepted: Accepted, pieces: list[bytes]) -> Response:
+        response = Response(200, content_type=accepted.media, headers=warning_headers(self.warnings))
+        if self.request.upgrade is not None and len(pieces) > _FEW_PIECES:
+            response.pieces = pieces
+        else:
+            response.body = b"".join(pieces)
+        return response
+
     def reply(self, accepted: Accepted, body: bytes, status: int = 200) -> Response:
         media = accepted.media
         if media == YAML:
-            body = to_yaml(body)
+            body = yaml_of(wire.decode(body))
         return Response(status, body, media, headers=warning_headers(self.warnings))
 
     def answer_value(self, value: Object, status: int = 200, accepted: Accepted | None = None) -> Response:
         """A JSON value that is no stored object: Status, Scale, reviews. Who writes asks what is `accepted` first."""
         return self.reply(accepted or self.accepted(), wire.encode(value), status)
-
-
-def to_yaml(body: bytes) -> bytes:
-    import yaml  # rarely asked for, and slow to load
-
-    text: str = yaml.safe_dump(wire.decode(body), default_flow_style=False, allow_unicode=True)
-    return text.encode()
 
 
 def warning_headers(warnings: list[str]) -> list[tuple[str, str]]:

@@ -15,14 +15,16 @@ from podfit.apiserver import conversion, wire
 from podfit.store.backend import Record
 
 Row = Record | Object
-_KEPT_FROM = 500
-_KEPT_LISTS = 4
 
 
 class Form(Protocol):
     def object(self, row: Row) -> bytes: ...
 
-    def list(self, rows: Sequence[Record], revision: int, more: Object | None = None) -> bytes: ...
+    def items(self, rows: Sequence[Record]) -> list[bytes]:
+        """The items of a list."""
+
+    def frame(self, revision: int, more: Object | None, empty: bool) -> tuple[bytes, bytes]:
+        """What a list has before and behind its items. `empty`: there are none."""
 
     def event(self, word: str, record: Record, revision: int) -> bytes: ...
 
@@ -49,28 +51,17 @@ class Spliced:
         self._splicer = splicer
         self.as_stored = not splicer.custom
         """Whether what it shows is what is stored, whatever version is asked for."""
-        self._joined: dict[str, tuple[tuple[int, int], bytes]] = {}
 
     def object(self, row: Row) -> bytes:
         if isinstance(row, Record):
             return self._splicer.object(row.value, row.modified)
         return wire.encode(row)
 
-    def list(self, rows: Sequence[Record], revision: int, more: Object | None = None) -> bytes:
-        return self._splicer.list(self._splicer.items(rows), revision, more)
+    def items(self, rows: Sequence[Record]) -> list[bytes]:
+        return self._splicer.items(rows)
 
-    def whole(self, prefix: str, rows: Sequence[Record], revision: int) -> bytes:
-        """A list of everything below a prefix. Large ones are kept joined until something below it changes."""
-        if len(rows) < _KEPT_FROM:
-            return self.list(rows, revision)
-        # Every write raises the newest revision and every deletion lowers the count: together they name the state.
-        state = (len(rows), max(row.modified for row in rows))
-        known = self._joined.get(prefix)
-        if known is None or known[0] != state:
-            if len(self._joined) >= _KEPT_LISTS:
-                self._joined.clear()
-            known = self._joined[prefix] = (state, self._splicer.items(rows))
-        return self._splicer.list(known[1], revision)
+    def frame(self, revision: int, more: Object | None, empty: bool) -> tuple[bytes, bytes]:
+        return self._splicer.frame(revision, more)
 
     def event(self, word: str, record: Record, revision: int) -> bytes:
         return self._splicer.event(word, record.value, revision)
@@ -91,14 +82,17 @@ class Converted:
     def object(self, row: Row) -> bytes:
         return wire.encode(self._shown(row))
 
-    def list(self, rows: Sequence[Record], revision: int, more: Object | None = None) -> bytes:
+    def items(self, rows: Sequence[Record]) -> list[bytes]:
         items = []
         for row in rows:
             obj = self._shown(row)
             obj.pop("kind", None)
             obj.pop("apiVersion", None)
-            items.append(obj)
-        return list_of(self._kind.list_kind, self._kind.api_version, items, revision, more)
+            items.append(wire.encode(obj))
+        return items
+
+    def frame(self, revision: int, more: Object | None, empty: bool) -> tuple[bytes, bytes]:
+        return frame_of(self._kind.list_kind, self._kind.api_version, revision, more)
 
     def event(self, word: str, record: Record, revision: int) -> bytes:
         obj = self._shown(record)
@@ -140,10 +134,13 @@ class MetadataOnly:
         metadata = wire.metadata_of(row, row.modified) if isinstance(row, Record) else row["metadata"]
         return wire.encode(self._partial(metadata))
 
-    def list(self, rows: Sequence[Record], revision: int, more: Object | None = None) -> bytes:
-        items = [self._partial(wire.metadata_of(row, row.modified)) for row in rows]
+    def items(self, rows: Sequence[Record]) -> list[bytes]:
+        return [wire.encode(self._partial(wire.metadata_of(row, row.modified))) for row in rows]
+
+    def frame(self, revision: int, more: Object | None, empty: bool) -> tuple[bytes, bytes]:
+        head, tail = frame_of("PartialObjectMetadataList", self._api_version, revision, more)
         # Kubernetes lists no metadata as null, unlike no objects.
-        return list_of("PartialObjectMetadataList", self._api_version, items or None, revision, more)
+        return (head.removesuffix(b"[") + b"null}", b"") if empty else (head, tail)
 
     def event(self, word: str, record: Record, revision: int) -> bytes:
         return event_of(word, wire.encode(self._partial(wire.metadata_of(record, revision))))
@@ -152,7 +149,7 @@ class MetadataOnly:
         return bookmark_of(self._api_version, "PartialObjectMetadata", revision, annotations)
 
 
-def list_of(kind: str, api_version: str, items: list[Object] | None, revision: int, more: Object | None) -> bytes:
+def frame_of(kind: str, api_version: str, revision: int, more: Object | None) -> tuple[bytes, bytes]:
     meta: Object = {"resourceVersion": str(revision)} if revision else {}
     meta.update(more or {})
-    return wire.encode({"kind": kind, "apiVersion": api_version, "metadata": meta, "items": items})
+    return wire.encode({"kind": kind, "apiVersion": api_version, "metadata": meta})[:-1] + b',"items":[', b"]}"

@@ -7,11 +7,11 @@ when the client can read it, streams are written piece by piece as they come.
 from __future__ import annotations
 
 import asyncio
-import gzip
 import logging
 import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
@@ -25,65 +25,54 @@ from podfit.apiserver.auth.authenticate import Authenticator
 from podfit.apiserver.config import BODY_LIMIT
 from podfit.apiserver.relay import Upgraded, first_of
 from podfit.apiserver.request import ANONYMOUS, Request, Response
+from podfit.apiserver.sending import put_headers, send_long
 from podfit.apiserver.server import error_response, method_not_allowed
-from podfit.kit.addresses import CannotListen
+from podfit.kit.door import Door, Visitor
 
 log = logging.getLogger(__name__)
 Handle = Callable[[Request], Awaitable[Response]]
-_COMPRESS_FROM = 128 * 1024
-_CLOSE_S = 2.0
+_LONG = 128 * 1024
 _PATIENCE_S = 60.0
 _SLICE = 256 * 1024
 _UNREADABLE = (ValueError, asyncio.IncompleteReadError, web.HTTPException, web.RequestPayloadError, BadHttpMessage)
 _REQUEST_LINE = re.compile(r"""\n  b['"][!#$%&'*+.^_`|~0-9A-Za-z-]+ \S+ HTTP/""")
 """In the parser's message: a request line that is well-formed but for a method it does not know."""
-_READS = frozenset(("GET", "HEAD"))
 
 
 class HttpFront:
     def __init__(self, handle: Handle, authenticator: Authenticator, context: ssl.SSLContext | None) -> None:
         self._handle, self._authenticator, self._context = handle, authenticator, context
-        self._server: web.Server | None = None
-        self._listeners: list[asyncio.Server] = []
-        self.port = 0
+        self._door: Door | None = None
         self.patience_s = _PATIENCE_S
         """How long a client may leave a stream unread while there is something for it."""
 
+    @property
+    def port(self) -> int:
+        return 0 if self._door is None else self._door.port
+
     async def start(self, host: str, port: int) -> None:
-        self._server = _Server(
-            self._serve,  # type: ignore[arg-type]
+        self._door = Door(
+            self._serve,
+            self._context,
+            visitor=_Visitor,
             request_factory=_request,
             handler_cancellation=True,
-            access_log=None,
-            keepalive_timeout=620,
             auto_decompress=True,
             max_line_size=65536,
             max_field_size=65536,
         )
-        loop = asyncio.get_running_loop()
-        try:
-            listener = await loop.create_server(self._server, host, port, ssl=self._context, backlog=1024)
-        except OSError as error:
-            raise CannotListen(host, port, error) from error
-        self._listeners.append(listener)
-        self.port = listener.sockets[0].getsockname()[1]
+        await self._door.open(host, port)
 
     async def stop(self) -> None:
-        for listener in self._listeners:
-            listener.close()
-        if self._server is not None:
-            await self._server.shutdown(_CLOSE_S)
-        self._listeners.clear()
+        if self._door is not None:
+            await self._door.close()
 
     async def _serve(self, http: web.BaseRequest) -> web.StreamResponse:
         try:
-            request = await self._read(http)
+            request = self._read(http)
         except ApiError as error:
-            refusal = _whole(http, error_response(error))
-            if http.body_exists and not http.content.at_eof():
-                refusal.force_close()
-            return refusal
-        if request.method in _READS:
+            return _closing(http, _short(http, error_response(error)))
+        if request.reads:
             response = await self._handle(request)
         else:
             # A client that hangs up ends its watch at once, but never a write half-way.
@@ -92,28 +81,31 @@ class HttpFront:
             return await self._stream(http, request, response)
         if isinstance(response, Upgraded):
             return response.made
-        return _whole(http, response)
+        if response.pieces is None and len(response.body) < _LONG:
+            return _closing(http, _short(http, response))
+        try:
+            return await send_long(http, response, self.patience_s)
+        finally:
+            if response.on_sent is not None:
+                response.on_sent()
 
-    async def _read(self, http: web.BaseRequest) -> Request:
+    def _read(self, http: web.BaseRequest) -> Request:
+        """Everything but the body, which is read once it is known that this client may send it."""
         raw_path, _, raw_query = http.raw_path.partition("?")
         headers = _headers(http)
         user = self._authenticator.authenticate(headers, _peer(http))
-        body = b""
-        if http.body_exists:
-            try:
-                body = await http.read()
-            except web.HTTPRequestEntityTooLarge:
-                raise too_large() from None
-            except _UNREADABLE as error:
-                raise ApiError(400, "BadRequest", f"the body could not be read: {error}") from None
+        named = user is not None and user is not ANONYMOUS
+        if named and isinstance(http.protocol, Visitor):
+            http.protocol.trusted = True
         return Request(
             http.method,
             unquote(raw_path) or "/",
             parse_qs(raw_query, keep_blank_values=True) if raw_query else {},
             headers,
-            body,
-            user or ANONYMOUS,
-            http,
+            user=user or ANONYMOUS,
+            upgrade=http,
+            arriving=partial(_body, http, self.patience_s) if http.body_exists else None,
+            client=user.name if named else f"{ANONYMOUS.name} {http.remote}",
         )
 
     async def _stream(self, http: web.BaseRequest, request: Request, response: Response) -> web.StreamResponse:
@@ -189,7 +181,7 @@ class _Outlet:
                 await self._answer.write(piece[start : start + _SLICE])
 
 
-class _Protocol(RequestHandler):
+class _Visitor(Visitor):
     """Methods HTTP parsers do not know get Kubernetes' answer, too."""
 
     def handle_error(
@@ -200,13 +192,8 @@ class _Protocol(RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         if isinstance(exc, BadHttpMethod) and _REQUEST_LINE.search(exc.message):
-            return _whole(request, error_response(method_not_allowed()))
+            return _short(request, error_response(method_not_allowed()))
         return super().handle_error(request, status, exc, message)
-
-
-class _Server(web.Server):
-    def __call__(self) -> RequestHandler:
-        return _Protocol(self, loop=self._loop, **self._kwargs)
 
 
 async def _end(stream: Any) -> None:
@@ -274,17 +261,28 @@ def too_large() -> ApiError:
     )
 
 
-def _whole(http: web.BaseRequest, response: Response) -> web.Response:
-    body = response.body
+async def _body(http: web.BaseRequest, patience_s: float) -> bytes:
+    try:
+        async with asyncio.timeout(patience_s):
+            return await http.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise too_large() from None
+    except TimeoutError:
+        why = "Timeout: request did not complete within the allotted timeout"
+        raise ApiError(504, "Timeout", why) from None
+    except _UNREADABLE as error:
+        raise ApiError(400, "BadRequest", f"the body could not be read: {error}") from None
+
+
+def _closing(http: web.BaseRequest, answer: web.Response) -> web.Response:
+    """What is left of a body that nobody reads ends with the connection."""
+    if http.body_exists and not http.content.at_eof():
+        answer.force_close()
+    return answer
+
+
+def _short(http: web.BaseRequest, response: Response) -> web.Response:
     answer = web.Response(status=response.status)
-    headers = answer.headers
-    headers["Content-Type"] = response.content_type
-    headers["Cache-Control"] = "no-cache, private"
-    for key, value in response.headers:
-        headers.add(key, value)
-    if len(body) >= _COMPRESS_FROM and "gzip" in http.headers.get("Accept-Encoding", ""):
-        body = gzip.compress(body, compresslevel=1)
-        headers["Content-Encoding"] = "gzip"
-        headers["Vary"] = "Accept-Encoding"
-    answer.body = body
+    put_headers(answer, response)
+    answer.body = response.body
     return answer

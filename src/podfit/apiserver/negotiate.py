@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
+from podfit.api.remember import remembered
 from podfit.api.status import ApiError
+from podfit.apiserver.request import Request
+from podfit.apiserver.routes import truthy
 
 JSON, YAML = "application/json", "application/yaml"
 TABLE, PARTIAL, PARTIAL_LIST = "Table", "PartialObjectMetadata", "PartialObjectMetadataList"
 _AVAILABLE = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _OBJECT_FORMS = frozenset((TABLE, PARTIAL, PARTIAL_LIST))
+_LOOKED_THROUGH = ("curl", "Wget", "Mozilla/5.0")
 _META_VERSIONS = frozenset(("v1", "v1beta1"))
 
 
@@ -22,6 +25,12 @@ class Accepted(NamedTuple):
 
 
 PLAIN = Accepted()
+
+
+def is_for_eyes(request: Request) -> bool:
+    """Whether JSON is indented: asked for, or by a tool that people look through."""
+    asked = request.query.get("pretty")
+    return truthy(asked) if asked else request.headers.get("user-agent", "").startswith(_LOOKED_THROUGH)
 
 
 class Clause(NamedTuple):
@@ -46,8 +55,8 @@ def clauses(accept: str) -> list[Clause]:
     return found
 
 
-@lru_cache(maxsize=512)
-def negotiate(accept: str, watch: bool = False) -> Accepted:
+@remembered(512)
+def negotiate(accept: str) -> Accepted:
     """Raises 406 when nothing of what is accepted can be made."""
     if not accept or accept == JSON:
         return PLAIN
@@ -68,7 +77,7 @@ def negotiate(accept: str, watch: bool = False) -> Accepted:
     raise not_acceptable()
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def negotiate_discovery(accept: str) -> Accepted:
     """Discovery documents: aggregated when asked for, else the plain ones."""
     for clause in clauses(accept or JSON):

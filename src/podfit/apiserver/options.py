@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
+from podfit.api.remember import remembered
 from podfit.api.schema.gojson import GoSyntaxError, parse
 from podfit.api.schema.scalars import json_word
 from podfit.api.status import (
@@ -273,6 +273,6 @@ _TYPES: tuple[tuple[str, type, str], ...] = (
 )
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def media_type(headers_value: str) -> str:
     return headers_value.split(";", 1)[0].strip().lower()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+_READS = frozenset(("GET", "HEAD"))
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"))
 
@@ -37,8 +38,22 @@ class Request(msgspec.Struct):
     user: User = ANONYMOUS
     upgrade: Any = None
     """The connection, for requests that leave HTTP behind (exec, attach, port-forward, WebSocket watches)."""
+    arriving: Callable[[], Awaitable[bytes]] | None = None
+    """Reads the body, where it is still on its way: it is not read for clients that may not send it."""
+    client: str = ""
+    """Who shares a limit of requests in flight; "" for parts of this process, which have none."""
+    patient: bool = False
+    """Not a short request, or not any more: what is left to do for it waits for those that are (`lane`)."""
     shares: bool = False
     """Asked by a part of this process that takes the server's own objects for an answer, and only reads them."""
+
+    @property
+    def reads(self) -> bool:
+        return self.method in _READS
+
+    async def receive(self) -> None:
+        if self.arriving is not None:
+            self.sent, self.arriving = await self.arriving(), None
 
     @property
     def body(self) -> bytes:
@@ -56,6 +71,10 @@ class Response(msgspec.Struct):
     body: bytes = b""
     content_type: str = "application/json"
     headers: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    pieces: list[bytes] | None = None
+    """In place of a body, for an answer too long to be copied at once; only clients over HTTP get it."""
+    on_sent: Callable[[], None] | None = None
+    """To be called when `pieces` have been sent."""
     stream: AsyncIterator[bytes] | None = None
     """When set, the body comes in pieces (watches, logs); each piece is sent at once."""
     shared: Object | None = None

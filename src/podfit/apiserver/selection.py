@@ -6,6 +6,8 @@ objects it is between, which are decoded already.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from podfit.api.kinds import Kind
 from podfit.api.selectors import FieldSelector, LabelSelector, SelectorError
 from podfit.api.status import Object, bad_request, go_quote
@@ -14,6 +16,7 @@ from podfit.apiserver.objects import Objects
 from podfit.apiserver.views import SELECTABLE, Views
 from podfit.store.backend import Record
 
+_STEP = 128
 _INDEXED = ("metadata.name", "spec.nodeName")
 _ALWAYS = frozenset(("metadata.name", "metadata.namespace"))
 
@@ -51,16 +54,15 @@ class Chosen:
     def _takes_labels(self, obj: Object | None) -> bool:
         return obj is not None and self._labels.matches(obj["metadata"].get("labels"))
 
-    def filter(self, records: list[Record], limit: int = 0) -> list[Record]:
-        if not limit:
-            return [record for record in records if self.takes(record)]
-        found = []
-        for record in records:
-            if self.takes(record):
-                found.append(record)
-                if len(found) == limit:
-                    break
-        return found
+    def filter(self, records: list[Record], found: list[Record], limit: int = 0) -> Iterator[None]:
+        """Puts those it takes into `found`, up to `limit`, some at each step."""
+        step = max(1, _STEP // max(1, len(self._labels.requirements) + len(self._fields.terms)))
+        for at in range(0, len(records), step):
+            found += [record for record in records[at : at + step] if self.takes(record)]
+            if 0 < limit <= len(found):
+                del found[limit:]
+                return
+            yield
 
     def index(self, kind: Kind) -> tuple[str, str] | None:
         """(field, value) the hub can file a watcher under."""

@@ -22,10 +22,12 @@ from podfit.apiserver.auth.impersonate import impersonate, wanted_of
 from podfit.apiserver.calls import Call, Parts, warning_headers
 from podfit.apiserver.discovery import Discovery
 from podfit.apiserver.metrics import Metrics
+from podfit.apiserver.negotiate import is_for_eyes
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.options import first
 from podfit.apiserver.request import Request, Response
-from podfit.apiserver.routes import Route, parse, truthy
+from podfit.apiserver.routes import Route, parse
+from podfit.apiserver.seats import Seats, is_endless, too_many
 from podfit.apiserver.strategy.names import path_segment
 from podfit.apiserver.subresources.table import Handlers
 from podfit.apiserver.tables.form import Tables
@@ -56,7 +58,6 @@ VERBS: dict[str, Verb] = {
 _DEPRECATED = {
     ("", "v1", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 }
-_LOOKED_THROUGH = ("curl", "Wget", "Mozilla/5.0")
 _DURATION = re.compile(r"[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+")
 _OBJECT_METHODS = frozenset(("get", "update", "patch", "delete", "watch"))
 _COLLECTION_METHODS = frozenset(("list", "create", "deletecollection", "watch"))
@@ -72,6 +73,7 @@ class Core:
         self.tables = Tables()
         self.metrics = Metrics()
         self.parts = Parts(objects, self.writer, self.tables, self.metrics)
+        self.seats = Seats()
         self.discovery = Discovery(self.registry, lambda: self.address)
         self.handlers = Handlers()
         self.address = ""
@@ -84,30 +86,52 @@ class Core:
 
     async def handle(self, request: Request) -> Response:
         started = self.clock.monotonic()
-        route: Route | None = None
-        gauge = self.metrics.reading if request.method in ("GET", "HEAD") else self.metrics.mutating
-        gauge.inc()
-        try:
-            route = parse(request.method, request.path, request.query)
-            response = await self._answer(request, route)
-        except ApiError as error:
-            response = error_response(error)
-        except Unavailable as error:
-            response = error_response(ApiError(503, "ServiceUnavailable", f"the store is not available: {error}"))
-        except RecursionError:
-            response = error_response(ApiError(400, "BadRequest", "the request is nested too deeply"))
-        except Exception:
-            log.exception("%s %s failed", request.method, request.path)
-            why = "the server has an error of its own; see its log"
-            response = error_response(ApiError(500, "InternalError", f"Internal error occurred: {why}"))
-        finally:
-            gauge.dec()
+        route = parse(request.method, request.path, request.query)
+        if not request.client or is_endless(route):
+            response = await self._answered(request, route)
+        else:
+            response = await self._seated(request, route)
         if response.stream is None:
-            if response.body and response.content_type == "application/json" and _is_for_eyes(request):
+            if response.body and response.content_type == "application/json" and is_for_eyes(request):
                 response.body = msgspec.json.format(response.body, indent=2)
             dry_run = bool(request.query.get("dryRun"))
             self.metrics.answered(route, response.status, self.clock.monotonic() - started, dry_run)
         return response
+
+    async def _seated(self, request: Request, route: Route | None) -> Response:
+        """Waits for a seat, and keeps it until the answer has left."""
+        if self.seats.is_full(request):
+            return too_many()
+        await self.seats.take(request)
+        response: Response | None = None
+        try:
+            response = await self._answered(request, route)
+        finally:
+            if response is None or response.pieces is None:
+                self.seats.give_back(request)
+            else:
+                response.on_sent = lambda: self.seats.give_back(request)
+        return response
+
+    async def _answered(self, request: Request, route: Route | None) -> Response:
+        gauge = self.metrics.reading if request.reads else self.metrics.mutating
+        gauge.inc()
+        self.parts.lane.enter()
+        try:
+            return await self._answer(request, route)
+        except ApiError as error:
+            return error_response(error)
+        except Unavailable as error:
+            return error_response(ApiError(503, "ServiceUnavailable", f"the store is not available: {error}"))
+        except RecursionError:
+            return error_response(ApiError(400, "BadRequest", "the request is nested too deeply"))
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            why = "the server has an error of its own; see its log"
+            return error_response(ApiError(500, "InternalError", f"Internal error occurred: {why}"))
+        finally:
+            gauge.dec()
+            self.parts.lane.leave(request)
 
     async def _answer(self, request: Request, route: Route | None) -> Response:
         action = self._action(request, route)
@@ -117,6 +141,8 @@ class Core:
             if wanted is not None:
                 request.user = impersonate(self.authorization, request.user, wanted, action)
         self.authorization.check(request.user, action)
+        if request.arriving is not None:
+            await request.receive()
         if route is None or not route.resource:
             return await self._page(request, route)
         kind = self.registry.resource(route.group, route.version, route.resource)
@@ -209,12 +235,6 @@ def _check_timeout(text: str) -> None:
         if re.fullmatch(r"[-+]?[0-9.]+", text):
             why = f"time: missing unit in duration {go_quote(text)}"
         raise bad_request(f"invalid timeout specified in the request URL - {why}")
-
-
-def _is_for_eyes(request: Request) -> bool:
-    """Asked for, or by a tool that people look through."""
-    wish = request.query.get("pretty")
-    return truthy(wish) if wish else request.headers.get("user-agent", "").startswith(_LOOKED_THROUGH)
 
 
 def read_protobuf(request: Request) -> None:

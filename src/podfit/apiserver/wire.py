@@ -58,6 +58,12 @@ class _OnlyMetadata(msgspec.Struct):
 _only_metadata = msgspec.json.Decoder(_OnlyMetadata).decode
 
 
+def metadata_bounds(value: bytes) -> tuple[int, int]:
+    """Where the metadata stands in a stored value, from behind its opening brace to behind its closing one."""
+    start = value.index(_METADATA) + 12
+    return start, start - 1 + len(memoryview(_only_metadata(value).metadata))
+
+
 def metadata_of(record: Record, revision: int) -> msgspec.Raw:
     """An object's metadata as it is encoded, with the revision put in. Nothing else of the object is read."""
     stored = bytes(memoryview(_only_metadata(record.value).metadata)[1:])
@@ -90,19 +96,20 @@ class Splicer:
     def event(self, word: str, value: bytes, revision: int) -> bytes:
         return b'{"type":"%b","object":%b%d",%b}\n' % (word.encode(), self._head, revision, body_of(value))
 
-    def items(self, records: Iterable[Record]) -> bytes:
+    def items(self, records: Iterable[Record]) -> list[bytes]:
         head = self._item
-        return b",".join([b'%b%d",%b' % (head, record.modified, body_of(record.value)) for record in records])
+        return [b'%b%d",%b' % (head, record.modified, body_of(record.value)) for record in records]
 
-    def list(self, items: bytes, revision: int, more: Object | None = None) -> bytes:
+    def frame(self, revision: int, more: Object | None = None) -> tuple[bytes, bytes]:
+        """What a list has before and behind its items."""
         meta: Object = {"resourceVersion": str(revision)} if revision else {}
         if self.custom:
             meta["continue"] = ""
         if more:
             meta.update(more)
-        return b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[%b]}' % (
+        head = b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (
             _encode(self.list_kind),
             _encode(self.api_version),
             _encode(meta),
-            items,
         )
+        return head, b"]}"

@@ -30,11 +30,17 @@ async def keep_in_huge_pages(clock: Clock) -> None:
     done = 0
     while True:
         await clock.sleep(_LOOK_EVERY_S)
-        kept = own_memory(Path("/proc/self/status").read_text())
-        if is_worth_it(kept, done):
-            done = kept
-            count = await asyncio.to_thread(collapse, movable(Path("/proc/self/maps").read_text()))
-            log.info("%d of %d MiB are in huge pages", count * HUGE >> 20, kept >> 20)
+        try:
+            kept = own_memory(Path("/proc/self/status").read_text())
+            if not is_worth_it(kept, done):
+                continue
+            done, maps = kept, Path("/proc/self/maps").read_text()
+        except OSError as error:
+            # A process that has no file descriptor left this moment must not end for a matter of speed.
+            log.info("memory is left as it is: %s", error)
+            continue
+        count = await asyncio.to_thread(collapse, movable(maps))
+        log.info("%d of %d MiB are in huge pages", count * HUGE >> 20, kept >> 20)
 
 
 def is_worth_it(kept: int, done: int) -> bool:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, unquote
 from aiohttp import web
 
 from podfit.api.status import ApiError
+from podfit.kit.door import Door, a_small_share
 from podfit.meter.api import Answer, MetricsApi, refusal
 
 _OPEN = ("/healthz", "/livez", "/readyz")
@@ -36,18 +37,17 @@ class MeterServer:
         """`tls` verifies clients against the front proxy's authority; `allowed_names`: empty for all it signed."""
         self._api, self._tls, self._allowed = api, tls, allowed_names
         self.host, self.port = host, port
-        self._runner: web.ServerRunner | None = None
+        self._door: Door | None = None
 
     async def start(self) -> None:
-        self._runner = web.ServerRunner(web.Server(self._serve, access_log=None), shutdown_timeout=1.0)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, self.host, self.port, ssl_context=self._tls).start()
-        self.port = int(self._runner.addresses[0][1])
+        self._door = Door(self._serve, self._tls, limit=a_small_share())
+        await self._door.open(self.host, self.port)
+        self.port = self._door.port
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._door is not None:
+            await self._door.close()
+            self._door = None
 
     @property
     def url(self) -> str:

@@ -29,7 +29,7 @@ from podfit.agent.server.targets import Refusal, find_pod, logged_container
 from podfit.agent.server.usage import UsageReader
 from podfit.api.numbers import NodeReading
 from podfit.api.quantity import Quantity
-from podfit.kit.addresses import CannotListen
+from podfit.kit.door import Door, Visitor, a_small_share
 from podfit.kit.folderwatch import FolderWatch
 
 log = logging.getLogger(__name__)
@@ -56,27 +56,18 @@ class NodeServer:
         self._started_at = agent.clock.now()
         self._routes = Routes()
         self._add_routes(self._routes)
-        self._runner: web.ServerRunner | None = None
+        self._door: Door | None = None
 
     async def start(self) -> None:
         """Listens, and has the Node say where."""
-        self._runner = web.ServerRunner(
-            web.Server(self._serve, access_log=None, handler_cancellation=True), shutdown_timeout=1.0
-        )
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self.host, self.port, ssl_context=self._tls)
-        try:
-            await site.start()
-        except OSError as error:
-            await self.stop()
-            raise CannotListen(self.host, self.port, error) from error
-        self.port = int(self._runner.addresses[0][1])
-        self.agent.node.port = self.port
+        self._door = Door(self._serve, self._tls, limit=a_small_share(), handler_cancellation=True)
+        await self._door.open(self.host, self.port)
+        self.port = self.agent.node.port = self._door.port
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._door is not None:
+            await self._door.close()
+            self._door = None
 
     @property
     def url(self) -> str:
@@ -111,6 +102,8 @@ class NodeServer:
                 certificate = transport.get_extra_info("peercert") if transport is not None else None
                 word = request.headers.get("Authorization", "")
                 await self._gate.check(certificate, word, request.method, request.path)
+                if isinstance(request.protocol, Visitor):
+                    request.protocol.trusted = True
             handler, info = self._routes.find(request.method, request.raw_path)
             return await handler(request, info)
         except Refusal as refusal:

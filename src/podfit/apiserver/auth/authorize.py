@@ -1,7 +1,7 @@
 """May this user do this? A chain of authorizers: the first that allows ends it; when none does, the answer is 403.
 
-Decisions are remembered by (user, action). `Authorization.forget` drops them: whoever changes what decisions are made
-from (roles and bindings) has to call it. Nodes' decisions hang on the pods bound to them, so they are made afresh.
+Decisions are remembered by (user, action), where both are short. `Authorization.forget` drops them and must be called
+when roles or bindings change. A node's decisions depend on the pods bound to it, so they are not remembered.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from podfit.apiserver.request import User
 
 MASTERS = "system:masters"
 _REMEMBERED = 16384
+_LONGEST = 512
 
 
 class Action(msgspec.Struct, frozen=True, gc=False):
@@ -76,6 +77,9 @@ class Authorization:
         if user.name.startswith("system:node:"):
             return self._ask(user, action)
         # Extra fields never decide here, so name and groups identify the user.
+        if len(action.path) + len(action.name) + len(action.field_selector) > _LONGEST:
+            # A table bounded in entries only would hold as many megabytes as a client cares to send.
+            return self._ask(user, action)
         key = (user.name, user.groups, action)
         decision = self._decided.get(key)
         if decision is None:

@@ -118,10 +118,13 @@ NODE_RULES: tuple[Rule, ...] = (
 """What every node may do, whatever runs on it."""
 
 
+_LONGEST_NAME = 253
+
+
 @lru_cache(maxsize=1024)
-def _every_node(verb: str, group: str, resource: str, subresource: str, path: str) -> Decision:
-    """None of these rules speaks of names or namespaces."""
-    action = Action(verb, group, resource, subresource, path=path)
+def _every_node(verb: str, group: str, resource: str, subresource: str) -> Decision:
+    """None of these rules concerns names or namespaces."""
+    action = Action(verb, group, resource, subresource)
     return ALLOWED if any(each.allows(action) for each in NODE_RULES) else NO_OPINION
 
 
@@ -157,7 +160,9 @@ class NodeAuthorizer:
         decide = self._by_resource.get((action.group, action.resource))
         if decide is not None:
             return decide(node, action)
-        return _every_node(action.verb, action.group, action.resource, action.subresource, action.path)
+        if action.path or len(action.resource) + len(action.subresource) > _LONGEST_NAME:
+            return NO_OPINION
+        return _every_node(action.verb, action.group, action.resource, action.subresource)
 
     def _claim(self, node: str, action: Action) -> Decision:
         if action.subresource != "status":

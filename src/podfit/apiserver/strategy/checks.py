@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from podfit.api.quantity import Quantity, QuantityError
+from podfit.api.remember import remembered
 from podfit.api.status import FieldError, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy import names
@@ -55,7 +55,7 @@ def port(value: int | str | None, path: str, errors: Errors) -> None:
             errors.append(invalid(path, number, text))
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     if "%" in text:
         return None

@@ -6,7 +6,6 @@ Results are cached: the same names and keys come back with every request.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from podfit.api.remember import remembered
 from podfit.api.selectors import key_problems, value_problems
@@ -85,7 +84,7 @@ def _about_subdomain(name: str) -> tuple[str, ...]:
     return found if _subdomain.fullmatch(name) else (*found, _DNS_SUBDOMAIN_TEXT)
 
 
-_complaints_subdomain = lru_cache(maxsize=65536)(_about_subdomain)
+_complaints_subdomain = remembered(65536)(_about_subdomain)
 
 
 @remembered(65536)

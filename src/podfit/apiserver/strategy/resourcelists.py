@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from podfit.api.quantity import NANO, Quantity, QuantityError
@@ -73,7 +72,7 @@ def is_overcommit_allowed(name: str) -> bool:
     return is_native(name) and not is_huge_pages(name)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def is_extended(name: str) -> bool:
     if is_native(name) or name.startswith("requests."):
         return False
@@ -88,7 +87,7 @@ def is_standard_quota_name(name: str) -> bool:
     return name in _QUOTA or is_huge_pages(name) or name.startswith("requests.hugepages-")
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def resource_name(name: str) -> tuple[str, ...]:
     found = names.qualified_name(name)
     if found:
@@ -98,7 +97,7 @@ def resource_name(name: str) -> tuple[str, ...]:
     return ()
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def container_resource_name(name: str) -> tuple[str, ...]:
     found = resource_name(name)
     if "/" not in name:
@@ -109,7 +108,7 @@ def container_resource_name(name: str) -> tuple[str, ...]:
     return found
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def quota_resource_name(name: str) -> tuple[str, ...]:
     found = resource_name(name)
     if "/" not in name and not is_standard_quota_name(name):

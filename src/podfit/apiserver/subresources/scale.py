@@ -174,11 +174,11 @@ _TABLES.set(
             Column("Available", "integer", "The number of pods there are."),
             AGE,
         ),
-        lambda scale, now_s: [
+        lambda scale: [
             scale["metadata"]["name"],
             scale["spec"].get("replicas", 0),
             scale["status"]["replicas"],
-            age(scale, now_s),
+            age(scale),
         ],
     ),
 )

@@ -20,20 +20,20 @@ from podfit.apiserver.tables.columns import (
 )
 
 
-def _lease(obj: Object, now_s: float) -> list[Any]:
-    return [name(obj), spec(obj).get("holderIdentity", ""), age(obj, now_s)]
+def _lease(obj: Object) -> list[Any]:
+    return [name(obj), spec(obj).get("holderIdentity", ""), age(obj)]
 
 
-def _priority_class(obj: Object, now_s: float) -> list[Any]:
+def _priority_class(obj: Object) -> list[Any]:
     policy = obj.get("preemptionPolicy", "PreemptLowerPriority")
-    return [name(obj), obj.get("value", 0), bool(obj.get("globalDefault")), age(obj, now_s), policy]
+    return [name(obj), obj.get("value", 0), bool(obj.get("globalDefault")), age(obj), policy]
 
 
-def _runtime_class(obj: Object, now_s: float) -> list[Any]:
-    return [name(obj), obj.get("handler", ""), age(obj, now_s)]
+def _runtime_class(obj: Object) -> list[Any]:
+    return [name(obj), obj.get("handler", ""), age(obj)]
 
 
-def _binding(obj: Object, now_s: float) -> list[Any]:
+def _binding(obj: Object) -> list[Any]:
     role, subjects = obj.get("roleRef") or {}, obj.get("subjects") or []
 
     def of(kind: str) -> str:
@@ -45,18 +45,18 @@ def _binding(obj: Object, now_s: float) -> list[Any]:
     return [
         name(obj),
         f"{role.get('kind', '')}/{role.get('name', '')}",
-        age(obj, now_s),
+        age(obj),
         of("User"),
         of("Group"),
         accounts,
     ]
 
 
-def _webhooks(obj: Object, now_s: float) -> list[Any]:
-    return [name(obj), len(obj.get("webhooks") or []), age(obj, now_s)]
+def _webhooks(obj: Object) -> list[Any]:
+    return [name(obj), len(obj.get("webhooks") or []), age(obj)]
 
 
-def _certificate(obj: Object, now_s: float) -> list[Any]:
+def _certificate(obj: Object) -> list[Any]:
     seconds = spec(obj).get("expirationSeconds")
     found = {row.get("type") for row in status(obj).get("conditions") or []}
     words = [word for word in ("Approved", "Denied", "Failed") if word in found] or ["Pending"]
@@ -64,7 +64,7 @@ def _certificate(obj: Object, now_s: float) -> list[Any]:
         words.append("Issued")
     return [
         name(obj),
-        age(obj, now_s),
+        age(obj),
         spec(obj).get("signerName", ""),
         spec(obj).get("username", ""),
         human_duration(seconds) if seconds else NONE,
@@ -72,14 +72,14 @@ def _certificate(obj: Object, now_s: float) -> list[Any]:
     ]
 
 
-def _api_service(obj: Object, now_s: float) -> list[Any]:
+def _api_service(obj: Object) -> list[Any]:
     service = spec(obj).get("service")
     target = f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
     row: Object = next((row for row in status(obj).get("conditions") or [] if row.get("type") == "Available"), {})
     word = row.get("status", "Unknown")
     if row and word != "True" and row.get("reason"):
         word = f"{word} ({row['reason']})"
-    return [name(obj), target, word, age(obj, now_s)]
+    return [name(obj), target, word, age(obj)]
 
 
 _BINDINGS = Layout(

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from podfit.api.status import Object
 from podfit.kit.clock import parse_rfc3339
 
@@ -21,9 +23,9 @@ CREATED_TEXT = (
     "in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: "
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
 )
-NONE, UNKNOWN, UNSET = "<none>", "<unknown>", "<unset>"
+NONE, UNKNOWN, UNSET, INVALID = "<none>", "<unknown>", "<unset>", "<invalid>"
 
-Cells = Callable[[Object, float], list[Any]]
+Cells = Callable[[Object], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,10 @@ AGE = Column("Age", "string", CREATED_TEXT)
 class Layout:
     columns: tuple[Column, ...]
     cells: Cells
-    """Cells of an object at a moment (seconds since the epoch)."""
+    """The cells of an object; those that show a time that passes are `Elapsed`."""
     conditions: Callable[[Object], list[Object] | None] | None = None
+    decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+    """Decodes a stored object, or as much of it as the cells are made from."""
     rows_when_empty: bool = True
     """Whether a table without rows has `[]` rather than null."""
 
@@ -62,19 +66,37 @@ def wide(name: str, description: str = "", type: str = "string") -> Column:
     return Column(name, type, description, 1)
 
 
-def age(obj: Object, now_s: float) -> str:
-    return since(obj["metadata"].get("creationTimestamp"), now_s)
+@dataclass(frozen=True, slots=True)
+class Elapsed:
+    """A cell that shows the time since a moment. It is worked out when the row is sent, so that everything else of a
+    row can be encoded once for each state of its object."""
+
+    since_s: float
+    before: str = ""
+    after: str = ""
+
+    def text(self, now_s: float) -> str:
+        return f"{self.before}{human_duration(now_s - self.since_s)}{self.after}"
 
 
-def since(moment: str | None, now_s: float) -> str:
-    return UNKNOWN if not moment else human_duration(now_s - parse_rfc3339(moment))
+def age(obj: Object) -> Elapsed | str:
+    return since(obj["metadata"].get("creationTimestamp"))
+
+
+def since(moment: str | None) -> Elapsed | str:
+    if not moment:
+        return UNKNOWN
+    try:
+        return Elapsed(parse_rfc3339(moment))
+    except ValueError:
+        return INVALID
 
 
 def human_duration(seconds: float) -> str:
     """Two units at most: 95s, 3m20s, 15m, 5h12m, 30h, 3d4h, 20d, 2y40d."""
     whole = int(seconds)
     if whole < 0:
-        return "0s" if whole >= -1 else "<invalid>"
+        return "0s" if whole >= -1 else INVALID
     if whole < 120:
         return f"{whole}s"
     minutes = whole // 60
@@ -140,7 +162,7 @@ def selector_text(selector: Object | None) -> str:
 def default_layout() -> Layout:
     """Kinds without columns of their own."""
 
-    def cells(obj: Object, now_s: float) -> list[Any]:
+    def cells(obj: Object) -> list[Any]:
         return [name(obj), obj["metadata"].get("creationTimestamp")]
 
     return Layout((NAME, Column("Created At", "date", CREATED_TEXT)), cells, rows_when_empty=False)

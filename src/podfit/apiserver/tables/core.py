@@ -35,7 +35,7 @@ _ADDRESSES_TEXT = (
 _ROLE_LABEL = "node-role.kubernetes.io/"
 
 
-def _node(obj: Object, now_s: float) -> list[Any]:
+def _node(obj: Object) -> list[Any]:
     ready = next((row for row in status(obj).get("conditions") or [] if row.get("type") == "Ready"), None)
     word = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
     if spec(obj).get("unschedulable"):
@@ -48,7 +48,7 @@ def _node(obj: Object, now_s: float) -> list[Any]:
         name(obj),
         word,
         _roles(obj["metadata"].get("labels") or {}),
-        age(obj, now_s),
+        age(obj),
         info.get("kubeletVersion", ""),
         _address(obj, "InternalIP"),
         _address(obj, "ExternalIP"),
@@ -90,11 +90,11 @@ _NODES = Layout(
 )
 
 
-def _quota(obj: Object, now_s: float) -> list[Any]:
+def _quota(obj: Object) -> list[Any]:
     hard, used = status(obj).get("hard") or {}, status(obj).get("used") or {}
     requests = [f"{key}: {used.get(key, '0')}/{hard[key]}" for key in sorted(hard) if not _is_limit(key)]
     limits = [f"{key}: {used.get(key, '0')}/{hard[key]}" for key in sorted(hard) if _is_limit(key)]
-    return [name(obj), ", ".join(requests), ", ".join(limits), age(obj, now_s)]
+    return [name(obj), ", ".join(requests), ", ".join(limits), age(obj)]
 
 
 def _is_limit(key: str) -> bool:
@@ -118,7 +118,7 @@ _QUOTAS = Layout(
 )
 
 
-def _service(obj: Object, now_s: float) -> list[Any]:
+def _service(obj: Object) -> list[Any]:
     ports = []
     for row in spec(obj).get("ports") or []:
         number = f"{row.get('port')}:{row['nodePort']}" if row.get("nodePort") else str(row.get("port"))
@@ -131,7 +131,7 @@ def _service(obj: Object, now_s: float) -> list[Any]:
         address,
         _external_address(obj, kind),
         ",".join(ports) or NONE,
-        age(obj, now_s),
+        age(obj),
         labels_text(spec(obj).get("selector")),
     ]
 
@@ -161,17 +161,17 @@ _SERVICES = Layout(
 )
 
 
-def _endpoints(obj: Object, now_s: float) -> list[Any]:
+def _endpoints(obj: Object) -> list[Any]:
     found = []
     for subset in obj.get("subsets") or []:
         for port in subset.get("ports") or [{}]:
             for address in subset.get("addresses") or []:
                 found.append(f"{address.get('ip')}:{port['port']}" if port.get("port") else address.get("ip", ""))
     shown = ",".join(found[:3]) + (f" + {len(found) - 3} more..." if len(found) > 3 else "")
-    return [name(obj), shown or NONE, age(obj, now_s)]
+    return [name(obj), shown or NONE, age(obj)]
 
 
-def _event(obj: Object, now_s: float) -> list[Any]:
+def _event(obj: Object) -> list[Any]:
     series, about = obj.get("series") or {}, obj.get("involvedObject") or obj.get("regarding") or {}
     last = series.get("lastObservedTime") or obj.get("lastTimestamp") or obj.get("eventTime")
     first = obj.get("firstTimestamp") or obj.get("eventTime") or last
@@ -180,14 +180,14 @@ def _event(obj: Object, now_s: float) -> list[Any]:
     message = obj.get("message") or obj.get("note") or ""
     target = f"{about.get('kind', '').lower()}/{about['name']}" if about.get("name") else about.get("kind", "").lower()
     return [
-        since(last or obj["metadata"].get("creationTimestamp"), now_s),
+        since(last or obj["metadata"].get("creationTimestamp")),
         obj.get("type", ""),
         obj.get("reason", ""),
         target,
         about.get("fieldPath", ""),
         ", ".join(part for part in (component, source.get("host") or obj.get("reportingInstance", "")) if part),
         message.strip(),
-        since(first or obj["metadata"].get("creationTimestamp"), now_s),
+        since(first or obj["metadata"].get("creationTimestamp")),
         series.get("count") or obj.get("count") or obj.get("deprecatedCount") or 1,
         name(obj),
     ]
@@ -210,26 +210,26 @@ _EVENTS = Layout(
 )
 
 
-def _namespace(obj: Object, now_s: float) -> list[Any]:
-    return [name(obj), status(obj).get("phase", ""), age(obj, now_s)]
+def _namespace(obj: Object) -> list[Any]:
+    return [name(obj), status(obj).get("phase", ""), age(obj)]
 
 
-def _config_map(obj: Object, now_s: float) -> list[Any]:
-    return [name(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), age(obj, now_s)]
+def _config_map(obj: Object) -> list[Any]:
+    return [name(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), age(obj)]
 
 
-def _secret(obj: Object, now_s: float) -> list[Any]:
-    return [name(obj), obj.get("type", ""), len(obj.get("data") or {}), age(obj, now_s)]
+def _secret(obj: Object) -> list[Any]:
+    return [name(obj), obj.get("type", ""), len(obj.get("data") or {}), age(obj)]
 
 
-def _service_account(obj: Object, now_s: float) -> list[Any]:
-    return [name(obj), len(obj.get("secrets") or []), age(obj, now_s)]
+def _service_account(obj: Object) -> list[Any]:
+    return [name(obj), len(obj.get("secrets") or []), age(obj)]
 
 
-def _pod_template(obj: Object, now_s: float) -> list[Any]:
+def _pod_template(obj: Object) -> list[Any]:
     template = obj.get("template") or {}
     containers, images = containers_and_images(spec(template))
-    return [name(obj), containers, images, labels_text((template.get("metadata") or {}).get("labels")), age(obj, now_s)]
+    return [name(obj), containers, images, labels_text((template.get("metadata") or {}).get("labels")), age(obj)]
 
 
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
@@ -239,7 +239,7 @@ def _modes(rows: list[str] | None) -> str:
     return ",".join(_MODES.get(row, row) for row in rows or [])
 
 
-def _volume(obj: Object, now_s: float) -> list[Any]:
+def _volume(obj: Object) -> list[Any]:
     claim = spec(obj).get("claimRef") or {}
     return [
         name(obj),
@@ -251,12 +251,12 @@ def _volume(obj: Object, now_s: float) -> list[Any]:
         spec(obj).get("storageClassName", ""),
         spec(obj).get("volumeAttributesClassName") or UNSET,
         status(obj).get("reason", ""),
-        age(obj, now_s),
+        age(obj),
         spec(obj).get("volumeMode") or UNSET,
     ]
 
 
-def _claim(obj: Object, now_s: float) -> list[Any]:
+def _claim(obj: Object) -> list[Any]:
     bound = bool(spec(obj).get("volumeName"))
     return [
         name(obj),
@@ -266,7 +266,7 @@ def _claim(obj: Object, now_s: float) -> list[Any]:
         _modes(status(obj).get("accessModes")) if bound else "",
         spec(obj).get("storageClassName", ""),
         spec(obj).get("volumeAttributesClassName") or UNSET,
-        age(obj, now_s),
+        age(obj),
         spec(obj).get("volumeMode") or UNSET,
     ]
 

@@ -12,12 +12,12 @@ from podfit.apiserver.tables.jsonpath import BadPath, find, parse
 
 def custom_layout(columns: list[Object] | None) -> Layout:
     if not columns:
-        return Layout((NAME, Column("Age", "date", CREATED_TEXT)), lambda obj, now_s: [name(obj), age(obj, now_s)])
+        return Layout((NAME, Column("Age", "date", CREATED_TEXT)), lambda obj: [name(obj), age(obj)])
     rows = [(row["jsonPath"], row.get("type", "string")) for row in columns]
     shown = tuple(_column(row) for row in columns)
 
-    def cells(obj: Object, now_s: float) -> list[Any]:
-        return [name(obj), *(_cell(obj, path, kind, now_s) for path, kind in rows)]
+    def cells(obj: Object) -> list[Any]:
+        return [name(obj), *(_cell(obj, path, kind) for path, kind in rows)]
 
     return Layout((NAME, *shown), cells)
 
@@ -27,7 +27,7 @@ def _column(row: Object) -> Column:
     return Column(row["name"], row.get("type", "string"), text, row.get("priority", 0), row.get("format", ""))
 
 
-def _cell(obj: Object, path: str, kind: str, now_s: float) -> Any:
+def _cell(obj: Object, path: str, kind: str) -> Any:
     try:
         parse(path)
     except BadPath:
@@ -43,7 +43,7 @@ def _cell(obj: Object, path: str, kind: str, now_s: float) -> Any:
     if kind == "boolean":
         return value if isinstance(value, bool) else None
     if kind == "date":
-        return since(value, now_s) if isinstance(value, str) else None
+        return since(value) if isinstance(value, str) else None
     return _string(found)
 
 

@@ -9,22 +9,36 @@ from podfit.api.status import Object, bad_request, go_quote
 from podfit.apiserver import conversion, wire
 from podfit.apiserver.tables.builtin import LAYOUTS
 from podfit.apiserver.tables.columns import Layout, default_layout
+from podfit.apiserver.tables.rows import Rows, encode_cells, shown
 from podfit.store.backend import Record
+
+_Name = tuple[str, str, str]
 
 
 class Tables:
     """Layouts by kind: those of built-in kinds, and those of custom resources as definitions come and go."""
 
     def __init__(self) -> None:
-        self._custom: dict[tuple[str, str, str], Layout] = {}
+        self._custom: dict[_Name, Layout] = {}
         self._default = default_layout()
+        self._rows: dict[_Name, Rows] = {}
 
     def set(self, kind: Kind, layout: Layout) -> None:
-        self._custom[kind.group, kind.version, kind.plural] = layout
+        self._custom[_name(kind)] = layout
+        self._rows.pop(_name(kind), None)
 
     def layout(self, kind: Kind) -> Layout:
-        custom = self._custom.get((kind.group, kind.version, kind.plural))
-        return custom or LAYOUTS.get((kind.group, kind.plural), self._default)
+        return self._custom.get(_name(kind)) or LAYOUTS.get((kind.group, kind.plural), self._default)
+
+    def rows(self, kind: Kind) -> Rows:
+        found = self._rows.get(_name(kind))
+        if found is None:
+            found = self._rows[_name(kind)] = Rows(self.layout(kind))
+        return found
+
+
+def _name(kind: Kind) -> _Name:
+    return kind.group, kind.version, kind.plural
 
 
 class TableForm:
@@ -35,64 +49,74 @@ class TableForm:
                 f"{go_quote(include)}: must be 'Metadata', 'Object', 'None', or empty"
             )
         self._layout, self._kind, self._include, self._now_s = tables.layout(kind), kind, include, now_s
+        self._rows = tables.rows(kind)
         self._api_version = f"meta.k8s.io/{version}"
+        self._partial = b'{"kind":"PartialObjectMetadata","apiVersion":%b,"metadata":' % wire.encode(self._api_version)
+        # A conversion may change what cells and metadata are made from.
+        self._as_stored = include in ("", "Metadata", "None") and not conversion.needed(kind)
         self._columns_sent = False
 
     def object(self, row: Record | Object) -> bytes:
         obj = self._obj(row)
-        return wire.encode(
-            self._table([self._row(obj)], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
-        )
+        return self._table(self._row(obj), {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
 
-    def list(self, rows: Sequence[Record], revision: int, more: Object | None = None) -> bytes:
-        made = [self._row(self._obj(row)) for row in rows]
-        return wire.encode(self._table(made, {"resourceVersion": str(revision), **(more or {})}))
+    def items(self, rows: Sequence[Record]) -> list[bytes]:
+        if not self._as_stored:
+            return [self._row(self._obj(row)) for row in rows]
+        bare, now_s, partial, row_of = self._include == "None", self._now_s, self._partial, self._rows.row
+        items = []
+        for record in rows:
+            _, pieces, (start, end) = row_of(record)
+            head = shown(pieces, now_s)
+            items.append(
+                b"%bnull}" % head
+                if bare
+                else b'%b%b{"resourceVersion":"%d",%b}}' % (head, partial, record.modified, record.value[start:end])
+            )
+        return items
+
+    def frame(self, revision: int, more: Object | None, empty: bool) -> tuple[bytes, bytes]:
+        head = self._head({"resourceVersion": str(revision), **(more or {})})
+        if empty and not self._layout.rows_when_empty:
+            return b"%bnull}" % head, b""
+        return b"%b[" % head, b"]}"
 
     def event(self, word: str, record: Record, revision: int) -> bytes:
         obj = self._obj(record)
         obj["metadata"]["resourceVersion"] = str(revision)
-        table = self._table([self._row(obj)], {"resourceVersion": str(revision)})
-        if self._columns_sent:
-            table["columnDefinitions"] = None
-        self._columns_sent = True
-        return b'{"type":"%b","object":%b}\n' % (word.encode(), wire.encode(table))
+        table = self._table(self._row(obj), {"resourceVersion": str(revision)})
+        return b'{"type":"%b","object":%b}\n' % (word.encode(), table)
 
     def bookmark(self, revision: int, annotations: Object | None = None) -> bytes:
         meta: Object = {"resourceVersion": str(revision)}
         partial = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": dict(meta)}
         if annotations:
             partial["metadata"]["annotations"] = annotations  # type: ignore[index]
-        row = {"cells": [None] * len(self._layout.columns), "object": partial}
-        table = self._table([row], meta)
-        if self._columns_sent:
-            table["columnDefinitions"] = None
-        self._columns_sent = True
-        return wire.encode({"type": "BOOKMARK", "object": table}) + b"\n"
+        row = wire.encode({"cells": [None] * len(self._layout.columns), "object": partial})
+        return b'{"type":"BOOKMARK","object":%b}\n' % self._table(row, meta)
 
     def _obj(self, row: Record | Object) -> Object:
         return conversion.to_served(self._kind, wire.object_of(row)) if isinstance(row, Record) else row
 
-    def _row(self, obj: Object) -> Object:
-        row: Object = {"cells": self._layout.cells(obj, self._now_s)}
-        if self._layout.conditions is not None and (conditions := self._layout.conditions(obj)):
-            row["conditions"] = conditions
+    def _row(self, obj: Object) -> bytes:
+        head = shown(encode_cells(self._layout, obj), self._now_s)
         if self._include == "None":
-            row["object"] = None
-        elif self._include == "Object":
-            row["object"] = obj
-        else:
-            row["object"] = {
-                "kind": "PartialObjectMetadata",
-                "apiVersion": self._api_version,
-                "metadata": obj["metadata"],
-            }
-        return row
+            return b"%bnull}" % head
+        if self._include == "Object":
+            return b"%b%b}" % (head, wire.encode(obj))
+        return b"%b%b%b}}" % (head, self._partial, wire.encode(obj["metadata"]))
 
-    def _table(self, rows: Sequence[Object], meta: Object) -> Object:
-        return {
+    def _table(self, row: bytes, meta: Object) -> bytes:
+        return b"%b[%b]}" % (self._head(meta), row)
+
+    def _head(self, meta: Object) -> bytes:
+        """Up to the value of `rows`. A watch gets its columns with the first event only."""
+        columns = None if self._columns_sent else [column.to_json() for column in self._layout.columns]
+        self._columns_sent = True
+        table = {
             "kind": "Table",
             "apiVersion": self._api_version,
             "metadata": meta,
-            "columnDefinitions": [column.to_json() for column in self._layout.columns],
-            "rows": rows if rows or self._layout.rows_when_empty else None,
+            "columnDefinitions": columns,
         }
+        return wire.encode(table)[:-1] + b',"rows":'

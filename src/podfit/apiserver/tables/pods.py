@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
+
+import msgspec
 
 from podfit.api.status import Object
 from podfit.apiserver.tables.columns import (
@@ -10,9 +12,9 @@ from podfit.apiserver.tables.columns import (
     NAME,
     NONE,
     Column,
+    Elapsed,
     Layout,
     age,
-    human_duration,
     name,
     spec,
     status,
@@ -58,6 +60,43 @@ _DONE = {
     "Succeeded": "The pod has completed successfully.",
     "Failed": "The pod failed.",
 }
+
+
+class _Named(TypedDict, total=False):
+    name: Any
+    restartPolicy: Any
+
+
+class _Metadata(TypedDict, total=False):
+    name: Any
+    creationTimestamp: Any
+    deletionTimestamp: Any
+
+
+class _Spec(TypedDict, total=False):
+    containers: list[_Named] | None
+    initContainers: list[_Named] | None
+    nodeName: Any
+    readinessGates: Any
+
+
+class _Status(TypedDict, total=False):
+    phase: Any
+    reason: Any
+    conditions: Any
+    podIP: Any
+    podIPs: Any
+    nominatedNodeName: Any
+    initContainerStatuses: Any
+    containerStatuses: Any
+
+
+class _Shown(TypedDict, total=False):
+    """The part of a pod that a row is made from; decoding no more than this takes a third of the time."""
+
+    metadata: _Metadata
+    spec: _Spec | None
+    status: _Status | None
 
 
 class Tally:
@@ -172,11 +211,11 @@ def summary(pod: Object) -> Tally:
     return tally
 
 
-def _cells(pod: Object, now_s: float) -> list[Any]:
+def _cells(pod: Object) -> list[Any]:
     tally = summary(pod)
-    restarts = str(tally.restarts)
+    restarts: str | Elapsed = str(tally.restarts)
     if tally.restarts and tally.last_restart:
-        restarts += f" ({human_duration(now_s - tally.last_restart)} ago)"
+        restarts = Elapsed(tally.last_restart, f"{restarts} (", " ago)")
     addresses = tally.status.get("podIPs") or []
     address = (addresses[0].get("ip") if addresses else tally.status.get("podIP")) or NONE
     return [
@@ -184,7 +223,7 @@ def _cells(pod: Object, now_s: float) -> list[Any]:
         f"{tally.ready}/{tally.total}",
         tally.word,
         restarts,
-        age(pod, now_s),
+        age(pod),
         address,
         spec(pod).get("nodeName") or NONE,
         tally.status.get("nominatedNodeName") or NONE,
@@ -199,4 +238,4 @@ def _conditions(pod: Object) -> list[Object] | None:
     return [{"type": "Completed", "status": "True", "reason": phase, "message": _DONE[phase]}]
 
 
-PODS = Layout(_COLUMNS, _cells, _conditions)
+PODS = Layout(_COLUMNS, _cells, _conditions, msgspec.json.Decoder(_Shown).decode)

@@ -11,6 +11,7 @@ from podfit.apiserver.tables.columns import (
     NONE,
     UNKNOWN,
     Column,
+    Elapsed,
     Layout,
     age,
     containers_and_images,
@@ -33,20 +34,20 @@ def _template_of(obj: Object) -> tuple[str, str]:
     return containers_and_images(spec(spec(obj).get("template") or {}))
 
 
-def _deployment(obj: Object, now_s: float) -> list[Any]:
+def _deployment(obj: Object) -> list[Any]:
     ready = f"{status(obj).get('readyReplicas', 0)}/{spec(obj).get('replicas', 0)}"
     return [
         name(obj),
         ready,
         status(obj).get("updatedReplicas", 0),
         status(obj).get("availableReplicas", 0),
-        age(obj, now_s),
+        age(obj),
         *_template_of(obj),
         selector_text(spec(obj).get("selector")),
     ]
 
 
-def _replica_set(obj: Object, now_s: float) -> list[Any]:
+def _replica_set(obj: Object) -> list[Any]:
     selector = spec(obj).get("selector")
     plain = selector is not None and not {"matchLabels", "matchExpressions"} & set(selector)
     return [
@@ -54,18 +55,18 @@ def _replica_set(obj: Object, now_s: float) -> list[Any]:
         spec(obj).get("replicas", 0),
         status(obj).get("replicas", 0),
         status(obj).get("readyReplicas", 0),
-        age(obj, now_s),
+        age(obj),
         *_template_of(obj),
         labels_text(selector) if plain else selector_text(selector),
     ]
 
 
-def _stateful_set(obj: Object, now_s: float) -> list[Any]:
+def _stateful_set(obj: Object) -> list[Any]:
     ready = f"{status(obj).get('readyReplicas', 0)}/{spec(obj).get('replicas', 0)}"
-    return [name(obj), ready, age(obj, now_s), *_template_of(obj)]
+    return [name(obj), ready, age(obj), *_template_of(obj)]
 
 
-def _daemon_set(obj: Object, now_s: float) -> list[Any]:
+def _daemon_set(obj: Object) -> list[Any]:
     counts = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled")
     template = spec(spec(obj).get("template") or {})
     return [
@@ -73,13 +74,13 @@ def _daemon_set(obj: Object, now_s: float) -> list[Any]:
         *(status(obj).get(word, 0) for word in counts),
         status(obj).get("numberAvailable", 0),
         labels_text(template.get("nodeSelector")),
-        age(obj, now_s),
+        age(obj),
         *_template_of(obj),
         selector_text(spec(obj).get("selector")),
     ]
 
 
-def _job(obj: Object, now_s: float) -> list[Any]:
+def _job(obj: Object) -> list[Any]:
     done = status(obj).get("succeeded", 0)
     wanted, parallel = spec(obj).get("completions"), spec(obj).get("parallelism", 0) or 0
     if wanted is not None:
@@ -90,8 +91,8 @@ def _job(obj: Object, now_s: float) -> list[Any]:
         name(obj),
         _job_word(obj),
         completions,
-        _job_duration(obj, now_s),
-        age(obj, now_s),
+        _job_duration(obj),
+        age(obj),
         *_template_of(obj),
         selector_text(spec(obj).get("selector")),
     ]
@@ -110,14 +111,15 @@ def _job_word(obj: Object) -> str:
     return "Running"
 
 
-def _job_duration(obj: Object, now_s: float) -> str:
+def _job_duration(obj: Object) -> Elapsed | str:
     start, end = status(obj).get("startTime"), status(obj).get("completionTime")
     if not start:
         return ""
-    return human_duration((parse_rfc3339(end) if end else now_s) - parse_rfc3339(start))
+    began = parse_rfc3339(start)
+    return human_duration(parse_rfc3339(end) - began) if end else Elapsed(began)
 
 
-def _cron_job(obj: Object, now_s: float) -> list[Any]:
+def _cron_job(obj: Object) -> list[Any]:
     last = status(obj).get("lastScheduleTime")
     job = spec(obj).get("jobTemplate") or {}
     return [
@@ -126,20 +128,20 @@ def _cron_job(obj: Object, now_s: float) -> list[Any]:
         spec(obj).get("timeZone") or NONE,
         "True" if spec(obj).get("suspend") else "False",
         len(status(obj).get("active") or []),
-        since(last, now_s) if last else NONE,
-        age(obj, now_s),
+        since(last) if last else NONE,
+        age(obj),
         *_template_of(job),
         selector_text(spec(job).get("selector")),
     ]
 
 
-def _budget(obj: Object, now_s: float) -> list[Any]:
+def _budget(obj: Object) -> list[Any]:
     return [
         name(obj),
         _or_na(spec(obj).get("minAvailable")),
         _or_na(spec(obj).get("maxUnavailable")),
         status(obj).get("disruptionsAllowed", 0),
-        age(obj, now_s),
+        age(obj),
     ]
 
 
@@ -147,7 +149,7 @@ def _or_na(value: Any) -> str:
     return "N/A" if value is None else str(value)
 
 
-def _autoscaler(obj: Object, now_s: float) -> list[Any]:
+def _autoscaler(obj: Object) -> list[Any]:
     target = spec(obj).get("scaleTargetRef") or {}
     return [
         name(obj),
@@ -156,7 +158,7 @@ def _autoscaler(obj: Object, now_s: float) -> list[Any]:
         str(spec(obj)["minReplicas"]) if spec(obj).get("minReplicas") is not None else "<unset>",
         spec(obj).get("maxReplicas", 0),
         status(obj).get("currentReplicas", 0),
-        age(obj, now_s),
+        age(obj),
     ]
 
 
@@ -180,14 +182,14 @@ def _autoscaler_targets(obj: Object) -> str:
     return ", ".join(shown[:2]) + (f" + {len(shown) - 2} more..." if len(shown) > 2 else "") or NONE
 
 
-def _revision(obj: Object, now_s: float) -> list[Any]:
+def _revision(obj: Object) -> list[Any]:
     owner = next((row for row in obj["metadata"].get("ownerReferences") or [] if row.get("controller")), None)
     shown = NONE
     if owner is not None:
         group = owner.get("apiVersion", "").rpartition("/")[0]
         kind = owner.get("kind", "").lower()
         shown = f"{kind}.{group}/{owner.get('name')}" if group else f"{kind}/{owner.get('name')}"
-    return [name(obj), shown, obj.get("revision", 0), age(obj, now_s)]
+    return [name(obj), shown, obj.get("revision", 0), age(obj)]
 
 
 def _count(word: str, text: str) -> Column:

@@ -83,7 +83,9 @@ async def delete_collection(call: Call) -> Response:
     revision = call.objects.store.revision
     records = call.objects.store.scan(prefix_of(call.kind, call.namespace))
     if selection is not None:
-        records = selection.filter(records)
+        taken: list[Record] = []
+        await call.parts.lane.run(call.request, selection.filter(records, taken))
+        records = taken
     shown = await call.objects.shown(call.kind, records)
     for record in records:
         meta = wire.object_of(record)["metadata"]
@@ -92,4 +94,4 @@ async def delete_collection(call: Call) -> Response:
         except Exception as error:
             if getattr(error, "code", 0) != 404:
                 raise
-    return call.reply(accepted, form.list(shown, revision))
+    return await call.reply_list(accepted, form, shown, revision, None)

@@ -37,17 +37,17 @@ async def list_objects(call: Call) -> Response:
     form = call.form(accepted)
     options = list_options(call.request.query, False)
     selection = chosen(call.objects, call.kind, options.label_selector, options.field_selector)
-    store, prefix = call.objects.store, prefix_of(call.kind, call.namespace)
+    prefix = prefix_of(call.kind, call.namespace)
     if selection is not None and selection.name is not None and not options.token and _newest(options):
-        return call.reply(accepted, form.list(*await _shown(call, await _by_name(call, selection, options))))
-    page = await _page(store, prefix, options, selection)
+        found = await _shown(call, await _by_name(call, selection, options))
+        return await call.reply_list(accepted, form, *found)
+    page = await _page(call, prefix, options, selection)
     if call.kind.custom:
         stored, page = page[0], await _shown(call, page)
         if page[0] is not stored:
-            return call.reply(accepted, form.list(*page))
-    if selection is None and not options.limit and isinstance(form, Spliced):
-        return call.reply(accepted, form.whole(prefix, page[0], page[1]))
-    return call.reply(accepted, form.list(*page))
+            return await call.reply_list(accepted, form, *page)
+    kept = prefix if selection is None and not options.limit and isinstance(form, Spliced) else ""
+    return await call.reply_list(accepted, form, *page, kept)
 
 
 Page = tuple[Sequence[Record], int, Object | None]
@@ -95,8 +95,8 @@ def parse_revision(text: str) -> int:
     return number
 
 
-async def _page(store: Store, prefix: str, options: ListOptions, selection: Chosen | None) -> Page:
-    after, at = "", 0
+async def _page(call: Call, prefix: str, options: ListOptions, selection: Chosen | None) -> Page:
+    store, after, at = call.objects.store, "", 0
     # Kubernetes answers revision 0 from its cache, which does not page.
     limit = options.limit if options.token or options.revision != "0" else 0
     if options.token:
@@ -112,7 +112,7 @@ async def _page(store: Store, prefix: str, options: ListOptions, selection: Chos
         await _reach(store, options.revision)
     revision = at if at > 0 else store.revision
     try:
-        records, more = _take(store, prefix, after, at, limit, selection)
+        records, more = await _take(call, prefix, after, at, limit, selection)
     except Compacted as gone:
         raise _expired(options, prefix, after, at, gone.oldest) from None
     except FutureRevision as future:
@@ -126,15 +126,17 @@ async def _page(store: Store, prefix: str, options: ListOptions, selection: Chos
     return records, revision, meta
 
 
-def _take(
-    store: Store, prefix: str, after: str, at: int, limit: int, selection: Chosen | None
+async def _take(
+    call: Call, prefix: str, after: str, at: int, limit: int, selection: Chosen | None
 ) -> tuple[list[Record], bool]:
     """Up to `limit` selected records and whether there are more."""
+    store = call.objects.store
     wanted = limit + 1 if limit > 0 and selection is None else 0
     records = store.scan_at(at, prefix, after, wanted) if at > 0 else store.scan(prefix, after, wanted)
     if selection is None:
         return (records[:limit], True) if 0 < limit < len(records) else (records, False)
-    found = selection.filter(records, max(limit, 0))
+    found: list[Record] = []
+    await call.parts.lane.run(call.request, selection.filter(records, found, max(limit, 0)))
     # Kubernetes looks no further than the last one it takes: more keys mean more pages, selected or not.
     return found, 0 < limit <= len(found) and found[-1] is not records[-1]
 

@@ -7,7 +7,7 @@ between the first look and the registration with the hub is read from the store'
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Sequence
 
 from podfit.api.status import ApiError
 from podfit.apiserver import wire
@@ -114,11 +114,7 @@ class _Stream:
         """Registers with the hub and returns what is to be shown before anything it hands out, and as of when."""
         if self._initial:
             at = self._store.revision
-            records = self._store.scan(self._prefix)
-            if self._selection is not None:
-                records = self._selection.filter(records)
-            watcher = self._register(at)
-            return watcher, records, at
+            return self._register(at), self._store.scan(self._prefix), at
         after = revision or self._store.revision
         watcher = self._register(after)
         try:
@@ -157,12 +153,25 @@ class _Stream:
     async def _present(self, records: list[Record] | None, at: int) -> AsyncIterator[bytes]:
         if records is None:
             return
+        call = self._call
         for start in range(0, len(records), _CHUNK):
-            part = await self._call.objects.shown(self._call.kind, records[start : start + _CHUNK])
-            self._sent.inc(len(part))
-            yield b"".join([self._form.event("ADDED", record, record.modified) for record in part])
+            part = records[start : start + _CHUNK]
+            if self._selection is not None:
+                taken: list[Record] = []
+                await call.parts.lane.run(call.request, self._selection.filter(part, taken))
+                part = taken
+            events: list[bytes] = []
+            await call.parts.lane.run(call.request, self._added(await call.objects.shown(call.kind, part), events))
+            self._sent.inc(len(events))
+            if events:
+                yield b"".join(events)
         if self._options.send_initial and self._options.bookmarks:
             yield self._form.bookmark(at, INITIAL_EVENTS_END)
+
+    def _added(self, records: Sequence[Record], events: list[bytes]) -> Iterator[None]:
+        for record in records:
+            events.append(self._form.event("ADDED", record, record.modified))
+            yield
 
     async def _follow(self, watcher: Watcher) -> AsyncIterator[bytes]:
         clock = self._call.objects.clock

@@ -6,13 +6,13 @@ A manager is identified by name, operation and subresource; updates also by the 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from podfit.api.patches.apply import fieldset
 from podfit.api.patches.apply.fieldset import FieldSet, union
+from podfit.api.remember import remembered
 
 APPLY, UPDATE = "Apply", "Update"
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -48,12 +48,14 @@ def identity(name: str, operation: str, version: str, subresource: str = "") -> 
     return Identity(name or "unknown", operation, "" if operation == APPLY else version, subresource)
 
 
-@lru_cache(maxsize=1024)
 def manager_name(field_manager: str | None, user_agent: str | None) -> str:
     """The manager a request acts as: what it says, else its user agent up to the first slash."""
-    if field_manager:
-        return field_manager
-    prefix = (user_agent or "").partition("/")[0]
+    return field_manager or _of_agent(user_agent or "")
+
+
+@remembered(1024)
+def _of_agent(user_agent: str) -> str:
+    prefix = user_agent.partition("/")[0]
     printable = "".join(letter for letter in prefix if letter.isprintable())
     return printable.encode()[:LONGEST_NAME].decode("utf-8", "ignore")
 

@@ -1,0 +1,109 @@
+"""Long answers on the event loop: lists of thousands of objects, tables, YAML.
+
+They are put together in slices of a few milliseconds, one slice at a time, clients in turn, and a slice waits while
+short requests are being answered, up to a limit. So a client that lists everything as often as it can does not hold up
+another one's PATCH, and itself always gets on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+
+from podfit.apiserver.request import Request
+from podfit.kit.clock import Clock
+
+SLICE_S = 0.002
+_PATIENCE_S = 0.008
+Turn = asyncio.Future[None]
+
+
+class Lane:
+    def __init__(self, clock: Clock, slice_s: float = SLICE_S, patience_s: float = _PATIENCE_S) -> None:
+        self._monotonic, self._slice_s, self._patience_s = clock.monotonic, slice_s, patience_s
+        self._short = 0
+        self._quiet: Turn | None = None
+        self._busy = False
+        self._waiting: OrderedDict[str, deque[Turn]] = OrderedDict()
+
+    def enter(self) -> None:
+        """A request is being answered; short until it proves to be long."""
+        self._short += 1
+
+    def leave(self, request: Request) -> None:
+        """It is answered, or has proved to be long."""
+        if request.patient:
+            return
+        request.patient = True
+        self._short -= 1
+        if not self._short and self._quiet is not None and not self._quiet.done():
+            self._quiet.set_result(None)
+
+    async def run(self, request: Request, steps: Iterator[object]) -> None:
+        """Takes all of the steps. What is done within one slice is done at once."""
+        if self._advance(steps):
+            return
+        self.leave(request)
+        while True:
+            await self._turn(request.user.name)
+            try:
+                if self._advance(steps):
+                    return
+            finally:
+                self._next()
+
+    def _advance(self, steps: Iterator[object]) -> bool:
+        until = self._monotonic() + self._slice_s
+        return not any(self._monotonic() >= until for _ in steps)
+
+    async def _turn(self, client: str) -> None:
+        if self._busy:
+            await self._queue(client)
+        self._busy = True
+        try:
+            await self._until_quiet()
+        except BaseException:
+            self._next()
+            raise
+
+    async def _queue(self, client: str) -> None:
+        turn: Turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(client, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                # The turn came at the moment the client left: it goes to the next one.
+                self._next()
+            raise
+
+    async def _until_quiet(self) -> None:
+        await asyncio.sleep(0)
+        if not self._short:
+            return
+        loop = asyncio.get_running_loop()
+        quiet = self._quiet = loop.create_future()
+        timer = loop.call_later(self._patience_s, _wake, quiet)
+        try:
+            await quiet
+        finally:
+            timer.cancel()
+            self._quiet = None
+
+    def _next(self) -> None:
+        """Hands the turn on: to the next client that waits, in its order."""
+        while self._waiting:
+            client, turns = self._waiting.popitem(last=False)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[client] = turns
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._busy = False
+
+
+def _wake(turn: Turn) -> None:
+    if not turn.done():
+        turn.set_result(None)

@@ -1,0 +1,103 @@
+"""Requests in flight: how many of one client are worked on, how many wait, and which are too many."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podfit.apiserver.request import Request
+from podfit.apiserver.routes import parse
+from podfit.apiserver.seats import Seats, is_endless
+
+
+def request(client: str = "a", method: str = "GET") -> Request:
+    return Request(method, "/", {}, {}, client=client)
+
+
+async def seated(seats: Seats, asked: Request) -> bool:
+    """Whether it gets a seat at once; if not, it goes on waiting."""
+    waiting = asyncio.ensure_future(seats.take(asked))
+    await asyncio.sleep(0)
+    return waiting.done()
+
+
+async def test_beyond_its_seats_a_client_waits_for_itself() -> None:
+    seats = Seats()
+    got = [await seated(seats, request()) for _ in range(seats.reads.seats + 1)]
+    assert got == [True] * seats.reads.seats + [False]
+    assert await seated(seats, request("b"))
+
+
+async def test_reads_do_not_take_the_seats_of_writes() -> None:
+    seats = Seats()
+    for _ in range(seats.reads.seats + 5):
+        await seated(seats, request())
+    assert await seated(seats, request(method="PATCH"))
+
+
+async def test_a_seat_that_is_given_back_goes_to_who_waits() -> None:
+    seats = Seats()
+    first = request()
+    await seats.take(first)
+    for _ in range(seats.reads.seats - 1):
+        await seats.take(request())
+    waiting = asyncio.ensure_future(seats.take(request()))
+    await asyncio.sleep(0)
+    seats.give_back(first)
+    await waiting
+
+
+async def test_one_client_cannot_fill_the_server() -> None:
+    seats = Seats(reads=8)
+    for _ in range(4):
+        await seated(seats, request())
+    assert seats.is_full(request())
+    assert not seats.is_full(request("b"))
+
+
+async def test_a_full_server_refuses_everybody() -> None:
+    seats = Seats(reads=8)
+    for number in range(8):
+        await seated(seats, request(str(number)))
+    assert seats.is_full(request("new"))
+
+
+def test_streams_take_no_seat() -> None:
+    endless = ("/api/v1/pods?watch=1", "/api/v1/namespaces/a/pods/b/log", "/api/v1/namespaces/a/pods/b/exec")
+    routes = [parse("GET", path.partition("?")[0], {"watch": ["1"]} if "watch" in path else {}) for path in endless]
+    assert all(map(is_endless, routes))
+    assert not is_endless(parse("GET", "/api/v1/pods", {})) and not is_endless(None)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(("take", "give", "cancel"))), max_size=60))
+def test_nothing_is_left_when_everybody_has_gone(moves: list[tuple[str, str]]) -> None:
+    async def run() -> None:
+        seats = Seats(reads=30)
+        taken: dict[str, list[tuple[Request, asyncio.Future[None]]]] = {name: [] for name in "abc"}
+        for client, move in moves:
+            mine = taken[client]
+            if move == "take":
+                asked = request(client)
+                mine.append((asked, asyncio.ensure_future(seats.take(asked))))
+            elif mine:
+                asked, turn = mine.pop(0)
+                await end(seats, asked, turn, move == "cancel")
+            await asyncio.sleep(0)
+            assert all(line.seated <= seats.reads.seats for line in seats._lines.values())
+        for mine in taken.values():
+            for asked, turn in mine:
+                await end(seats, asked, turn, False)
+        assert seats.reads.in_flight == 0 and not seats._lines
+
+    asyncio.run(run())
+
+
+async def end(seats: Seats, asked: Request, turn: asyncio.Future[None], cancelled: bool) -> None:
+    if cancelled and turn.cancel():
+        await asyncio.gather(turn, return_exceptions=True)
+        return
+    await turn
+    seats.give_back(asked)
