@@ -194,8 +194,7 @@ _DECODING = "error decoding YAML: error unmarshaling JSON: while decoding JSON: 
         (
             "apiVersion: v1\nkind: ConfigMap\nmetadata: x\n",
             500,
-            "failed to create typed patch object (/; /v1, Kind=ConfigMap): .metadata: expected map, got "
-            '&value.valueUnstructured{Value:"x"}',
+            "failed to create typed patch object (/; /v1, Kind=ConfigMap): .metadata: expected map, got &{x}",
         ),
     ],
 )

@@ -130,10 +130,26 @@ def _finalizers(kind: Kind, existing: list[str], options: Object) -> list[str]:
         wanted = ORPHAN if orphan else ""
     elif policy is not None:
         wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(policy, "")
+    elif ORPHAN in existing or FOREGROUND in existing:
+        wanted = ORPHAN if ORPHAN in existing else FOREGROUND
     else:
-        wanted = ORPHAN if ORPHAN in existing else FOREGROUND if FOREGROUND in existing else ""
+        wanted = ORPHAN if orphans(kind) else ""
     kept = [word for word in existing if word not in (ORPHAN, FOREGROUND)]
     return [*kept, wanted] if wanted else kept
+
+
+def orphans(kind: Kind) -> bool:
+    """Whether dependents stay behind unless a delete says otherwise."""
+    return (kind.group, kind.plural) == ("batch", "jobs")
+
+
+def warnings(kind: Kind, options: Object) -> list[str]:
+    if not orphans(kind) or options.get("propagationPolicy") is not None or options.get("orphanDependents") is not None:
+        return []
+    return [
+        "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or "
+        "set propagationPolicy=Orphan to suppress this warning"
+    ]
 
 
 def ends_with(kind: Kind, new: Object, old: Object) -> bool:

@@ -38,6 +38,15 @@ RETRIES = 256
 """How often a write that states no revision starts over when others were faster. Kubernetes never gives up before the
 request times out; a bound keeps a bug from spinning."""
 _NAME_TRIES = 8
+_PLACES = {
+    "nodes": "minions",
+    "replicationcontrollers": "controllers",
+    "services": "services/specs",
+    "endpoints": "services/endpoints",
+}
+"""Kinds that Kubernetes stores under another name."""
+_OWN_PLACES = ("apiextensions.k8s.io", "apiregistration.k8s.io")
+"""Groups that Kubernetes stores under their own name, as it does custom resources."""
 _FILLED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace", "name")
 
 Change = Callable[[Object, Record], Object | Awaitable[Object]]
@@ -193,6 +202,8 @@ class Writer:
         await self.chain.admit(attrs)
         new = self._admitted(write, attrs, new)
         self._match_revision(write, strategy, new, old, record)
+        if not kind.namespaced:
+            new["metadata"].pop("namespace", None)
         _fill_from(new["metadata"], old["metadata"])
         strategy.prepare_update(new, old, write.subresource)
         if write.track is not None:
@@ -225,6 +236,9 @@ class Writer:
 
     def _match_revision(self, write: Write, strategy: Strategy, new: Object, old: Object, record: Record) -> None:
         kind, meta = write.kind, new.setdefault("metadata", {})
+        uid = meta.get("uid")
+        if write.replaces and uid and uid != old["metadata"].get("uid"):
+            raise precondition_failed(kind, old, uid, dry_run=write.options.dry_run)
         revision = meta.get("resourceVersion")
         if not revision or revision == "0":
             if not strategy.unconditional_update:
@@ -233,9 +247,6 @@ class Writer:
             meta["resourceVersion"] = str(record.modified)
         elif revision != str(record.modified):
             raise self.objects.modified(kind, old["metadata"]["name"])
-        uid = meta.get("uid")
-        if write.replaces and uid and uid != old["metadata"].get("uid"):
-            raise precondition_failed(kind, old, uid)
 
     def _attributes(self, operation: str, write: Write, obj: Object, old: Object | None) -> Attributes:
         name = write.name or (obj.get("metadata") or {}).get("name", "")
@@ -262,22 +273,23 @@ class Writer:
         return write.lens.put_back(new, attrs.object)
 
 
-def precondition_failed(kind: Kind, stored: Object, wanted: str, field: str = "UID") -> ApiError:
+def precondition_failed(kind: Kind, stored: Object, wanted: str, field: str = "UID", dry_run: bool = False) -> ApiError:
     """409: the object has another uid (or resourceVersion) than the writer thinks."""
     mine = stored["metadata"].get("uid" if field == "UID" else "resourceVersion")
     why = (
-        f"StorageError: invalid object, Code: 4, Key: /{_upstream_key(kind, stored)}, ResourceVersion: 0, "
+        f"StorageError: invalid object, Code: 4, Key: {_upstream_key(kind, stored, dry_run)}, ResourceVersion: 0, "
         f"AdditionalErrorMsg: Precondition failed: {field} in precondition: {wanted}, "
         f"{field} in object meta: {mine}"
     )
     return conflict(kind.plural, stored["metadata"]["name"], why, kind.group)
 
 
-def _upstream_key(kind: Kind, obj: Object) -> str:
-    """The storage key as Kubernetes would print it."""
+def _upstream_key(kind: Kind, obj: Object, dry_run: bool) -> str:
+    """The storage key as Kubernetes prints it; a dry run never gets as far as the prefix of its store."""
     namespace = obj["metadata"].get("namespace")
-    parts = ["registry", kind.plural, namespace, obj["metadata"]["name"]]
-    return "/".join(part for part in parts if part)
+    place = f"{kind.group}/{kind.plural}" if kind.custom or kind.group in _OWN_PLACES else kind.plural
+    parts = ["" if dry_run else "registry", _PLACES.get(place, place), namespace]
+    return "".join(f"/{part}" for part in (*parts, obj["metadata"]["name"]) if part)
 
 
 def match_namespace(meta: Object, namespace: str) -> None:
@@ -306,7 +318,6 @@ def _fill_from(meta: Object, stored: Object) -> None:
         meta["generation"] = stored["generation"]
     else:
         meta.pop("generation", None)
-    meta.pop("selfLink", None)
 
 
 def unchanged(new: Object, old: Object) -> bool:

@@ -258,11 +258,24 @@ def test_clients_that_leave_managed_fields_out_do_not_lose_them() -> None:
     [
         ({"bogus": 1}, ".bogus: field not declared in schema"),
         ({"data": {"k": 5}}, ".data.k: expected string, got &value.valueUnstructured{Value:5}"),
-        ({"data": []}, ".data: expected map, got &value.valueUnstructured{Value:[]interface {}{}}"),
+        ({"data": []}, ".data: expected map, got &{[]}"),
+        ({"immutable": "yes"}, ".immutable: expected boolean, got &{yes}"),
+        ({"immutable": {"b": [1, None]}}, ".immutable: expected boolean, got &{map[b:[1 <nil>]]}"),
         (
-            {"metadata": {"ownerReferences": [{"name": "x"}]}},
-            ".metadata.ownerReferences: element 0: associative list with keys has an element that omits key field "
-            '"uid" (and doesn\'t have default value)',
+            {"metadata": {"ownerReferences": [None]}},
+            ".metadata.ownerReferences: element 0: associative list with keys may not have a null element",
+        ),
+        (
+            {"metadata": {"ownerReferences": ["x"]}},
+            ".metadata.ownerReferences: element 0: associative list with keys may not have non-map elements",
+        ),
+        (
+            {"metadata": {"finalizers": ["a/b", {}, None]}},
+            ".metadata.finalizers: element 1: associative list without keys has an element that's a map type",
+        ),
+        (
+            {"metadata": {"finalizers": [None]}},
+            ".metadata.finalizers: element 0: associative list without keys has an element that's an explicit null",
         ),
     ],
 )
@@ -274,6 +287,28 @@ def test_configurations_that_do_not_fit_are_refused(extra: dict[str, Any], why: 
     assert caught.value.code == 500
     want = f"failed to create typed patch object (/{name}; /v1, Kind=ConfigMap): {why}"
     assert caught.value.message == want
+
+
+def test_an_element_is_refused_that_leaves_out_all_keys_and_they_have_no_default() -> None:
+    wanted = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}, "secrets": [{}]}
+    with pytest.raises(ApiError) as caught:
+        apply_patch(None, wanted, type_named("ServiceAccount"), "m", False, NOW)
+    assert caught.value.message.endswith(
+        ".secrets: element 0: associative list with keys has an element that omits all key fields "
+        '["name"] (and doesn\'t have default values for any key fields)'
+    )
+
+
+def test_a_key_that_is_always_written_is_empty_where_an_element_leaves_it_out() -> None:
+    wanted = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [{"image": "i"}]}}
+    made = apply_patch(None, wanted, POD_TYPE, "m", False, NOW)
+    assert list(owners(made)["m", "Apply"]["f:spec"]["f:containers"]) == ['k:{"name":""}']
+
+
+def test_null_for_a_merged_part_leaves_it_as_it_is() -> None:
+    live = applied(None, "one", {"k": "1"})
+    wanted = {**config({}), "data": None}
+    assert apply_patch(live, wanted, MAP, "two", False, LATER)["data"] == {"k": "1"}
 
 
 def test_other_kinds_and_sent_owners_are_refused() -> None:

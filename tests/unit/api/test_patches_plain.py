@@ -141,7 +141,7 @@ def test_a_result_of_the_wrong_type_quotes_the_patched_object() -> None:
         patch_object(live, b'{"data": {"k": 1}}', MERGE_PATCH, type_named("ConfigMap"))
     assert caught.value.code == 422
     why = "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
-    quoted = json.dumps(json.dumps({**live, "data": {"k": 1}}, separators=(",", ":")))
+    quoted = json.dumps(json.dumps({**live, "data": {"k": 1}}, separators=(",", ":"), sort_keys=True))
     assert caught.value.message == f' "" is invalid: patch: Invalid value: {quoted}: {why}'
 
 

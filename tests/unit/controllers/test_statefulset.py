@@ -2,6 +2,8 @@
 
 import pytest
 
+from podfit.api.kinds import kind_named
+from podfit.controllers.workloads.ownership import pod_of
 from podfit.controllers.workloads.statefulset import allowed_missing, is_member, ordinal
 
 
@@ -35,3 +37,9 @@ def test_a_share_of_missing_pods_is_rounded_down_to_one_at_least(
     rolling = {"partition": 0} if share is None else {"partition": 0, "maxUnavailable": share}
     strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
     assert allowed_missing({"spec": {"replicas": replicas, "updateStrategy": strategy}}) == allowed
+
+
+def test_a_pod_with_a_name_of_its_own_keeps_the_prefix_of_its_owner() -> None:
+    owner = {"metadata": {"name": "db", "uid": "u"}}
+    metadata = pod_of({"spec": {}}, kind_named("StatefulSet"), owner, name="db-0")["metadata"]
+    assert (metadata["name"], metadata["generateName"]) == ("db-0", "db-")

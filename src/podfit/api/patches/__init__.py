@@ -48,7 +48,7 @@ def patch_object(
     dialect: Any = json_patch if content_type == JSON_PATCH else merge_patch
     value = dialect.apply(live, raw)
     if kind is not None and isinstance(value, dict) and (refusal := patched_type_refused(value, kind)):
-        raise _invalid_patch(value, None, refusal)
+        raise _invalid_patch(live, value, None, refusal)
     problems = [] if field_validation == "Ignore" else dialect.strict_problems(raw)
     return _typed(live, value, struct, field_validation, JSON, problems, None)
 
@@ -90,16 +90,31 @@ def _typed(
     try:
         made = convert(value, struct, field_validation=words, dialect=dialect, base=live)
     except DecodeError as error:
-        raise _invalid_patch(value, patch, str(error)) from None
+        raise _invalid_patch(live, value, patch, str(error)) from None
     complaints = problems + made.warnings
     if complaints and mode == "Strict":
-        raise _invalid_patch(value, patch, "strict decoding error: " + ", ".join(complaints))
+        raise _invalid_patch(live, value, patch, "strict decoding error: " + ", ".join(complaints))
     return Decoded(made.obj, complaints)
 
 
-def _invalid_patch(value: Any, patch: Object | None, why: str) -> ApiError:
+def _invalid_patch(live: Object, value: Any, patch: Object | None, why: str) -> ApiError:
     """422 about the field `patch`, of an object nobody names."""
-    shown = json.dumps(value, separators=(",", ":"), ensure_ascii=False) if patch is None else go_print(patch)
+    shown = (
+        go_print(patch)
+        if patch is not None
+        else json.dumps(_sorted_where_changed(value, live), separators=(",", ":"), ensure_ascii=False)
+    )
     body = f"Invalid value: {go_quote(shown)}: {why}"
     cause = {"reason": "FieldValueInvalid", "message": body, "field": "patch"}
     return ApiError(422, "Invalid", f' "" is invalid: patch: {body}', {"causes": [cause]})
+
+
+def _sorted_where_changed(value: Any, live: Any) -> Any:
+    """Kubernetes sorts the fields of the objects a patch touched, and leaves the others as they were."""
+    if value is live or not isinstance(value, dict):
+        return value
+    old = live if isinstance(live, dict) else {}
+    return {
+        name: item if item == old.get(name) else _sorted_where_changed(item, old.get(name))
+        for name, item in sorted(value.items())
+    }

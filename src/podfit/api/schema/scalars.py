@@ -24,11 +24,12 @@ class Unreadable(ValueError):
 
 
 class WrongType(ValueError):
-    """JSON of the wrong type; `word` is how Go names what it saw."""
+    """JSON of the wrong type; `word` is how Go names what it saw, `go` what it wanted where that is not the type
+    itself."""
 
-    def __init__(self, word: str) -> None:
+    def __init__(self, word: str, go: str = "") -> None:
         super().__init__(word)
-        self.word = word
+        self.word, self.go = word, go
 
 
 def json_word(value: Any) -> str:
@@ -95,7 +96,7 @@ def _quantity_source(value: Any) -> str:
 @remembered(8192)
 def quantity_text(text: str) -> str:
     try:
-        return Quantity.parse(text.strip('"')).as_written()
+        return Quantity.parse(text.strip('"').strip(" ")).as_written()
     except QuantityError as error:
         raise Unreadable(str(error)) from None
 
@@ -103,7 +104,7 @@ def quantity_text(text: str) -> str:
 @remembered(8192)
 def resource_text(text: str) -> str:
     try:
-        return Quantity.parse(text.strip('"')).rounded_to_milli().as_written()
+        return Quantity.parse(text.strip('"').strip(" ")).rounded_to_milli().as_written()
     except QuantityError as error:
         raise Unreadable(str(error)) from None
 
@@ -115,7 +116,7 @@ def read_int_or_string(value: Any) -> int | str:
         return value
     word = json_word(value)
     seen = f"number {number_text(value)}" if word == "number" else word
-    raise Unreadable(f"json: cannot unmarshal {seen} into Go value of type int32")
+    raise WrongType(seen, "int32")
 
 
 _RFC3339 = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)

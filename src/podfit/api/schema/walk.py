@@ -97,17 +97,18 @@ class Walker:
         try:
             return READERS[kind.form](_integral(value) if self._unstructured else value)
         except WrongType as wrong:
-            return self._mismatch(value, kind, "", wrong.word)
+            if wrong.go and self._unstructured:
+                raise Unreadable(f"json: cannot unmarshal {wrong.word} into Go value of type {wrong.go}") from None
+            return self._mismatch(value, kind, "", wrong)
 
-    def _mismatch(self, value: Any, kind: Type, shape: str, word: str = "") -> Any:
+    def _mismatch(self, value: Any, kind: Type, shape: str, wrong: WrongType | None = None) -> Any:
         if self._unstructured:
             raise Unreadable(_restoring(value, kind, shape))
         if self.wrong is None:
-            word = word or json_word(value)
+            word = wrong.word if wrong is not None else json_word(value)
+            where = f"Go value of type {(wrong and wrong.go) or kind.go}"
             if self._names:
-                where = f"Go struct field {self._owner}.{'.'.join(self._names)} of type {kind.go}"
-            else:
-                where = f"Go value of type {kind.go}"
+                where = f"Go struct field {self._owner}.{'.'.join(self._names)}{where.removeprefix('Go value')}"
             self.wrong = f"json: cannot unmarshal {word} into {where}"
         return ZERO[kind.form] if isinstance(kind, Scalar) else zero_of(kind)
 
@@ -156,7 +157,15 @@ def _restoring(value: Any, kind: Type, shape: str) -> str:
         return f"cannot restore struct from: {seen}"
     if shape:
         return f"cannot restore {shape} from {seen}"
-    return f"cannot convert {_GO_TYPE.get(seen, seen)} to {kind.go}"
+    wanted = _GO_KINDS.get(kind.form, "string") if isinstance(kind, Scalar) else kind.go
+    if wanted in _CONVERTIBLE.get(seen, ()):
+        return f"cannot convert {seen} to {kind.go}"
+    return f"unrecognized type: {wanted}"
 
 
-_GO_TYPE = {"slice": "[]interface {}", "map": "map[string]interface {}"}
+_GO_KINDS = {"bool": "bool", "int32": "int32", "int64": "int64", "float64": "float64"}
+_CONVERTIBLE = {
+    "int64": ("int32", "int64", "float64", "string"),
+    "float64": ("int32", "int64", "float64"),
+}
+"""What Go could convert in principle, although JSON does not."""

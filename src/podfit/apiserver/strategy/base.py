@@ -48,6 +48,11 @@ class Strategy:
     """Numbers in the status that are shown even while they are zero."""
     strict_finalizers: ClassVar[bool] = True
     """Whether unqualified finalizers must be known ones."""
+    update_checks: ClassVar[str] = "cw"
+    """How a kind's own validation checks metadata on an update, after the checks common to all kinds: `c` what changed,
+    `w` the whole. Each one reports the same complaints again, as in Kubernetes; "" leaves it to the common checks."""
+    status_checks: ClassVar[str] = "c"
+    """The same for an update of the status."""
     narrow: ClassVar[frozenset[str]] = frozenset()
     """Subresources through which so little changes that a patched object shares the rest with the stored one."""
 
@@ -86,11 +91,16 @@ class Strategy:
         obj["status"] = dict.fromkeys(self.counters, 0)
 
     def validate_create(self, obj: Object) -> Errors:
-        errors = meta.validate_object(
-            obj.get("metadata") or {}, self.kind.namespaced, self.validate_name, self.strict_finalizers
-        )
+        metadata = obj.get("metadata") or {}
+        errors = self._whole(metadata) if self.update_checks else self._common(metadata)
         errors.extend(self.validate(obj))
         return errors
+
+    def _whole(self, metadata: Object) -> Errors:
+        return meta.validate_object(metadata, self.kind.namespaced, self.validate_name, self.strict_finalizers)
+
+    def _common(self, metadata: Object) -> Errors:
+        return meta.validate_object(metadata, self.kind.namespaced, names.path_segment, False)
 
     def validate(self, obj: Object) -> Errors:
         """Everything but the metadata, the same on create and on update."""
@@ -136,20 +146,21 @@ class Strategy:
         return errors
 
     def validate_update_meta(self, new: Object, old: Object, subresource: str = "") -> Errors:
-        """Kubernetes checks metadata for all kinds first and then once more for each: every complaint comes twice."""
+        """Kubernetes checks metadata for all kinds first and then again for each, so that complaints repeat."""
         mine, stored = new.get("metadata") or {}, old.get("metadata") or {}
         if meta.untouched(mine, stored):
             return []
         changes = meta.validate_update(mine, stored)
-        errors = meta.validate_object(mine, self.kind.namespaced, names.path_segment, False) + changes
-        if errors or mine.get("finalizers"):
+        errors = self._common(mine) + changes
+        if not errors and not mine.get("finalizers") and not mine.get("generateName"):
+            return errors
+        for check in self.status_checks if subresource == "status" else self.update_checks:
+            if check == "w":
+                errors.extend(self._whole(mine))
+                continue
             errors.extend(changes)
             if self.strict_finalizers:
                 meta.finalizer_names(mine.get("finalizers") or (), errors)
-            if subresource != "status":
-                errors.extend(
-                    meta.validate_object(mine, self.kind.namespaced, self.validate_name, self.strict_finalizers)
-                )
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:

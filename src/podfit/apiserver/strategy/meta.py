@@ -90,14 +90,15 @@ def _owner_references(owners: list[Object], path: str, errors: Errors) -> None:
     controller = ""
     for owner in owners:
         api_version = owner.get("apiVersion") or ""
-        group, _, version = api_version.rpartition("/")
+        group, _, version = api_version.rpartition("/") if api_version.count("/") < 2 else ("", "", "")
         if not version:
             errors.append(invalid(f"{path}.apiVersion", api_version, "version must not be empty"))
         for field in ("kind", "name", "uid"):
             if not owner.get(field):
                 errors.append(invalid(f"{path}.{field}", owner.get(field) or "", "must not be empty"))
         if not group and owner.get("kind") == "Event":
-            errors.append(invalid(path, owner, f"/{version}, Kind=Event is disallowed from being an owner"))
+            detail = f"/{version}, Kind=Event is disallowed from being an owner"
+            errors.append(invalid(path, _as_go(owner), detail))
         if owner.get("controller"):
             name = f"{owner.get('kind', '')}/{owner.get('name', '')}"
             if controller:
@@ -105,8 +106,16 @@ def _owner_references(owners: list[Object], path: str, errors: Errors) -> None:
                     'Only one reference can have Controller set to true. Found "true" in references for '
                     f"{controller} and {name}"
                 )
-                errors.append(invalid(path, owners, detail))
+                errors.append(invalid(path, list(map(_as_go, owners)), detail))
             controller = controller or name
+
+
+def _as_go(owner: Object) -> Object:
+    """An owner reference with its fields in the order in which Kubernetes prints them."""
+    said = {field: owner.get(field) or "" for field in ("apiVersion", "kind", "name", "uid")}
+    return said | {
+        field: owner[field] for field in ("controller", "blockOwnerDeletion") if owner.get(field) is not None
+    }
 
 
 def _finalizers(finalizers: list[str], strict: bool, errors: Errors) -> None:

@@ -34,7 +34,7 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("", "Secret"): plain.SecretStrategy,
     ("", "ServiceAccount"): plain.UncountedStrategy,
     ("", "Endpoints"): services.EndpointsStrategy,
-    ("", "Event"): notes.EventStrategy,
+    ("", "Event"): notes.CoreEventStrategy,
     ("", "LimitRange"): limits.LimitRangeStrategy,
     ("", "Namespace"): nodes.NamespaceStrategy,
     ("", "Node"): nodes.NodeStrategy,

@@ -7,10 +7,12 @@ from typing import Any
 
 from podfit.api.kinds import Kind
 from podfit.api.patches import APPLY, patch_object
-from podfit.api.patches.apply import apply_patch, track_update
+from podfit.api.patches.apply import apply_patch, not_converted, track_update
 from podfit.api.patches.apply.scales import narrowed, widened
 from podfit.api.schema import type_of
+from podfit.api.schema.decode import DecodeError, convert
 from podfit.api.schema.types import Struct
+from podfit.api.schema.walk import UNSTRUCTURED
 from podfit.api.status import Object, invalid, unprocessable
 from podfit.apiserver import managed
 from podfit.apiserver.bodies import check_name, read_body
@@ -90,6 +92,10 @@ class ScaleHandlers:
             live["metadata"]["managedFields"] = narrowed(entries, path)
             now = rfc3339(call.objects.clock.now())
             made = apply_patch(live, applied, _struct(), manager, options.force, now, "scale")
+            try:
+                made = convert(made, _struct(), field_validation="Ignore", dialect=UNSTRUCTURED).obj
+            except DecodeError as error:
+                raise not_converted(applied, str(error)) from None
             check_name(made, call.route.name, call.namespace)
             owners = widened(entries, made["metadata"].get("managedFields"), path, call.kind.api_version)
             stored = self._scaled(call, stored, made)

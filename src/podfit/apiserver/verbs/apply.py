@@ -6,7 +6,7 @@ An object that is not there is created, through the main endpoint only.
 from __future__ import annotations
 
 from podfit.api.kinds import Kind
-from podfit.api.patches.apply import apply_patch, read_applied
+from podfit.api.patches.apply import apply_patch, not_converted, read_applied
 from podfit.api.schema import type_of
 from podfit.api.schema.decode import DecodeError, convert
 from podfit.api.schema.scalars import json_word
@@ -71,7 +71,7 @@ class _Applier:
         try:
             obj = convert(made, self._struct, field_validation="Ignore", dialect=UNSTRUCTURED).obj
         except DecodeError as error:
-            raise bad_request(str(error)) from None
+            raise not_converted(self._applied, str(error)) from None
         obj["kind"], obj["apiVersion"] = call.kind.kind, call.kind.api_version
         check_name(obj, call.route.name, call.namespace)
         shapes.default(call.kind, obj)

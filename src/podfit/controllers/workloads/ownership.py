@@ -194,11 +194,12 @@ def pod_of(
 ) -> Object:
     """A pod made from a template, owned by `owner`; named after it unless a name is given."""
     meta = template.get("metadata") or {}
-    made: Object = {"ownerReferences": [owner_reference(kind, owner)]}
+    made: Object = {
+        "generateName": f"{owner['metadata']['name']}-",
+        "ownerReferences": [owner_reference(kind, owner)],
+    }
     if name:
         made["name"] = name
-    else:
-        made["generateName"] = f"{owner['metadata']['name']}-"
     if meta.get("labels") or labels:
         made["labels"] = {**(meta.get("labels") or {}), **(labels or {})}
     if meta.get("annotations") or annotations:

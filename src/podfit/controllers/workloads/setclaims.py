@@ -41,10 +41,10 @@ class SetClaims:
         except ApiError as error:
             if error.reason == "AlreadyExists":
                 return
-            message = f"create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {error}"
+            message = f"Create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {error}"
             self._world.recorder.record(owner, "Warning", "FailedCreate", message)
             raise
-        message = f"create Claim {name} Pod {pod} in StatefulSet {set_name} success"
+        message = f"Create Claim {name} Pod {pod} in StatefulSet {set_name} success"
         self._world.recorder.record(owner, "Normal", "SuccessfulCreate", message)
 
     async def retire(self, owner: Object, pod: Object, number: int) -> None:

@@ -224,14 +224,14 @@ class StatefulSetController:
                 owner,
                 "Warning",
                 "FailedCreate",
-                f"create Pod {name} in StatefulSet {owner['metadata']['name']} failed error: {error}",
+                f"Create Pod {name} in StatefulSet {owner['metadata']['name']} failed error: {error}",
             )
             raise
         self._world.recorder.record(
             owner,
             "Normal",
             "SuccessfulCreate",
-            f"create Pod {name} in StatefulSet {owner['metadata']['name']} successful",
+            f"Create Pod {name} in StatefulSet {owner['metadata']['name']} successful",
         )
 
     def _body(self, owner: Object, name: str, number: int, revision: Object, claims: list[Object]) -> Object:
@@ -261,7 +261,7 @@ class StatefulSetController:
     async def _delete(self, owner: Object, pod: Object) -> None:
         name, set_name = pod["metadata"]["name"], owner["metadata"]["name"]
         await self._owned.delete(pod)
-        message = f"delete Pod {name} in StatefulSet {set_name} successful"
+        message = f"Delete Pod {name} in StatefulSet {set_name} successful"
         self._world.recorder.record(owner, "Normal", "SuccessfulDelete", message)
 
     async def _report(self, owner: Object, pods: list[Object], revisions: Revisions) -> float:

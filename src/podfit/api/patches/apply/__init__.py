@@ -233,12 +233,24 @@ def _check(applied: Object, struct: Struct) -> None:
     if not problems:
         return
     text = problems[0] if len(problems) == 1 else "errors:\n" + "\n".join(f"  {problem}" for problem in problems)
+    raise ApiError(500, "", f"failed to create typed patch object ({_identified(applied)}): {text}")
+
+
+def not_converted(applied: Object, why: str) -> ApiError:
+    """500: the merged object fits the schema, but not the Go type: a quantity that is none, say."""
+    what = f"unable to convert unstructured object to {_go_kind(applied)}: {why}"
+    return ApiError(500, "", f"failed to convert new object ({_identified(applied)}) to proper version: {what}")
+
+
+def _identified(applied: Object) -> str:
     metadata = applied.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
+    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {_go_kind(applied)}"
+
+
+def _go_kind(applied: Object) -> str:
     group, _, version = applied.get("apiVersion", "").rpartition("/")
-    where = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
-    what = f"{group}/{version}, Kind={applied.get('kind', '')}"
-    raise ApiError(500, "", f"failed to create typed patch object ({where}; {what}): {text}")
+    return f"{group}/{version}, Kind={applied.get('kind', '')}"
 
 
 def _applied(

@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 from podfit.api.patches.apply.fieldset import path_text
-from podfit.api.patches.apply.typed import element_of, field_type
-from podfit.api.schema.types import MAP, SET, ListOf, Scalar, Struct, Type
+from podfit.api.patches.apply.typed import element_of, field_type, key_default
+from podfit.api.schema.types import MAP, SET, ListOf, Scalar, Type
+from podfit.api.status import go_quote
 
 _UNTYPED = ("Quantity", "Resource", "IntOrString", "Time", "MicroTime", "Duration", "Raw")
 
@@ -21,7 +22,7 @@ def complaints(value: Any, kind: Type, path: str = "") -> list[str]:
     if isinstance(kind, ListOf):
         return _list(value, kind, path)
     if not isinstance(value, dict):
-        return [f"{path}: expected map, got {_shown(value)}"]
+        return [f"{path}: expected map, got {_printed(value)}"]
     found = []
     for name, item in value.items():
         below = field_type(kind, name)
@@ -31,35 +32,27 @@ def complaints(value: Any, kind: Type, path: str = "") -> list[str]:
 
 
 def _scalar(value: Any, kind: Scalar, path: str) -> list[str]:
-    if isinstance(value, (dict, list)) or kind.form not in _UNTYPED:
-        wanted, fits = _fits(value, kind.form)
-        if not fits:
-            return [f"{path}: expected {wanted}, got {_shown(value)}"]
-    return []
-
-
-def _fits(value: Any, form: str) -> tuple[str, bool]:
-    if form in _UNTYPED:
-        return "scalar", False
-    if form == "bool":
-        return "boolean", isinstance(value, bool)
-    if form in ("int32", "int64", "float64"):
-        return "numeric (int or float)", isinstance(value, (int, float)) and not isinstance(value, bool)
-    return "string", isinstance(value, str)
+    if kind.form in _UNTYPED:
+        return [f"{path}: expected any scalar, got {_printed(value)}"] if isinstance(value, (dict, list)) else []
+    if kind.form == "bool":
+        return [] if isinstance(value, bool) else [f"{path}: expected boolean, got {_printed(value)}"]
+    if kind.form in ("int32", "int64", "float64"):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return [] if number else [f"{path}: expected numeric (int or float), got {_go_type(value)}"]
+    return [] if isinstance(value, str) else [f"{path}: expected string, got {_shown(value)}"]
 
 
 def _list(value: Any, kind: ListOf, path: str) -> list[str]:
     if not isinstance(value, list):
-        return [f"{path}: expected list, got {_shown(value)}"]
+        return [f"{path}: expected list, got {_printed(value)}"]
     found: list[str] = []
     seen: set[str] = set()
     for index, item in enumerate(value):
         where = f"{path}[{index}]"
         if kind.relation in (MAP, SET):
-            problem = _key_problem(item, kind, index)
+            problem = _key_problem(item, kind)
             if problem:
-                found.append(f"{path}: {problem}")
-                continue
+                return [*found, f"{path}: element {index}: {problem}"]
             element = element_of(item, kind)
             where = path + path_text((element,))
             if element in seen:
@@ -69,17 +62,47 @@ def _list(value: Any, kind: ListOf, path: str) -> list[str]:
     return found
 
 
-def _key_problem(item: Any, kind: ListOf, index: int) -> str:
+def _key_problem(item: Any, kind: ListOf) -> str:
     if kind.relation == SET:
-        return f"element {index}: set elements may not be null" if item is None else ""
+        return _set_problem(item)
+    if item is None:
+        return "associative list with keys may not have a null element"
     if not isinstance(item, dict):
-        return f"element {index}: associative list with keys may not have non-map elements"
-    for key in kind.keys:
-        row = kind.item.fields.get(key) if isinstance(kind.item, Struct) else None
-        if item.get(key) is None and (row is None or row.default is None):
-            why = f'associative list with keys has an element that omits key field "{key}"'
-            return f"element {index}: {why} (and doesn't have default value)"
-    return ""
+        return "associative list with keys may not have non-map elements"
+    if any(key in item or key_default(kind, key) is not None for key in kind.keys):
+        return ""
+    why = f"associative list with keys has an element that omits all key fields [{' '.join(map(go_quote, kind.keys))}]"
+    return f"{why} (and doesn't have default values for any key fields)"
+
+
+def _set_problem(item: Any) -> str:
+    if isinstance(item, dict):
+        return "associative list without keys has an element that's a map type"
+    if isinstance(item, list):
+        return "not supported: associative list with lists as elements"
+    return "associative list without keys has an element that's an explicit null" if item is None else ""
+
+
+def _printed(value: Any) -> str:
+    """Go's %v of a value that was read for an apply."""
+    return "&{" + _go_text(value) + "}"
+
+
+def _go_text(value: Any) -> str:
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{_go_text(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(map(_go_text, value)) + "]"
+    if isinstance(value, str):
+        return value
+    return "<nil>" if value is None else json.dumps(value)
+
+
+def _go_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    names = {str: "string", int: "int64", float: "float64", dict: "map[string]interface {}", list: "[]interface {}"}
+    return names.get(type(value), "<nil>")
 
 
 def _shown(value: Any) -> str:

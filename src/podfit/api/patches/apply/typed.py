@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from podfit.api.patches.apply.fieldset import SELF, FieldSet, is_member
+from podfit.api.schema.fast import zero_of
 from podfit.api.schema.types import ATOMIC, GRANULAR, MAP, RAW, SET, ListOf, MapOf, Struct, Type
 
 _MISSING: Any = object()
@@ -58,6 +59,15 @@ def _row(kind: Type, name: str) -> Row | None:
     return None if below is None else ("f:" + name, below, granular(below))
 
 
+def key_default(kind: ListOf, key: str) -> Any:
+    """What an element that leaves the key out is known by: the default, or the zero value of a field that is always
+    written; None for neither."""
+    row = kind.item.fields.get(key) if isinstance(kind.item, Struct) else None
+    if row is None or row.default is not None:
+        return None if row is None else row.default
+    return None if row.omit_empty or row.pointer else zero_of(row.type)
+
+
 def element_of(item: Any, kind: ListOf) -> str:
     """How a list item is called in a field set."""
     if kind.relation == SET:
@@ -65,9 +75,8 @@ def element_of(item: Any, kind: ListOf) -> str:
     keys: list[Any] = []
     for key in kind.keys:
         value = item.get(key) if isinstance(item, dict) else None
-        if value is None and isinstance(kind.item, Struct):
-            row = kind.item.fields.get(key)
-            value = row.default if row is not None else None
+        if value is None:
+            value = key_default(kind, key)
         if value is not None:
             keys += (key, value)
     try:
@@ -191,6 +200,8 @@ def _compare_inside(old: Any, new: Any, row: Row, touched: FieldSet, removed: Fi
 
 def merge(old: Any, new: Any, kind: Type) -> Any:
     """The live value with an applied configuration laid over it."""
+    if new is None and old and granular(kind):
+        return old  # a configuration that has nothing to say of what is below
     if new is None or old is None or not granular(kind):
         return new
     if isinstance(new, dict) and isinstance(old, dict):

@@ -25,6 +25,8 @@ class _AccessStrategy(Strategy):
 
 
 class RoleStrategy(_AccessStrategy):
+    update_checks = "wc"
+
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
         for at, rule in enumerate(obj.get("rules") or ()):
@@ -53,6 +55,8 @@ class RoleStrategy(_AccessStrategy):
 
 class BindingStrategy(_AccessStrategy):
     """RoleBinding and ClusterRoleBinding."""
+
+    update_checks = "wc"
 
     def default(self, obj: Object) -> None:
         reference = obj.setdefault("roleRef", {})

@@ -30,6 +30,7 @@ _RULES: dict[str, Object] = {
 
 
 class AutoscalerStrategy(Strategy):
+    update_checks = "c"
     has_generation = False
 
     def reset_status(self, obj: Object) -> None:

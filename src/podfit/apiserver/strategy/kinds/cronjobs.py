@@ -20,6 +20,8 @@ _LONGEST_NAME = 52
 
 
 class CronJobStrategy(Strategy):
+    update_checks, status_checks = "c", ""
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         set_default(spec, "concurrencyPolicy", "Allow")

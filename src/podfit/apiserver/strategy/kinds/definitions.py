@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from podfit.api.schema.openapi_checks import definition_problems, schema_at
 from podfit.api.status import duplicate, field_forbidden, go_quote, invalid, not_supported, required, too_many
-from podfit.apiserver.strategy import meta, names
+from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, chosen, equal, names_valid
 from podfit.apiserver.strategy.kinds.webhooks import hook_address, review_versions
@@ -25,7 +25,9 @@ _SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
 class CustomResourceDefinitionStrategy(Strategy):
+    update_checks = "c"
     strict_finalizers = False
+    unconditional_update = False
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
@@ -58,10 +60,6 @@ class CustomResourceDefinitionStrategy(Strategy):
         more = [row.get("name") for row in versions if row.get("storage") and row.get("name") not in kept]
         if more:
             new["status"] = {**status, "storedVersions": [*kept, *more]}
-
-    def keep_all_but_status(self, new: Object, old: Object) -> None:
-        meta.keep(new, old, "spec")
-        meta.reset_for_status(new, old)
 
     def validate_create(self, obj: Object) -> Errors:
         errors = super().validate_create(obj)

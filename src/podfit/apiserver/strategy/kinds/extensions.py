@@ -13,6 +13,8 @@ Object = dict[str, Any]
 
 
 class APIServiceStrategy(Strategy):
+    strict_finalizers = False
+    unconditional_update = False
     has_generation = False
 
     def default(self, obj: Object) -> None:
@@ -46,6 +48,7 @@ class APIServiceStrategy(Strategy):
 
 
 class CertificateSigningRequestStrategy(Strategy):
+    update_checks = status_checks = "wc"
     has_generation = False
 
     def default(self, obj: Object) -> None:

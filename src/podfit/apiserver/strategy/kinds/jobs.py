@@ -25,6 +25,8 @@ _STEERING = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 class JobStrategy(Strategy):
+    update_checks = "wc"
+
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         default_template(spec.setdefault("template", {}))
@@ -48,6 +50,11 @@ class JobStrategy(Strategy):
         if not spec.get("manualSelector"):
             self._generate_selector(obj, spec)
         _copy_labels(obj)
+        _part_labels(obj)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        super().prepare_update(new, old, subresource)
+        _part_labels(new)
 
     def _generate_selector(self, obj: Object, spec: Object) -> None:
         metadata = obj["metadata"]
@@ -148,11 +155,17 @@ class JobStrategy(Strategy):
 
 
 def _copy_labels(obj: Object) -> None:
-    """A job without labels of its own takes those of its pods."""
+    """A job without labels of its own takes those of its pods, and shares them until `_part_labels`: so it also gets
+    the ones that are generated for the pods."""
     labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels")
     metadata = obj.setdefault("metadata", {})
     if labels and not metadata.get("labels"):
-        metadata["labels"] = dict(labels)
+        metadata["labels"] = labels
+
+
+def _part_labels(obj: Object) -> None:
+    if (labels := obj["metadata"].get("labels")) is not None:
+        obj["metadata"]["labels"] = dict(labels)
 
 
 def _shown(selector: Object | None) -> Object | None:

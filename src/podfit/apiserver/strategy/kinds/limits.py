@@ -34,6 +34,7 @@ _POD_COMPUTE = frozenset(
 
 
 class LimitRangeStrategy(Strategy):
+    update_checks = "w"
     has_generation = False
     has_status = False
     create_on_update = True
@@ -149,6 +150,7 @@ def _go_float(value: float) -> str:
 
 
 class ResourceQuotaStrategy(Strategy):
+    update_checks = "c"
     has_generation = False
 
     def default(self, obj: Object) -> None:

@@ -18,6 +18,7 @@ _CIDR_FIXED = 'node updates may not change podCIDR except from "" to valid'
 
 
 class NodeStrategy(Strategy):
+    update_checks = "wc"
     has_generation = False
 
     def default(self, obj: Object) -> None:
@@ -57,7 +58,7 @@ class NodeStrategy(Strategy):
         return errors
 
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
-        errors = self.validate_update_meta(new, old, "status")
+        errors = self.validate_update_meta(new, old, subresource)
         _resources(new, errors)
         seen: list[Object] = []
         for at, address in enumerate((new.get("status") or {}).get("addresses") or ()):
@@ -126,6 +127,7 @@ def _space_finalizers(namespace: Object, path: str) -> Errors:
 
 
 class NamespaceStrategy(Strategy):
+    update_checks = "wc"
     has_generation = False
 
     def default(self, obj: Object) -> None:
@@ -170,7 +172,7 @@ class NamespaceStrategy(Strategy):
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
         if subresource != "finalize":
             return super().validate_update(new, old, subresource)
-        return self.validate_update_meta(new, old, subresource) + _space_finalizers(new, "spec.finalizers[{}]")
+        return self.validate_update_meta(new, old, "status") + _space_finalizers(new, "spec.finalizers[{}]")
 
     def validate_status(self, new: Object, old: Object) -> Errors:
         going = bool((new.get("metadata") or {}).get("deletionTimestamp"))

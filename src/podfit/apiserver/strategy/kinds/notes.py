@@ -45,6 +45,7 @@ _OLD_FIELDS = {
 
 
 class EventStrategy(Strategy):
+    update_checks = "c"
     has_generation = False
     has_status = False
     create_on_update = True
@@ -114,6 +115,12 @@ class EventStrategy(Strategy):
             if field in changed:
                 errors.append(invalid(shown, _shown(new, field), IMMUTABLE))
         return errors
+
+
+class CoreEventStrategy(EventStrategy):
+    """Events of the core group: their metadata is checked as that of all kinds is, and any name will do."""
+
+    update_checks = ""
 
 
 def _series(obj: Object, errors: Errors) -> None:

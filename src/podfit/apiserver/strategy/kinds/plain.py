@@ -140,6 +140,8 @@ class UncountedStatusStrategy(Strategy):
 
 
 class LeaseStrategy(UncountedStrategy):
+    update_checks = "c"
+    strict_finalizers = False
     unconditional_update = False
     create_on_update = True
 
@@ -171,6 +173,7 @@ def _drop_election(lease: Object) -> None:
 
 
 class PriorityClassStrategy(Strategy):
+    update_checks = "c"
     has_status = False
 
     def kept_for(self, name: str) -> str:
@@ -213,6 +216,10 @@ class PriorityClassStrategy(Strategy):
 
 
 class RuntimeClassStrategy(UncountedStrategy):
+    update_checks = "wc"
+    strict_finalizers = False
+    unconditional_update = False
+
     def default(self, obj: Object) -> None:
         resourcelists.normalise((obj.get("overhead") or {}).get("podFixed"))
 

@@ -16,6 +16,7 @@ _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPo
 
 
 class PodDisruptionBudgetStrategy(Strategy):
+    update_checks = status_checks = ""
     unconditional_update = False
     counters = _COUNTS
 

@@ -26,6 +26,7 @@ _LONGEST_AFFINITY_S = 86_400
 
 
 class ServiceStrategy(Strategy):
+    update_checks = "c"
     has_generation = False
     changes_first = True
 
@@ -76,7 +77,7 @@ class ServiceStrategy(Strategy):
         _drop_unused(spec, stored)
 
     def validate_name(self, name: str, prefix: bool = False) -> list[str]:
-        return names.dns_1035(name, prefix)
+        return names.dns_label(name, prefix)
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []

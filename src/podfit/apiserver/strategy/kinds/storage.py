@@ -63,6 +63,7 @@ class PersistentVolumeClaimStrategy(Strategy):
 
 
 class PersistentVolumeStrategy(Strategy):
+    update_checks = "ww"
     has_generation = False
 
     def default(self, obj: Object) -> None:

@@ -28,6 +28,9 @@ _FORM = "; desired format: https://host[/path]"
 class WebhookConfigurationStrategy(Strategy):
     """Mutating and validating configurations."""
 
+    update_checks = "w"
+    strict_finalizers = False
+    unconditional_update = False
     has_status = False
 
     @property

@@ -115,6 +115,7 @@ def name_warnings(obj: Object) -> list[str]:
 
 
 class WorkloadStrategy(Strategy):
+    update_checks = "c"
     names_hosts: ClassVar[bool] = True
     """Whether a name that is no DNS label gets a warning."""
     status_counts: ClassVar[tuple[str, ...]] = ()
@@ -332,6 +333,7 @@ class ControllerRevisionStrategy(Strategy):
 
 
 class PodTemplateStrategy(Strategy):
+    update_checks = "c"
     has_status = False
 
     def default(self, obj: Object) -> None:

@@ -90,7 +90,7 @@ def _conditions(conditions: Any, errors: Errors) -> None:
     for at, condition in enumerate(conditions):
         kind = condition.get("type", "")
         if kind not in _SYSTEM_CONDITIONS:
-            names_valid(kind, f"metadata.conditions[{at}].Type", names.qualified_name(kind), errors)
+            names_valid(kind, f"status.conditions[{at}].Type", names.qualified_name(kind), errors)
         if (condition.get("observedGeneration") or 0) < 0:
             where = f"status.conditions[{at}].observedGeneration"
             errors.append(invalid(where, condition["observedGeneration"], "must be a non-negative integer"))
