@@ -66,3 +66,15 @@ def test_what_the_machine_refuses_ends_with_1(tmp_path: Path) -> None:
         ):
             code, said = podfit(*words)
             assert (code, said.count("\n")) == (1, 1) and said.startswith(f"podfit: {told}"), said
+
+
+def test_a_damaged_store_or_key_ends_with_1(tmp_path: Path) -> None:
+    from podfit.apiserver.auth.pki import Pki
+
+    Pki(tmp_path / "pki")
+    (tmp_path / "podfit.db").touch()
+    code, said = podfit("apiserver", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert code == 1 and said.startswith(f"podfit: the store {tmp_path}/podfit.db is damaged (the file is empty)"), said
+    (tmp_path / "pki" / "sa.key").write_bytes(b"")
+    code, said = podfit("apiserver", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert (code, said.count("\n")) == (1, 1) and said.startswith(f"podfit: {tmp_path}/pki/sa.key is damaged"), said

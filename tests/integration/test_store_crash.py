@@ -153,14 +153,62 @@ async def test_a_broken_log_in_front_of_acknowledged_commits_is_refused(tmp_path
     assert wal_of(path).read_bytes() == damaged, "evidence must stay for whoever repairs it"
 
 
-async def test_a_log_torn_at_its_end_opens_with_what_was_whole(tmp_path: Path) -> None:
+async def test_a_log_that_ends_in_half_a_write_opens_with_what_was_whole(tmp_path: Path) -> None:
     path = crashed(tmp_path / "s.db")
-    size = wal_of(path).stat().st_size
-    os.truncate(wal_of(path), size - 1000)
+    with wal_of(path).open("ab") as log:
+        log.write(bytes(1000))
     store = SqliteStore(path)
     await store.open()
     assert store.count("k/") > 0
     await store.close()
+
+
+@pytest.mark.parametrize("missing", ["a piece", "most", "the file"])
+async def test_a_log_without_its_acknowledged_end_is_refused(tmp_path: Path, missing: str) -> None:
+    path = crashed(tmp_path / "s.db")
+    size = wal_of(path).stat().st_size
+    if missing == "the file":
+        wal_of(path).unlink()
+    else:
+        os.truncate(wal_of(path), size - 5000 if missing == "a piece" else size // 4)
+    message = await refusal(path)
+    assert "were acknowledged" in message and "Restore" in message and "s.db.mark" in message
+
+
+async def test_a_shortened_store_opens_when_its_mark_is_removed(tmp_path: Path) -> None:
+    path = crashed(tmp_path / "s.db")
+    os.truncate(wal_of(path), wal_of(path).stat().st_size // 4)
+    path.with_name("s.db.mark").unlink()
+    store = SqliteStore(path)
+    await store.open()
+    assert store.count("k/") > 0
+    await store.close()
+
+
+@pytest.mark.parametrize("mark", [b"", b"podfit01", bytes(20), b"x" * 20])
+async def test_an_unreadable_mark_is_replaced(tmp_path: Path, mark: bytes) -> None:
+    path = tmp_path / "s.db"
+    await filled(path)
+    path.with_name("s.db.mark").write_bytes(mark)
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    assert path.with_name("s.db.mark").read_bytes().startswith(b"podfit01")
+
+
+async def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await filled(path)
+    os.truncate(path, 0)
+    assert "the file is empty" in await refusal(path)
+    assert path.stat().st_size == 0
+
+
+async def test_a_start_that_ended_before_the_file_was_whole_is_made_up_for(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    path.with_name("s.db.new").write_bytes(b"half")
+    await filled(path)
+    assert not path.with_name("s.db.new").exists()
 
 
 async def filled(path: Path) -> None:

@@ -75,6 +75,7 @@ TOLD = frozenset(
         "BadTokenFile",
         "InUse",
         "CannotListen",
+        "DamagedKeys",
     )
 )
 """Errors whose message is for the user. By name: importing all of podfit to name them would slow every command down."""

@@ -22,6 +22,7 @@ import msgspec
 
 from podfit.kit.atomicfile import sync_folder
 from podfit.store.backend import Unusable
+from podfit.store.sqlite_mark import Mark
 
 SCHEMA = 1
 APPLICATION = 0x706F6466  # "podf": says whose file it is
@@ -29,6 +30,7 @@ WIDEST = 64
 VACUUM_PAGES = 4096
 
 CREATE = """
+PRAGMA auto_vacuum = INCREMENTAL;
 BEGIN;
 CREATE TABLE log (
   revision INTEGER PRIMARY KEY, key TEXT NOT NULL, created INTEGER NOT NULL, value BLOB,
@@ -59,6 +61,7 @@ class SqliteFile:
     def __init__(self, path: Path, busy_s: float = 1.0) -> None:
         self.path = path
         self._busy_s = busy_s
+        self._mark = Mark(path.with_name(path.name + ".mark"))
         self._connection: sqlite3.Connection | None = None
         self._lock: int | None = None
 
@@ -91,7 +94,12 @@ class SqliteFile:
         """One transaction: new rows in, rows of forgotten history out. On return it is on the disk."""
         if len(rows) <= WIDEST and not garbage:
             self._insert(rows)  # a statement on its own is a transaction
-            return
+        else:
+            self._replace(rows, garbage, compacted)
+        if rows:
+            self._mark.write(rows[-1].revision)
+
+    def _replace(self, rows: list[Row], garbage: list[int], compacted: int) -> None:
         connection = self.connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -121,6 +129,7 @@ class SqliteFile:
             connection, self._connection = self._connection, None
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
+        self._mark.close()
         if self._lock is not None:
             lock, self._lock = self._lock, None
             os.close(lock)
@@ -145,14 +154,26 @@ class SqliteFile:
         except BlockingIOError as error:
             raise Unusable(self._in_use()) from error
         if not self.path.exists():
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            sync_folder(self.path.parent)
+            self._create()
+        elif not self.path.stat().st_size:
+            raise Unusable(self._advice("the file is empty"))
+
+    def _create(self) -> None:
+        """Under another name first: a file under its own name is always a whole one, and an empty one is damage."""
+        made = self.path.with_name(self.path.name + ".new")
+        made.unlink(missing_ok=True)
+        os.close(os.open(made, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with contextlib.closing(sqlite3.connect(made, isolation_level=None)) as connection:
+            connection.executescript(CREATE.format(application=APPLICATION, schema=SCHEMA))
+        self._mark.path.unlink(missing_ok=True)
+        os.replace(made, self.path)
+        sync_folder(self.path.parent)
 
     def _connect(self) -> None:
         self._connection = sqlite3.connect(
             self.path, timeout=self._busy_s, isolation_level=None, check_same_thread=False, cached_statements=128
         )
-        for pragma in ("locking_mode = EXCLUSIVE", "auto_vacuum = INCREMENTAL", "journal_mode = WAL"):
+        for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL"):
             self.connection.execute(f"PRAGMA {pragma}").fetchall()
         for pragma in ("synchronous = FULL", "journal_size_limit = 16777216", "temp_store = MEMORY"):
             self.connection.execute(f"PRAGMA {pragma}").fetchall()
@@ -178,17 +199,25 @@ class SqliteFile:
         tail = [row.revision for row in rows if row.revision > compacted]
         if tail and tail[-1] - compacted != len(tail):
             raise Unusable(self._advice(f"entries between revisions {compacted} and {tail[-1]} are missing"))
+        self._check_mark(max(compacted, rows[-1].revision if rows else 0))
         return compacted, rows
+
+    def _check_mark(self, newest: int) -> None:
+        acknowledged = self._mark.open()
+        if acknowledged > newest:
+            raise Unusable(
+                f"the store {self.path} ends at revision {newest}, but writes up to revision {acknowledged} were "
+                "acknowledged: the end of its write-ahead log is missing. Restore it from a copy together with its "
+                f"-wal file, or remove {self._mark.path} to go on without the writes that are missing"
+            )
+        self._mark.write(newest)
 
     def _check_schema(self) -> None:
         (application,) = self.connection.execute("PRAGMA application_id").fetchone()
         (schema,) = self.connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = self.connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if not application and not schema and not tables:
-            self.connection.executescript(CREATE.format(application=APPLICATION, schema=SCHEMA))
-        elif application != APPLICATION:
+        if application != APPLICATION:
             raise Unusable(f"{self.path} is a database of another program; choose another path for the store")
-        elif schema != SCHEMA:
+        if schema != SCHEMA:
             raise Unusable(
                 f"the store {self.path} has format {schema}, this version reads format {SCHEMA}; "
                 "run the version of podfit that wrote it, or a newer one"

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -48,6 +49,16 @@ SERVICE_NAMES = (
 
 class SubjectRefused(ValueError):
     """A signing request asks to be somebody it may not become."""
+
+
+class DamagedKeys(Exception):
+    """An authority or the signing key cannot be read. It is never replaced: every certificate and token rests on it."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(
+            f"{path} is damaged ({why}); nothing was changed. Restore it from a copy of the data directory, or move "
+            f"the folder {path.parent} away to have new keys made: every kubeconfig and token is void then"
+        )
 
 
 class Pki:
@@ -139,9 +150,18 @@ class Pki:
         return context
 
     def _authority(self, file: str, name: str) -> Authority:
-        if not (self.folder / f"{file}.crt").exists():
+        cert, key = self.folder / f"{file}.crt", self.folder / f"{file}.key"
+        if not cert.exists():
             self._write(file, new_authority(name, CA_TTL))
-        return Authority.load(self._read(file))
+        if not key.exists():
+            raise DamagedKeys(key, "it is missing")
+        try:
+            found = Authority.load(self._read(file))
+        except ValueError as error:
+            raise DamagedKeys(key if _is_certificate(cert.read_bytes()) else cert, _reason(error)) from error
+        if found.cert.public_key() != found.key.public_key():
+            raise DamagedKeys(key, f"it does not belong to {cert.name}")
+        return found
 
     def _serving(self, more: Sequence[str]) -> None:
         host = socket.gethostname()
@@ -158,10 +178,14 @@ class Pki:
         path = self.folder / f"{file}.crt"
         if not path.exists() or not (self.folder / f"{file}.key").exists():
             return False
-        cert = x509.load_pem_x509_certificate(path.read_bytes())
         try:
+            cert = x509.load_pem_x509_certificate(path.read_bytes())
+            key = serialization.load_pem_private_key((self.folder / f"{file}.key").read_bytes(), None)
             cert.verify_directly_issued_by(authority.cert)
-        except Exception:
+        except (ValueError, TypeError, InvalidSignature):
+            # Damaged, or of another authority: this one can be issued again.
+            return False
+        if key.public_key() != cert.public_key():
             return False
         return cert.not_valid_after_utc > datetime.now(UTC) + _RENEW_BEFORE
 
@@ -169,9 +193,12 @@ class Pki:
         path = self.folder / "sa.key"
         if not path.exists():
             write_atomic(path, key_pem(new_key()))
-        key = serialization.load_pem_private_key(path.read_bytes(), None)
+        try:
+            key = serialization.load_pem_private_key(path.read_bytes(), None)
+        except ValueError as error:
+            raise DamagedKeys(path, _reason(error)) from error
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ValueError(f"{path} holds no elliptic curve key")
+            raise DamagedKeys(path, "it holds no elliptic curve key")
         return key
 
     def _read(self, file: str) -> Pair:
@@ -181,6 +208,19 @@ class Pki:
         # The key first: a certificate without its key would be taken for a complete pair.
         write_atomic(self.folder / f"{file}.key", pair.key)
         write_atomic(self.folder / f"{file}.crt", pair.cert)
+
+
+def _is_certificate(data: bytes) -> bool:
+    try:
+        x509.load_pem_x509_certificate(data)
+    except ValueError:
+        return False
+    return True
+
+
+def _reason(error: ValueError) -> str:
+    """The first sentence of what the library has to say."""
+    return str(error).partition(". ")[0].partition("\n")[0] or "it cannot be read"
 
 
 def write_kubeconfig(
