@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -135,6 +136,8 @@ class UpOptions:
     controllers: bool = True
     scheduler: bool = True
     scheduling: SchedulerConfig | None = None
+    context: str = "podfit"
+    """What kubeconfigs call the cluster."""
     vpa: bool = True
     vpa_flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Command lines of the autoscaler's components: recommender, updater, admission."""
@@ -209,18 +212,17 @@ class Up:
 
     def _write_kubeconfigs(self) -> None:
         from podfit.apiserver.auth.pki import write_kubeconfig
+        from podfit.client.merging import merge, read_renamed
 
-        server, pki = self.server, self.server.pki
-        folder = self.options.data_dir
-        write_kubeconfig(folder / "admin.kubeconfig", server.url, pki.ca, pair=pki.admin)
+        pki, folder, context = self.server.pki, self.options.data_dir, self.options.context
+        write = partial(write_kubeconfig, server=self.server.url, ca=pki.ca, cluster=context)
+        write(folder / "admin.kubeconfig", pair=pki.admin)
         if self.options.kubeconfig is not None:
-            write_kubeconfig(self.options.kubeconfig, server.url, pki.ca, pair=pki.admin)
+            merge(self.options.kubeconfig, read_renamed(folder / "admin.kubeconfig", context))
         for part, who in (("controllers", CONTROLLERS), ("scheduler", SCHEDULER)):
-            pair = pki.component(who.name)
-            write_kubeconfig(folder / f"{part}.kubeconfig", server.url, pki.ca, pair=pair, user=who.name)
+            write(folder / f"{part}.kubeconfig", pair=pki.component(who.name), user=who.name)
         for name in self.options.node_names():
-            user = f"system:node:{name}"
-            write_kubeconfig(folder / f"node-{name}.kubeconfig", server.url, pki.ca, pair=pki.node(name), user=user)
+            write(folder / f"node-{name}.kubeconfig", pair=pki.node(name), user=f"system:node:{name}")
 
     async def _controllers(self) -> None:
         from podfit.controllers.all import run_controllers

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podfit.cli.output import note
@@ -13,8 +11,10 @@ if TYPE_CHECKING:
     from podfit.agent.agent import Agent
 
 
-async def note_pods_left(agents: Iterable[Agent], command: str, data_dir: Path) -> None:
-    """Called after the agents stopped: pods they ended are not counted, nor are those of the fake runtime, which end
+async def note_pods_left(agents: Iterable[Agent], command: str, option: str) -> None:
+    """`option` names the cluster to `podfit down`.
+
+    Called after the agents stopped: pods they ended are not counted, nor are those of the fake runtime, which end
     with the process."""
     from podfit.agent.runtimes.base import RUNNING
 
@@ -27,5 +27,4 @@ async def note_pods_left(agents: Iterable[Agent], command: str, data_dir: Path) 
     ]
     if left:
         pods = "1 pod keeps" if len(left) == 1 else f"{len(left)} pods keep"
-        down = f"podfit down --data-dir {shlex.quote(str(data_dir))}"
-        note(f"{pods} running: `{down}` ends what is left, `{command} --stop-pods` ends pods on exit")
+        note(f"{pods} running: `podfit down {option}` ends what is left, `{command} --stop-pods` ends pods on exit")

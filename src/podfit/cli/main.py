@@ -10,6 +10,7 @@ import typer
 from podfit.api.depth import allow_depth
 from podfit.cli import helping
 from podfit.cli.commands import (
+    clusters,
     completion,
     components,
     demo,
@@ -18,6 +19,7 @@ from podfit.cli.commands import (
     down,
     events,
     explain,
+    kubeconfig,
     resize,
     token,
     top,
@@ -55,7 +57,21 @@ def root(
 
 components.add_to(app)
 token.add_to(app)
-for command in (down, demo, resize, top, describe, explain, events, doctor, version, completion, vpa):
+for command in (
+    down,
+    kubeconfig,
+    clusters,
+    demo,
+    resize,
+    top,
+    describe,
+    explain,
+    events,
+    doctor,
+    version,
+    completion,
+    vpa,
+):
     command.add_to(app)
 helping.plain(app)
 

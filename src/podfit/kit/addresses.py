@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 
@@ -16,6 +17,7 @@ class CannotListen(OSError):
         number = error.errno or 0
         why = os.strerror(number) if number > 0 else error.strerror
         super().__init__(number, f"cannot listen on {host}:{port}: {why}")
+        self.port = port
 
 
 def machine_address() -> str:
@@ -31,3 +33,11 @@ def machine_address() -> str:
 def reached_at(host: str) -> str:
     """The address others reach a listener on `host` at: one that listens everywhere, at the machine's own."""
     return machine_address() if host in _EVERY else host
+
+
+def free_port(wanted: int = 0) -> int:
+    """A port of 127.0.0.1: `wanted` if nobody listens there, else any."""
+    for number in (wanted, 0):
+        with contextlib.suppress(OSError), contextlib.closing(socket.create_server(("127.0.0.1", number))) as found:
+            return int(found.getsockname()[1])
+    raise OSError("no port is free on 127.0.0.1")

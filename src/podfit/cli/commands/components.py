@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from podfit.cli.clusters import AGENT_LOCK, CLUSTER_LOCK, DEFAULT_DATA, Cluster, DataDir, Name, chosen
 from podfit.cli.leaving import note_pods_left
 from podfit.cli.ports import (
     AdmissionAddress,
@@ -17,6 +19,7 @@ from podfit.cli.ports import (
     autoscaler_flags,
 )
 from podfit.cli.run import run, serve, until_stopped
+from podfit.kit.addresses import CannotListen
 from podfit.kit.dirlock import DirectoryLock
 
 if TYPE_CHECKING:
@@ -24,11 +27,6 @@ if TYPE_CHECKING:
     from podfit.compose import UpOptions
     from podfit.scheduler import SchedulerConfig
 
-# Absolute, because pods do not share this process's working directory.
-DataDir = Annotated[
-    Path,
-    typer.Option("--data-dir", resolve_path=True, help="Where certificates, the store and the nodes' files live."),
-]
 Listen = Annotated[
     str, typer.Option("--listen", metavar="HOST:PORT", help="Where the API server listens; port 0 picks one.")
 ]
@@ -56,9 +54,6 @@ DeferredPolicy = Annotated[
 DeferredDeadline = Annotated[
     float, typer.Option("--deferred-resize-deadline", help="Seconds a resize stays Deferred before it may preempt.")
 ]
-DEFAULT_DATA = Path("podfit-data")
-CLUSTER_LOCK, AGENT_LOCK = "cluster.lock", "agent.lock"
-"""An agent keeps its files apart from a cluster's: both may use one data directory."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -123,7 +118,9 @@ def authority(path: Path | None) -> bytes | None:
 
 
 def up(
+    context: typer.Context,
     data_dir: DataDir = DEFAULT_DATA,
+    name: Name = "",
     listen: Listen = "127.0.0.1:6443",
     store: StoreName = "sqlite",
     runtime: RuntimeName = "process",
@@ -134,7 +131,7 @@ def up(
     enable_admission_plugins: EnableAdmission = "",
     disable_admission_plugins: DisableAdmission = "",
     kubeconfig: Annotated[
-        Path | None, typer.Option("--kubeconfig", help="Write the administrator's kubeconfig here as well.")
+        Path | None, typer.Option("--kubeconfig", help="Add the administrator's access to this kubeconfig as well.")
     ] = None,
     deferred_resize_policy: DeferredPolicy = "wait",
     deferred_resize_deadline: DeferredDeadline = 60.0,
@@ -146,11 +143,14 @@ def up(
     webhook_port: WebhookPort = 0,
     verbose: Verbose = 0,
 ) -> None:
+    from podfit.cli.listening import own_port
     from podfit.compose import UpOptions
 
-    host, port = host_port(listen)
+    cluster, (host, port) = chosen(name, data_dir), host_port(listen)
+    source = context.get_parameter_source("listen")
+    picks = bool(cluster.name) and source is not None and source.name == "DEFAULT"
     options = UpOptions(
-        data_dir,
+        cluster.data_dir,
         host,
         port,
         store,
@@ -165,10 +165,12 @@ def up(
         scheduling=scheduling(deferred_resize_policy, deferred_resize_deadline),
         vpa_flags=autoscaler_flags(recommender_address, updater_address, admission_address, webhook_port),
         node_port=node_port,
+        context=cluster.context,
     )
-
-    with DirectoryLock(data_dir, CLUSTER_LOCK, "podfit up"):
-        run(_up(options), verbose)
+    with DirectoryLock(cluster.data_dir, CLUSTER_LOCK, "podfit up"):
+        if picks:
+            options = replace(options, port=own_port(cluster))
+        run(_up(options, cluster), verbose)
 
 
 def apiserver(
@@ -182,7 +184,7 @@ def apiserver(
         list[str] | None, typer.Option("--tls-san", help="Another name of the server in its certificate.")
     ] = None,
     kubeconfig: Annotated[
-        Path | None, typer.Option("--kubeconfig", help="Write the administrator's kubeconfig here as well.")
+        Path | None, typer.Option("--kubeconfig", help="Add the administrator's access to this kubeconfig as well.")
     ] = None,
     verbose: Verbose = 0,
 ) -> None:
@@ -205,21 +207,26 @@ def apiserver(
         vpa=False,
     )
     with DirectoryLock(data_dir, CLUSTER_LOCK, "podfit apiserver"):
-        run(_up(options), verbose)
+        run(_up(options, Cluster(data_dir)), verbose)
 
 
-async def _up(options: UpOptions) -> None:
+async def _up(options: UpOptions, cluster: Cluster) -> None:
+    from podfit.cli.listening import explain
     from podfit.compose import Up
 
     everything = Up(options)
 
     async def start() -> str:
-        await everything.start()
+        try:
+            await everything.start()
+        except CannotListen as error:
+            explain(error, options.port)
+            raise
         return f"ready {everything.server.url} kubeconfig {everything.kubeconfig.absolute()}"
 
     async def stop() -> None:
         await everything.stop()
-        await note_pods_left(everything.agents, "podfit up", options.data_dir)
+        await note_pods_left(everything.agents, "podfit up", cluster.option)
 
     await serve(start, stop)
 
@@ -319,7 +326,7 @@ def agent(
 
         async def stop() -> None:
             await started.stop(stop_pods=stop_pods)
-            await note_pods_left([started], "podfit agent", data_dir)
+            await note_pods_left([started], "podfit agent", Cluster(data_dir).option)
 
         await serve(start, stop)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from podfit.cli.commands.components import CLUSTER_LOCK, DataDir
+from podfit.cli.clusters import CLUSTER_LOCK, DataDir
 from podfit.cli.output import say, wrong
 from podfit.cli.run import finish
 from podfit.kit.dirlock import DirectoryLock
@@ -61,9 +61,10 @@ def _choose(runtime: str) -> tuple[str, list[str]]:
 
 
 async def _demo(data_dir: Path, runtime: str, banner: list[str], how: tuple[float, bool, Path | None]) -> int:
-    from podfit.cli.demo.stage import Stage, free_port
+    from podfit.cli.demo.stage import Stage
     from podfit.cli.run import until_stopped
     from podfit.compose import UpOptions
+    from podfit.kit.addresses import free_port
 
     seconds, plain, record = how
     stage = Stage(UpOptions(data_dir, port=free_port(6443), runtime=runtime, node_name="demo-node"))

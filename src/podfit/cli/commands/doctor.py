@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from podfit.cli.commands.components import DEFAULT_DATA, DataDir, Listen, host_port
+from podfit.cli.clusters import DEFAULT_DATA, DataDir
+from podfit.cli.commands.components import Listen, host_port
 from podfit.cli.connect import Context, Kubeconfig
 from podfit.cli.output import DATA, DataOutput, check_format, print_object, wrong
 from podfit.cli.run import finish

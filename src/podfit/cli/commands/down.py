@@ -3,61 +3,89 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-from podfit.cli.commands.components import AGENT_LOCK, CLUSTER_LOCK, DEFAULT_DATA, DataDir, Verbose
+from podfit.cli.clusters import AGENT_LOCK, CLUSTER_LOCK, DEFAULT_DATA, Cluster, DataDir, Name, chosen
+from podfit.cli.commands.components import Verbose
 from podfit.cli.connect import REFUSED
-from podfit.cli.output import note, say
+from podfit.cli.output import note, say, wrong
 from podfit.cli.run import run
 from podfit.kit.dirlock import DirectoryLock, Holder, InUse
 
 Force = Annotated[bool, typer.Option("--force", help="First stop the podfit process that uses the data directory.")]
+Delete = Annotated[
+    bool, typer.Option("--delete", help="With --name: delete the cluster's data and its merged context as well.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
     app.command("down", help="End the pods that an ended `podfit up` left running.")(down)
 
 
-def down(data_dir: DataDir = DEFAULT_DATA, force: Force = False, verbose: Verbose = 0) -> None:
-    if not data_dir.is_dir():
-        say(f"no pods to end: there is no data directory {data_dir}")
+def down(
+    data_dir: DataDir = DEFAULT_DATA,
+    name: Name = "",
+    force: Force = False,
+    delete: Delete = False,
+    verbose: Verbose = 0,
+) -> None:
+    cluster = chosen(name, data_dir)
+    if delete and not cluster.name:
+        wrong("--delete needs --name: delete the data directory of another cluster yourself")
+    if not cluster.data_dir.is_dir():
+        say(f"no pods to end: there is no data directory {cluster.data_dir}")
+        if delete:
+            _unmerge(cluster)
         return
     with contextlib.ExitStack() as held:
         for file in (CLUSTER_LOCK, AGENT_LOCK):
-            held.enter_context(_held(data_dir, file, force))
-        run(_end_pods(data_dir), verbose)
+            held.enter_context(_held(cluster, file, force))
+        run(_end_pods(cluster.data_dir, delete), verbose)
+        if delete:
+            _unmerge(cluster)
+            shutil.rmtree(cluster.data_dir)
+            say(f"deleted {cluster.data_dir}")
 
 
-async def _end_pods(data_dir: Path) -> None:
+async def _end_pods(data_dir: Path, delete: bool) -> None:
     from podfit.compose import remove_leftovers
 
     nodes = await remove_leftovers(data_dir)
-    say(f"ended the pods of {nodes} node{'s' if nodes != 1 else ''}; their objects are still in the store")
+    kept = "" if delete else "; their objects are still in the store"
+    say(f"ended the pods of {nodes} node{'s' if nodes != 1 else ''}{kept}")
+
+
+def _unmerge(cluster: Cluster) -> None:
+    from podfit.client.merging import unmerge, usual_files
+
+    for file in usual_files():
+        if not file.resolve().is_relative_to(cluster.data_dir) and unmerge(file, cluster.context):
+            say(f"removed context {cluster.context} from {file}")
 
 
 @contextlib.contextmanager
-def _held(data_dir: Path, file: str, force: bool) -> Iterator[None]:
+def _held(cluster: Cluster, file: str, force: bool) -> Iterator[None]:
     """Keeps podfit from starting on the directory while its pods are being ended."""
-    lock = DirectoryLock(data_dir, file, "podfit down")
-    _take(lock, force)
+    lock = DirectoryLock(cluster.data_dir, file, "podfit down")
+    _take(lock, force, cluster)
     try:
         yield
     finally:
         lock.release()
 
 
-def _take(lock: DirectoryLock, force: bool) -> None:
+def _take(lock: DirectoryLock, force: bool, cluster: Cluster) -> None:
     try:
         lock.take()
     except InUse as error:
         if not force or error.holder is None or not _stop(error.holder):
-            _refuse(error, force)
-        _take(lock, force=False)  # a service manager may have started the next one already
+            _refuse(error, force, cluster)
+        _take(lock, False, cluster)  # a service manager may have started the next one already
 
 
 def _stop(holder: Holder) -> bool:
@@ -65,10 +93,10 @@ def _stop(holder: Holder) -> bool:
     return holder.terminate()
 
 
-def _refuse(error: InUse, force: bool) -> NoReturn:
+def _refuse(error: InUse, force: bool, cluster: Cluster) -> NoReturn:
     """Ending the pods of a running podfit would only make it start them again, as crashed ones."""
     where, holder = f"the data directory {error.folder} is in use by", error.holder
-    command = f"podfit down --force --data-dir {shlex.quote(str(error.folder))}"
+    command = f"podfit down --force {cluster.option}"
     if holder is None:
         note(f"podfit: {where} a process that cannot be seen from here: stop it where it runs, then try again")
     elif force:

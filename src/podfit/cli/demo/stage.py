@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,19 +20,12 @@ from podfit.client import Cache
 from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Unreachable
 from podfit.compose import Up, UpOptions
+from podfit.kit.addresses import free_port
 from podfit.kit.tasks import Tasks
 from podfit.meter.meter import MeterConfig
 
 FIRST_VISIT_S, BETWEEN_VISITS_S = 8.0, 16.0
 PATIENCE_S = 20.0
-
-
-def free_port(wanted: int) -> int:
-    """`wanted` if nobody has it, else any."""
-    for number in (wanted, 0):
-        with contextlib.suppress(OSError), contextlib.closing(socket.create_server(("127.0.0.1", number))) as found:
-            return int(found.getsockname()[1])
-    raise OSError("no port is free on 127.0.0.1")
 
 
 class Stage:
@@ -61,7 +53,7 @@ class Stage:
             self.up.meter.config = MeterConfig(interval_s=SCRAPE_S, second_look_s=SCRAPE_S / 2)
         start_autoscaler(self.up.client(ADMIN, "autoscaler"), self._tasks)
         await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        for body in deployments(free_port(0), self.real):
+        for body in deployments(free_port(), self.real):
             await self.client.create(kind_named("Deployment"), body)
         for body in autoscalers():
             await self.client.create(VPA, body)

@@ -1,0 +1,99 @@
+"""The clusters of this machine: where each keeps its files, what its context is called, and which of them run.
+
+A named cluster has its data directory in a place of its user's; others have it where `--data-dir` says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from podfit.cli.output import wrong
+from podfit.kit.dirlock import Holder, holder_of
+from podfit.kit.processes import all_pids, open_files
+
+DEFAULT_DATA = Path("podfit-data")
+CLUSTER_LOCK, AGENT_LOCK = "cluster.lock", "agent.lock"
+"""An agent keeps its files apart from a cluster's: both may use one data directory."""
+ADMIN = "admin.kubeconfig"
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?")
+
+# Absolute, because pods do not share this process's working directory.
+DataDir = Annotated[
+    Path,
+    typer.Option("--data-dir", resolve_path=True, help="Where certificates, the store and the nodes' files live."),
+]
+Name = Annotated[str, typer.Option("--name", help="A cluster by name, with a data directory and a port of its own.")]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    data_dir: Path
+    name: str = ""
+
+    @property
+    def context(self) -> str:
+        return f"podfit-{self.name}" if self.name else "podfit"
+
+    @property
+    def option(self) -> str:
+        """What to type to mean this cluster."""
+        return f"--name {self.name}" if self.name else f"--data-dir {shlex.quote(str(self.data_dir))}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.data_dir / ADMIN
+
+    @property
+    def holder(self) -> Holder | None:
+        return holder_of(self.data_dir / CLUSTER_LOCK)
+
+    def document(self) -> dict[str, Any]:
+        """Its administrator's kubeconfig, with the cluster's own name for cluster, user and context."""
+        from podfit.client.kubeconfig import BadKubeconfig
+        from podfit.client.merging import read_renamed
+
+        if not self.kubeconfig.exists():
+            raise BadKubeconfig(f"there is no cluster in {self.data_dir}: start it with `podfit up {self.option}`")
+        return read_renamed(self.kubeconfig, self.context)
+
+    def server(self) -> str:
+        return str(self.document()["clusters"][0]["cluster"]["server"])
+
+
+def home() -> Path:
+    """Where named clusters are: one folder each."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / "podfit"
+
+
+def chosen(name: str, data_dir: Path) -> Cluster:
+    """By `--name` or `--data-dir`, of which a command line has one at most."""
+    if not name:
+        inside = data_dir.parent == home().resolve() and _NAME.fullmatch(data_dir.name)
+        return Cluster(data_dir, data_dir.name if inside else "")
+    if not _NAME.fullmatch(name):
+        wrong(f"--name {name!r}: at most 50 lower case letters, digits and '-', with no '-' at the ends")
+    if data_dir != DEFAULT_DATA.resolve():
+        wrong("--name and --data-dir exclude each other: a named cluster has a data directory of its own")
+    return Cluster(home().resolve() / name, name)
+
+
+def known() -> list[Cluster]:
+    """The named ones, the one in this folder, and those that run elsewhere on the machine."""
+    folders = sorted(home().resolve().iterdir()) if home().is_dir() else []
+    found = [folder for folder in (*folders, DEFAULT_DATA.resolve()) if (folder / ADMIN).exists()]
+    running = [folder for pid in all_pids() for folder in held_by(pid)]
+    return [chosen("", folder) for folder in dict.fromkeys((*found, *running))]
+
+
+def held_by(pid: int) -> list[Path]:
+    """The data directories of the cluster that a process runs."""
+    locks = {Path(file) for file in open_files(pid) if file.endswith(f"/{CLUSTER_LOCK}")}
+    return [lock.parent for lock in locks if (holder := holder_of(lock)) is not None and holder.pid == pid]

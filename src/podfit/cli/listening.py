@@ -1,0 +1,59 @@
+"""Which port a cluster's API server listens on, and who has it if it is taken.
+
+A named cluster takes the usual port if it is free, else another one, and keeps it: its kubeconfigs stay valid.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from podfit.cli.clusters import Cluster, held_by
+from podfit.cli.output import note
+from podfit.kit.addresses import CannotListen, free_port
+from podfit.kit.atomicfile import write_atomic
+from podfit.kit.processes import listener, program
+
+_USUAL = 6443
+
+
+def own_port(cluster: Cluster) -> int:
+    """For a named cluster that was not given an address to listen on."""
+    kept = _kept(cluster)
+    port = free_port(kept or _USUAL)
+    if kept and port != kept:
+        merge = f"podfit kubeconfig {cluster.option} --merge"
+        note(f"port {kept} is in use{_by(kept)}: this cluster now listens on {port}; if you merged it, run `{merge}`")
+    if port != kept:
+        write_atomic(_file(cluster), f"{port}\n".encode())
+    return port
+
+
+def explain(error: CannotListen, api_port: int) -> None:
+    """Adds who listens there instead and, for the API server's port, what to do."""
+    if error.errno != errno.EADDRINUSE:
+        return
+    advice = "; choose another port by --listen, or run `podfit up --name NAME` beside it"
+    error.strerror = f"{error.strerror}{_by(error.port)}{advice if error.port == api_port else ''}"
+
+
+def _by(port: int) -> str:
+    pid = listener(port)
+    if pid is None:
+        return ""
+    for folder in held_by(pid):
+        return f" by {Cluster(folder).holder} of the data directory {folder}"
+    return f" by {program(pid)} (pid {pid})"
+
+
+def _file(cluster: Cluster) -> Path:
+    return cluster.data_dir / "port"
+
+
+def _kept(cluster: Cluster) -> int:
+    """0: none yet."""
+    try:
+        port = int(_file(cluster).read_text())
+    except (OSError, ValueError):
+        return 0
+    return port if 0 < port < 65536 else 0
