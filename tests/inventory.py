@@ -10,6 +10,7 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -170,6 +171,35 @@ def reasons() -> set[str]:
         for node in ast.walk(tree):
             found |= _spoken(node, constants)
     return {word for word in found if _WORD.match(word)} - _NO_REASONS
+
+
+def is_written(message: str) -> bool:
+    """Whether a component writes this message: a text of its code with something filled in, which, if it is a sentence
+    of its own, has to be written, too."""
+    for pattern in _messages():
+        found = pattern.fullmatch(message)
+        if found and all(is_written(part) for part in found.groups() if len(part.split()) > 3):
+            return True
+    return False
+
+
+@cache
+def _messages() -> list[re.Pattern[str]]:
+    """Texts of the code with at least three words of their own; what is filled in may be anything."""
+    found: set[str] = set()
+    for tree, path in _trees():
+        if path.relative_to(SOURCE).parts[0] not in SPEAKING:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                parts = [one.value if isinstance(one, ast.Constant) else None for one in node.values]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                parts = [node.value]
+            else:
+                continue
+            if len(re.findall(r"[A-Za-z]{2,}", " ".join(str(part) for part in parts if part is not None))) > 2:
+                found.add("".join("(.+)" if part is None else re.escape(str(part)) for part in parts))
+    return [re.compile(one, re.DOTALL) for one in sorted(found)]
 
 
 def _spoken(node: ast.AST, constants: dict[str, set[str]]) -> set[str]:

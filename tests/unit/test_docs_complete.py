@@ -83,6 +83,38 @@ def test_every_reason_and_condition_is_documented() -> None:
     assert not missing, f"docs/conditions.md lacks {sorted(missing)}"
 
 
+def quoted_messages() -> list[str]:
+    """Code spans of several words that are neither command lines nor settings."""
+    spans = re.findall(r"`([^`\n]+)`", (DOCS / "conditions.md").read_text())
+    return [span for span in spans if " " in span and not re.match(r"(podfit|kubectl|--)|[a-z./-]+: \S+$", span)]
+
+
+@pytest.mark.parametrize("message", quoted_messages())
+def test_every_message_quoted_in_the_conditions_exists(message: str) -> None:
+    assert inventory.is_written(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "needs 300m cpu, node n1 has 120m free",
+        "Node ran short of resource: cpu, requested: 300, used: 1880, capacity: 2000",
+        "cannot decrease memory limits: the container uses more than that",
+    ],
+)
+def test_a_message_that_no_component_writes_is_noticed(message: str) -> None:
+    assert quoted_messages() and not inventory.is_written(message)
+
+
+def test_the_conditions_name_no_cause_that_the_differences_deny() -> None:
+    [infeasible] = re.findall(
+        r"^\| its reason \| `Infeasible` \|.*$", (DOCS / "conditions.md").read_text(), re.MULTILINE
+    )
+    denied = (DOCS / "differences.md").read_text()
+    for cause in ("swap", "static CPU or memory polic"):
+        assert f"no {cause}" in denied and cause not in infeasible
+
+
 def test_the_inventory_finds_what_is_known_to_be_there() -> None:
     assert {"PodResizePending", "ResizeStarted", "FailedScheduling", "PanicButton"} <= inventory.reasons()
     assert {"apiserver_request_total", "container_oom_events_total"} <= inventory.metrics()

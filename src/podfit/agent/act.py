@@ -19,6 +19,7 @@ from podfit.agent.decide.actuate import (
     below_usage,
     merged,
 )
+from podfit.agent.decide.refusals import refusal
 from podfit.agent.decide.states import MEMORY
 from podfit.agent.ledger import Ledger
 from podfit.agent.observe import Snapshot
@@ -51,7 +52,7 @@ class Actuator:
                     await self._do(record, step, snapshot)
                 except NotFound as error:
                     # It ended, or somebody took its cgroup away: its event brings the next look.
-                    record.story.tell("not actuated", str(error))
+                    record.story.tell("not actuated", refusal(step, error))
                     break
                 except RuntimeFailure as error:
                     failures.append((step, error))
@@ -126,7 +127,7 @@ def _failed(failures: Failures) -> ActuationFailed:
             below.append((MemoryCheck(_subject(step), error.limit_bytes), error.usage_bytes))
     if below:
         return ActuationFailed(below_usage(below), tuple(check for check, _ in below))
-    texts = [str(error) for _, error in failures]
+    texts = [refusal(step, error) for step, error in failures]
     return ActuationFailed(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
 

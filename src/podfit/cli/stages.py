@@ -18,6 +18,7 @@ STAGES = ("Pending", "Allocated", "Actuated", "Actual")
 IN_PROGRESS = "PodResizeInProgress"
 ERROR = "Error"
 _SHORTAGE = re.compile(r"enough resource: (\S+), requested: (\d+), used: (\d+), capacity: (\d+)")
+_BELOW = re.compile(r'(container "[^"]+"|pod) memory limit \((\d+)\) below current usage \((\d+)\)')
 _TOO_MUCH = re.compile(r"enough capacity: (\S+), requested: (\d+), capacity: (\d+)")
 
 
@@ -56,7 +57,8 @@ def progress(pod: Object) -> Progress:
         return Progress("Pending", why="waiting for the node")
     if moving is not None:
         arrived = _same(pod, "resources", ("requests", "limits")) and not moving.get("reason")
-        return Progress("Actuated" if arrived else "Allocated", moving.get("reason") or "", moving.get("message") or "")
+        why = below_text(moving.get("message") or "")
+        return Progress("Actuated" if arrived else "Allocated", moving.get("reason") or "", why)
     if not _same(pod, "resources", ("requests", "limits")):
         return Progress("Allocated", why="being applied")
     return Progress("Actual")
@@ -126,6 +128,15 @@ def shortage_text(pod: Object, message: str) -> str:
         whole = amount_text(resource, capacity)
         return f"needs {amount_text(resource, requested)} {resource}, node {node} has {whole} in all"
     return message
+
+
+def below_text(message: str) -> str:
+    """`memory limit 64Mi of container "app" is below current usage 128Mi`: the node's own sentence counts bytes."""
+    found = _BELOW.findall(message)
+    if not found:
+        return message
+    texts = ((whose, *(amount_text("memory", int(one)) for one in counts)) for whose, *counts in found)
+    return "; ".join(f"memory limit {limit} of {whose} is below current usage {usage}" for whose, limit, usage in texts)
 
 
 def bar(step: Progress, width: int = 4) -> str:

@@ -23,6 +23,8 @@ ADVICE = {
 
 def sized_words(message: str) -> str:
     """`Pod resize started: c cpu 100m/200m memory 32Mi/64Mi` instead of the JSON in there."""
+    from podfit.cli.stages import below_text
+
     head, brace, tail = message.partition(": {")
     if not brace:
         return message
@@ -32,7 +34,7 @@ def sized_words(message: str) -> str:
     except (ValueError, KeyError, TypeError):
         return message
     words = f"{head}: {'; '.join(sizes)}"
-    return f"{words} ({told['error']})" if told.get("error") else words
+    return f"{words} ({below_text(told['error'])})" if told.get("error") else words
 
 
 def size_text(resources: Object | None) -> str:
@@ -43,10 +45,10 @@ def size_text(resources: Object | None) -> str:
 
 def condition_words(condition: Object, node: str = "") -> str:
     """One line: what holds, why, what to do."""
-    from podfit.cli.stages import shortage_text
+    from podfit.cli.stages import below_text, shortage_text
 
     kind, reason = condition.get("type") or "", condition.get("reason") or ""
-    message = shortage_text({"spec": {"nodeName": node}}, str(condition.get("message") or ""))
+    message = below_text(shortage_text({"spec": {"nodeName": node}}, str(condition.get("message") or "")))
     words = f"{kind}={condition.get('status')}"
     told = ": ".join(part for part in (reason, message) if part)
     advice = ADVICE.get((str(kind), str(reason))) if notable(condition) else None

@@ -93,3 +93,12 @@ def test_a_condition_says_what_to_do() -> None:
 
 def test_progress_steps_are_in_order() -> None:
     assert [Progress(one).step for one in ("Pending", "Allocated", "Actuated", "Actual")] == [0, 1, 2, 3]
+
+
+def test_a_limit_below_usage_is_shown_with_units() -> None:
+    message = (
+        'cannot decrease memory limits: [attempting to set container "a" memory limit (67108864) below current usage '
+        "(134217728), attempting to set pod memory limit (1073741824) below current usage (2147483648)]"
+    )
+    words = 'memory limit 64Mi of container "a" is below current usage 128Mi; memory limit 1Gi of pod is below'
+    assert words in condition_words(condition("PodResizeInProgress", "Error", message))

@@ -48,6 +48,14 @@ class CannotRun(RuntimeFailure):
         self.reason = reason
 
 
+class WriteRefused(RuntimeFailure):
+    """The kernel refused a limit. `why` says how, without the path of the cgroup, which means nothing to users."""
+
+    def __init__(self, group: str, why: str) -> None:
+        super().__init__(f"cgroup {group}: {why}")
+        self.why = why
+
+
 class BelowUsage(RuntimeFailure):
     """A memory limit below what is in use and cannot be reclaimed: nothing was changed, nobody was killed."""
 

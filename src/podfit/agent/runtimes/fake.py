@@ -30,6 +30,7 @@ from .base import (
     PodState,
     RuntimeFailure,
     Usage,
+    WriteRefused,
     invalid_image,
 )
 from .fake_load import Load, as_load, parse_load
@@ -239,7 +240,7 @@ class FakeRuntime:
         allowed = cores(limits)
         for item in pod.containers.values():
             if item.state != EXITED and _bounded(item.limits) and cores(item.limits) > allowed:
-                raise RuntimeFailure(f"cgroup pod{uid}: Invalid argument (cpu.cfs_quota_us)")
+                raise WriteRefused(f"pod{uid}", "Invalid argument (cpu.cfs_quota_us)")
         self._check_fits(pod, limits, change)
         for item in pod.containers.values():
             self._time.account(item, now)
@@ -253,7 +254,7 @@ class FakeRuntime:
         self._time.advance(container, now)
         limits = changed(container.limits, change)
         if _bounded(limits) and cores(limits) > cores(self._pod(container.pod_uid).limits):
-            raise RuntimeFailure(f"cgroup {container_id}: Invalid argument (cpu.cfs_quota_us)")
+            raise WriteRefused(container_id, "Invalid argument (cpu.cfs_quota_us)")
         self._check_fits(container, limits, change)
         self._time.account(container, now)
         container.limits = limits

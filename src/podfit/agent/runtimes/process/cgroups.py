@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from ..base import Change, Limits, NotFound, RuntimeFailure, Usage
+from ..base import Change, Limits, NotFound, RuntimeFailure, Usage, WriteRefused
 
 _OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max", "memory.reclaim")
 """Files that kernels may lack: their absence says nothing about the group."""
@@ -146,7 +146,7 @@ class Vanished(NotFound):
 def refused(error: OSError, group: str) -> RuntimeFailure:
     if error.errno in (errno.ENOENT, errno.ENODEV) and os.path.basename(str(error.filename or "")) not in _OPTIONAL:
         return Vanished(f"cgroup {group} is gone")
-    return RuntimeFailure(f"cgroup {group}: {error.strerror} ({os.path.basename(str(error.filename or ''))})")
+    return WriteRefused(group, f"{error.strerror} ({os.path.basename(str(error.filename or ''))})")
 
 
 def guarded(group: str, work: Callable[[], None]) -> None:
