@@ -17,7 +17,7 @@ import pytest
 
 from podfit.agent.agent import Agent
 from podfit.agent.config import AgentConfig
-from podfit.agent.runtimes.base import RUNNING, RuntimeFailure
+from podfit.agent.runtimes.base import RUNNING, Change, RuntimeFailure
 from podfit.agent.runtimes.process.runtime import ProcessRuntime
 from podfit.api.kinds import POD
 from podfit.api.status import ApiError
@@ -213,3 +213,36 @@ async def test_processes_outlive_the_agent_and_a_resize_made_meanwhile_is_done_a
     assert after is not None
     assert [one.pid for one in after.containers] == [one.pid for one in before.containers]
     assert (await node.kernel(uid))["c"]["cpu.cfs_quota_us"] == 40_000
+
+
+async def test_a_limit_written_into_the_kernel_by_hand_is_reported(node: RealNode) -> None:
+    resources = {"requests": {"cpu": "5m", "memory": "64Mi"}, "limits": {"cpu": "5m", "memory": "64Mi"}}
+    container = {"name": "c", "image": "busybox:1", "command": ["sleep", "1d"], "resources": resources}
+    spec = {"nodeName": "node1", "automountServiceAccountToken": False, "containers": [container]}
+    meta = {"name": "p", "namespace": "default"}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {**spec, "terminationGracePeriodSeconds": 0}}
+    uid = (await node.cluster.client.create(POD, body))["metadata"]["uid"]
+
+    async def shown() -> Any:
+        status = (await node.cluster.pod("p")).get("status") or {}
+        return ((status.get("containerStatuses") or [{}])[0].get("resources") or {}).get("limits")
+
+    async def unlike(expected: Any) -> list[str]:
+        found = await shown()
+        return [] if found == expected else [str(found)]
+
+    assert not await node.until(lambda: unlike(resources["limits"]))
+    state = await node.runtime.pod(uid)
+    assert state is not None
+    await node.agent.drift.look()
+    await node.agent.idle()
+    assert await shown() == resources["limits"], "the kernel's minimum of 10m is not shown"
+
+    change = Change(cpu_quota_us=20_000, memory_bytes=96 << 20)
+    await node.runtime.update_pod(uid, change)
+    await node.runtime.update_container(state.containers[0].id, change)
+    await node.agent.drift.look()
+    assert not await node.until(lambda: unlike({"cpu": "200m", "memory": "96Mi"}))
+    await node.agent.idle()
+    told = [one["reason"] for one in await node.cluster.events()]
+    assert told.count("CgroupChanged") == 1

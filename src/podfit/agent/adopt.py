@@ -30,10 +30,10 @@ async def adopt(pod: Object, state: PodState, ledger: Ledger, runtime: Runtime) 
     for name, limits in actual.items():
         believed = told.containers.get(name)
         wanted = effective(allocated.containers.get(name), allocated.pod)
-        if believed is not None and _agrees(believed, limits):
+        if believed is not None and kernel.agrees(believed, limits):
             continue
         # Requests for memory leave no trace in the kernel: they count as told, unless limits tell otherwise.
-        ledger.actuate(uid, name, wanted if _agrees(wanted, limits) else _from_kernel(wanted, believed, limits))
+        ledger.actuate(uid, name, wanted if kernel.agrees(wanted, limits) else _from_kernel(wanted, believed, limits))
     if told.pod is None and allocated.pod is not None and not told.containers:
         ledger.actuate_pod(uid, allocated.pod)
 
@@ -47,16 +47,6 @@ async def _actual(state: PodState, runtime: Runtime) -> dict[str, Limits]:
             except NotFound:
                 continue
     return found
-
-
-def _agrees(resources: Resources, limits: Limits) -> bool:
-    expected = kernel.container_limits(resources)
-    memory = expected.memory_bytes
-    possible = {memory, kernel.whole_pages(memory) if memory is not None else None}
-    shares = {expected.cpu_shares, kernel.shares(amount(resources, CPU).request or 0)}
-    return (
-        limits.cpu_shares in shares and limits.cpu_quota_us == expected.cpu_quota_us and limits.memory_bytes in possible
-    )
 
 
 def _from_kernel(wanted: Resources, believed: Resources | None, limits: Limits) -> Object:

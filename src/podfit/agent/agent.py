@@ -13,6 +13,7 @@ from podfit.agent.allocator import Allocator
 from podfit.agent.calls import Calls
 from podfit.agent.closing import Closing
 from podfit.agent.config import AgentConfig
+from podfit.agent.drift import Drift
 from podfit.agent.eviction import Evictions
 from podfit.agent.furnish.containers import ContainerMaker
 from podfit.agent.furnish.environment import Environment
@@ -150,6 +151,7 @@ class Agent:
         self.pressure.changed = self.allocator.press
         evictions = Evictions(self.records, self.notices, kick)
         self.pressure.relieve = Reclaimer(self.records, self.ledger, self.counted, evictions).relieve
+        self.drift = Drift(self.records, self.ledger, self.runtime, self.notices, clock, kick)
         self._rotation = LogRotation(config, self.counted, clock, self.records)
         self.node.changed = self._use_node
         self.node.outdated = self._tell_again
@@ -194,6 +196,7 @@ class Agent:
         self._tasks.start(self._begin(), "begin")
         if self.runtime.name != "fake":
             self._tasks.start(self.pressure.run(), "pressure")
+            self._tasks.start(self.drift.run(), "drift")
         if self.config.on_disk:
             self._tasks.start(self._rotation.run(), "logs")
             self._tasks.start(self._services.run(), "services")

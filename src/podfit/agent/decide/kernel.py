@@ -45,6 +45,19 @@ def container_limits(resources: Resources) -> Limits:
     return Limits(shares(request), quota_us(cpu.limit or 0), memory.limit or None)
 
 
+def agrees(resources: Resources, limits: Limits) -> bool:
+    """Whether a container's cgroup has what these (effective) resources make of it."""
+    expected = container_limits(resources)
+    memory = expected.memory_bytes
+    possible = {memory, whole_pages(memory) if memory is not None else None}
+    weights = {expected.cpu_shares, shares(amount(resources, CPU).request or 0)}
+    return limits.cpu_shares in weights and _rate(limits) == _rate(expected) and limits.memory_bytes in possible
+
+
+def _rate(limits: Limits) -> float | None:
+    return None if limits.cpu_quota_us is None else limits.cpu_quota_us / limits.cpu_period_us
+
+
 def pod_cgroup(sized: Sized, qos: str) -> Limits:
     """The pod's own cgroup; a limit is None unless every container has one (or the pod itself)."""
     requests, limits = sized.requests, sized.limits

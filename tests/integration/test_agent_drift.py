@@ -1,0 +1,109 @@
+"""Cgroups that somebody else has written to: seen at the next look, reported, and not acted on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.agent.runtimes.base import Change
+from podfit.api.kinds import POD
+from podfit.testing.nodes import Cluster, TestNode
+
+SIZE = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}}
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def node(cluster: Cluster) -> TestNode:
+    return await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
+
+
+async def pod(cluster: Cluster, node: TestNode, resources: dict[str, Any]) -> str:
+    """Returns the id of its container."""
+    container = {"name": "c", "image": "busybox:1", "command": ["sleep", "1d"], "resources": resources}
+    spec = {"nodeName": "node1", "automountServiceAccountToken": False, "containers": [container]}
+    meta = {"name": "p", "namespace": "default"}
+    made = await cluster.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    await node.quiet()
+    (container_id,) = node.machine.pods[made["metadata"]["uid"]].containers
+    return container_id
+
+
+async def looked(cluster: Cluster, node: TestNode) -> dict[str, Any]:
+    """What the status shows after the next look."""
+    await node.agent.drift.look()
+    await node.quiet()
+    shown: dict[str, Any] = (await cluster.pod("p"))["status"]["containerStatuses"][0]["resources"]
+    return shown
+
+
+async def told(cluster: Cluster) -> list[str]:
+    return [one["message"] for one in await cluster.events() if one["reason"] == "CgroupChanged"]
+
+
+async def test_a_limit_written_by_hand_is_shown_by_the_status_and_told_once(cluster: Cluster, node: TestNode) -> None:
+    container_id = await pod(cluster, node, SIZE)
+    await node.runtime.update_container(container_id, Change(cpu_quota_us=20_000, memory_bytes=96 << 20))
+    expected = {"requests": SIZE["requests"], "limits": {"cpu": "200m", "memory": "96Mi"}}
+    assert await looked(cluster, node) == expected
+    assert await looked(cluster, node) == expected
+    assert await told(cluster) == [
+        "Container c: the cgroup has cpu request 100m, cpu limit 200m, memory limit 96Mi; "
+        "cpu request 100m, cpu limit 500m, memory limit 128Mi were set"
+    ]
+    assert not [one for one in (await cluster.pod("p"))["status"]["conditions"] if "Resize" in one["type"]]
+
+
+async def test_the_next_resize_sets_what_a_hand_has_changed(cluster: Cluster, node: TestNode) -> None:
+    container_id = await pod(cluster, node, SIZE)
+    await node.runtime.update_container(container_id, Change(cpu_quota_us=20_000))
+    assert (await looked(cluster, node))["limits"]["cpu"] == "200m"
+    larger = {**SIZE, "requests": {"cpu": "150m", "memory": "64Mi"}}
+    await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": larger}]}})
+    await node.quiet()
+    assert await looked(cluster, node) == larger
+    assert len(await told(cluster)) == 1
+
+
+async def test_a_limit_lifted_by_hand_is_told(cluster: Cluster, node: TestNode) -> None:
+    container_id = await pod(cluster, node, SIZE)
+    await node.runtime.update_container(container_id, Change(memory_bytes=-1))
+    await looked(cluster, node)
+    (message,) = await told(cluster)
+    assert "memory limit none; " in message
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        {"requests": {"cpu": "1m", "memory": "5001"}, "limits": {"cpu": "5m", "memory": "16777217"}},
+        {"limits": {"cpu": "100m", "memory": "64Mi"}},
+        {},
+    ],
+    ids=["below the kernel's minimums", "limits only", "nothing"],
+)
+async def test_what_the_kernel_makes_of_a_size_is_no_change(
+    resources: dict[str, Any], cluster: Cluster, node: TestNode
+) -> None:
+    await pod(cluster, node, resources)
+    before = (await cluster.pod("p"))["status"]["containerStatuses"][0]["resources"]
+    assert await looked(cluster, node) == before
+    assert await told(cluster) == []
+
+
+async def test_a_resize_that_fails_is_not_taken_for_a_change(cluster: Cluster, node: TestNode) -> None:
+    await pod(cluster, node, SIZE)
+    node.runtime.set_load((await cluster.pod("p"))["metadata"]["uid"], "c", memory=float(100 << 20))
+    smaller = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "64Mi"}}
+    await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": smaller}]}})
+    await node.quiet()
+    assert await looked(cluster, node) == SIZE
+    assert await told(cluster) == []
