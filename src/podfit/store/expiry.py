@@ -1,4 +1,4 @@
-"""Keys that vanish by themselves: a deadline each, one alarm for the nearest.
+"""Keys that vanish by themselves: a deadline each, one alarm for the nearest, and a limit to how many there are.
 
 For stores that have to do it themselves (memory, sqlite); etcd has leases. Deadlines are wall-clock times, because
 they outlive the process; the alarm looks again at least once a minute, because wall clocks jump.
@@ -18,6 +18,7 @@ from podfit.store.backend import Mismatch, StoreError
 LOOK_AGAIN_S = 60.0
 RETRY_S = 1.0
 AT_ONCE = 500
+MOST = 10_000
 
 
 Deadline = tuple[float, str, int]
@@ -27,9 +28,11 @@ Deadline = tuple[float, str, int]
 class Expiry:
     """`delete(key, revision)` is awaited for each key whose time has come, if it still stands at that revision."""
 
-    def __init__(self, clock: Clock, delete: Callable[[str, int], Awaitable[object]]) -> None:
+    def __init__(self, clock: Clock, delete: Callable[[str, int], Awaitable[object]], most: int = MOST) -> None:
+        """`most`: keys with a deadline that are kept; beyond it those with the nearest one go before their time."""
         self._clock = clock
         self._delete = delete
+        self._most = most
         self._due: dict[str, Deadline] = {}
         """By key: the deadline that counts, as it lies on the heap."""
         self._heap: list[Deadline] = []
@@ -59,11 +62,14 @@ class Expiry:
     def _arm(self) -> None:
         while self._heap and self._due.get(self._heap[0][1]) is not self._heap[0]:
             heapq.heappop(self._heap)
-        if not self._heap or self._heap[0][0] >= self._alarm_at:
+        if not self._heap:
+            return
+        nearest = -math.inf if len(self._due) > self._most else self._heap[0][0]
+        if nearest >= self._alarm_at:
             return
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm_at = self._heap[0][0]
+        self._alarm_at = nearest
         self._alarm = self._tasks.start(self._ring(self._alarm_at))
 
     async def _ring(self, deadline: float) -> None:
@@ -71,7 +77,9 @@ class Expiry:
         self._alarm, self._alarm_at = None, math.inf
         now = self._clock.now()
         late: list[Deadline] = []
-        while self._heap and self._heap[0][0] <= now and len(late) < AT_ONCE:
+        # Beyond the limit some more than needed go at once, so that not every further key costs another one its own.
+        spare = len(self._due) - self._most + AT_ONCE // 2 if len(self._due) > self._most else 0
+        while self._heap and len(late) < AT_ONCE and (self._heap[0][0] <= now or len(late) < spare):
             due = heapq.heappop(self._heap)
             if self._due.get(due[1]) is due:
                 del self._due[due[1]]

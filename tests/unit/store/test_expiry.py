@@ -95,3 +95,28 @@ async def test_a_memory_store_lets_keys_vanish() -> None:
     await clock.advance(6)
     assert store.scan("") == [kept]
     await store.close()
+
+
+async def test_beyond_the_limit_the_keys_with_the_nearest_deadlines_go() -> None:
+    clock = FakeClock()
+    deletions = Deletions(clock)
+    expiry = Expiry(clock, deletions, most=1000)
+    for number in range(1001):
+        expiry.set(str(number), clock.now() + 3600 + number, number)
+    await clock.advance(0)
+    gone = [int(key) for key, _, _ in deletions.seen]
+    assert gone == list(range(len(gone))) and 1 <= len(gone) <= 500
+    await expiry.stop()
+
+
+async def test_a_store_keeps_a_limited_number_of_keys_that_expire() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock=clock)
+    store._expiry._most = 1000
+    await store.open()
+    await store.put("stays", b"")
+    for number in range(3000):
+        await store.put(f"e/{number:05}", b"", ttl_s=3600)
+        await clock.advance(0)
+    assert store.count("e/") <= 1000 and store.get("e/02999") is not None and store.get("stays") is not None
+    await store.close()

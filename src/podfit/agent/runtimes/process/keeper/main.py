@@ -103,6 +103,9 @@ class Keeper:
             return
         try:
             handler()
+        except (BrokenPipeError, ConnectionResetError):
+            # The other end was killed; the agent's successor asks for what it needs.
+            self.forget(descriptor)
         except Exception:
             # One container's trouble must not become every container's: that stream is given up, the rest goes on.
             traceback.print_exc()
