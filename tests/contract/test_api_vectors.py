@@ -27,7 +27,12 @@ from podfit.kit.clock import RealClock
 from podfit.store.memory import MemoryStore
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS") or Path(__file__).parents[3] / "shared" / "vectors") / "api"
-SCENARIOS = sorted(VECTORS.glob("*.json"))
+LIMITS = ("crd-refused", "patch-limits")
+"""Of the kinds beyond `api`: schemas that are rejected, and the limits of patches and bodies."""
+SCENARIOS = [
+    *sorted(VECTORS.glob("*.json")),
+    *(path for name in LIMITS if (path := VECTORS.with_name("api-kinds") / f"{name}.json").exists()),
+]
 LONGEST_S = 240
 
 pytestmark = pytest.mark.skipif(not SCENARIOS, reason=f"no recordings in {VECTORS}")

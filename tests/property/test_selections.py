@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from podfit.api.kinds import EVENT, NODE, POD, Kind, Registry, kind_named
 from podfit.apiserver import wire
-from podfit.apiserver.events import Happening, Hub
+from podfit.apiserver.events import Happening
+from podfit.apiserver.hub import Hub
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.selection import chosen
 from podfit.apiserver.views import SELECTABLE, Views

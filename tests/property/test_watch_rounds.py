@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from podfit.api.kinds import NODE, POD, Kind, Registry
 from podfit.apiserver import wire
-from podfit.apiserver.events import Happening, Hub, Watcher
+from podfit.apiserver.events import Happening, Watcher
 from podfit.apiserver.forms import Spliced
+from podfit.apiserver.hub import Hub
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.selection import chosen
 from podfit.kit.clock import RealClock

@@ -12,7 +12,7 @@ from typing import Any
 
 MAX_DEPTH = 1000
 """Containers in containers. Go's decoders stop at 10,000, and say so in words that are used here, too."""
-_FRAMES = 10
+_FRAMES = 20
 """Stack frames a level may take, in the worst of the functions that recurse."""
 
 

@@ -22,6 +22,9 @@ class ServiceAddresses:
         """The address of the Service `kubernetes`."""
         self._taken.add(self.first)
 
+    def clear(self) -> None:
+        self._taken = {self.first}
+
     def learn(self, service: Object) -> None:
         self._taken.update(_addresses(service))
 

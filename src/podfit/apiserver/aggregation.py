@@ -28,6 +28,7 @@ from podfit.apiserver.endpoints import endpoint_of
 from podfit.apiserver.events import Happening
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.request import ADMIN, Request, Response, User
+from podfit.apiserver.usable import each, usable
 from podfit.kit.clock import rfc3339
 from podfit.kit.tasks import Tasks
 from podfit.store.backend import Mismatch
@@ -74,12 +75,20 @@ class Aggregation:
         return None if service is None else self._proxy(service)
 
     def start(self) -> None:
-        for service in self._objects.list(API_SERVICE):
-            self._learn(service["metadata"]["name"], None, service)
+        stored = usable(API_SERVICE, self._objects.list(API_SERVICE))
+        each(API_SERVICE, stored, lambda service: self._learn(service["metadata"]["name"], None, service))
+
+    async def resync(self) -> None:
+        """Learns what is stored, and forgets groups whose APIService is gone."""
+        stored = {_group_version(service) for service in self._objects.list(API_SERVICE)}
+        for group, version in [known for known in self._remote if known not in stored]:
+            del self._remote[group, version]
+            self._forget(group, version)
+        self.start()
 
     async def say_local(self) -> None:
         """Our own groups are available, and say so before anybody asks."""
-        for service in self._objects.list(API_SERVICE):
+        for service in usable(API_SERVICE, self._objects.list(API_SERVICE)):
             if not (service.get("spec") or {}).get("service"):
                 await self._say(service["metadata"]["name"], True, *_LOCAL)
 

@@ -35,9 +35,9 @@ from podfit.apiserver.auth.tokens import ServiceAccountTokens
 from podfit.apiserver.config import Config
 from podfit.apiserver.custom import DEFINITION, CustomResources
 from podfit.apiserver.endpoints import endpoint_of
-from podfit.apiserver.events import Hub
 from podfit.apiserver.groups import CustomGroups
 from podfit.apiserver.http import HttpFront
+from podfit.apiserver.hub import Hub
 from podfit.apiserver.nodes import NodeProxy, scrape_targets
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.request import Request, Response
@@ -87,6 +87,7 @@ class ApiServer:
         self.converters = Caller(self._resolve)
         self.custom = self._handlers()
         self.groups = CustomGroups(self.objects, self.core.writer)
+        self.core.paths.checks["watch-hub"] = self.hub.problem
         context = self.pki.server_tls() if config.tls else None
         self.front = HttpFront(self.core.handle, self.authenticator, context)
         self.standing = Standing(self.objects, self.rbac, self.graph, self.addresses)
@@ -138,10 +139,11 @@ class ApiServer:
     async def start(self) -> None:
         await self.config.store.open()
         self.standing.load()
-        self.hub.listen(self.standing.changed, *FOLLOWED)
-        self.hub.listen(self.custom.changed)
-        self.hub.listen(self.groups.changed, DEFINITION.storage_prefix)
-        self.hub.listen(self.aggregation.changed, API_SERVICE.storage_prefix)
+        listen = self.hub.listen
+        listen("roles and addresses", self.standing.changed, *FOLLOWED, resync=self.standing.resync)
+        listen("custom resources", self.custom.changed, resync=self.custom.resync)
+        listen("custom groups", self.groups.changed, DEFINITION.storage_prefix, resync=self.groups.follow)
+        listen("aggregation", self.aggregation.changed, API_SERVICE.storage_prefix, resync=self.aggregation.resync)
         self.hub.start()
         await self.custom.start()
         self.aggregation.start()

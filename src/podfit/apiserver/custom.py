@@ -11,7 +11,9 @@ from typing import Any
 
 from podfit.api import schema
 from podfit.api.kinds import ALL, Kind, Registry, Subresource, kind_named
+from podfit.api.schema.decode import convert
 from podfit.api.schema.structural import custom_struct
+from podfit.api.schema.types import Struct
 from podfit.api.status import ApiError, Object
 from podfit.apiserver import deletes, wire
 from podfit.apiserver.admission.webhooks.call import Caller
@@ -21,6 +23,7 @@ from podfit.apiserver.objects import Objects
 from podfit.apiserver.subresources.scale import ScaleHandlers, Where
 from podfit.apiserver.tables.custom import custom_layout
 from podfit.apiserver.tables.form import Tables
+from podfit.apiserver.usable import warn
 from podfit.kit.clock import rfc3339
 from podfit.kit.tasks import Tasks
 from podfit.store.backend import Mismatch, Record
@@ -28,6 +31,7 @@ from podfit.store.backend import Mismatch, Record
 log = logging.getLogger(__name__)
 DEFINITION = kind_named("CustomResourceDefinition")
 TERMINATING = "Terminating"
+UNUSABLE = "NonStructuralSchema"
 _GPU = ("get", "patch", "update")
 
 
@@ -50,9 +54,20 @@ class CustomResources:
         self._tasks = Tasks("custom resources")
 
     async def start(self) -> None:
-        """Serves what is stored already, establishing what is not yet."""
+        """Serves what is stored already, establishing what is not yet. What cannot be used is skipped."""
         for record in self._objects.store.scan(DEFINITION.storage_prefix):
-            await self._settle(record.key)
+            try:
+                await self._settle(record.key)
+            except Exception as error:
+                warn(DEFINITION, wire.object_of(record), f"{type(error).__name__}: {error}")
+
+    async def resync(self) -> None:
+        """Begins again with what is stored."""
+        prefix = DEFINITION.storage_prefix
+        stored = {record.key.removeprefix(prefix) for record in self._objects.store.scan(prefix)}
+        for name in self._served.keys() - stored:
+            self.refresh(name, None)
+        await self.start()
 
     async def stop(self) -> None:
         await self._tasks.stop()
@@ -60,33 +75,47 @@ class CustomResources:
     def changed(self, happening: Happening) -> None:
         """A listener of the hub."""
         if happening.resource == DEFINITION.storage_prefix:
-            self.refresh(happening.name, happening.new)
-            if happening.new is not None and not _is_settled(happening.new):
+            problem = self.refresh(happening.name, happening.new)
+            if happening.new is not None and not _is_settled(happening.new, problem):
                 self._tasks.start(self._settle(happening.change.key), f"settle {happening.name}")
         elif happening.change.record is None and happening.resource in self._ending:
             self._tasks.start(self._settle(self._ending[happening.resource]), "clean up")
 
     # --- rows -----------------------------------------------------------------------------------------------------
 
-    def refresh(self, name: str, definition: Object | None) -> None:
-        """Makes the registry show the definition as it stands; None: it is gone."""
+    def refresh(self, name: str, definition: Object | None) -> str:
+        """Makes the registry show the definition as it stands; None: it is gone. The answer is why it cannot be
+        served, "" where it can."""
         plural, _, group = name.partition(".")
         for kind in self._served.pop(name, ()):
             self._registry.remove(kind)
             self._objects.forget(kind)
             schema.unregister(kind)
-        if definition is not None and condition(definition, "Established") == "True":
-            revision = int(definition["metadata"]["resourceVersion"])
-            self._objects.versions.learn(definition, revision, self._caller)
-            self._served[name] = [self._serve(definition, version) for version in _served_versions(definition)]
-        else:
+        problem = ""
+        if definition is not None:
+            try:
+                self._served[name] = self._served_of(readable(definition))
+            except Exception as error:
+                problem = str(error) or type(error).__name__
+                warn(DEFINITION, {"metadata": {"name": name}}, problem)
+        if not self._served.get(name):
             self._objects.versions.forget(group, plural)
         self._discovery.forget()
+        return problem
 
-    def _serve(self, definition: Object, version: Object) -> Kind:
+    def _served_of(self, definition: Object) -> list[Kind]:
+        """Serves an established definition. Raises before anything is served that cannot be."""
+        structs = [(version, _struct(definition, version)) for version in definition["spec"]["versions"]]
+        if condition(definition, "Established") != "True":
+            return []
+        revision = int(definition["metadata"]["resourceVersion"])
+        self._objects.versions.learn(definition, revision, self._caller)
+        return [self._serve(definition, version, struct) for version, struct in structs if version.get("served")]
+
+    def _serve(self, definition: Object, version: Object, struct: Struct) -> Kind:
         kind = row_of(definition, version)
         self._registry.add(kind)
-        schema.register(kind, custom_struct(kind, (version.get("schema") or {}).get("openAPIV3Schema")))
+        schema.register(kind, struct)
         self._tables.set(kind, custom_layout(version.get("additionalPrinterColumns")))
         resource = kind.group, kind.version, kind.plural
         fields = [row.get("jsonPath", "").lstrip(".") for row in version.get("selectableFields") or ()]
@@ -114,11 +143,11 @@ class CustomResources:
             if definition["metadata"].get("deletionTimestamp"):
                 if not await self._clean_up(definition, record):
                     return
-            elif _is_settled(definition):
-                self.refresh(name, definition)
-                return
             else:
-                self._establish(definition)
+                problem = self.refresh(name, definition)
+                if _is_settled(definition, problem):
+                    return
+                self._establish(definition, problem)
             if await self._write(definition, record):
                 self.refresh(name, self._objects.get(DEFINITION, "", name))
                 if not definition["metadata"].get("deletionTimestamp"):
@@ -134,8 +163,16 @@ class CustomResources:
             return False
         return True
 
-    def _establish(self, definition: Object) -> None:
+    def _establish(self, definition: Object, problem: str) -> None:
         status = definition.setdefault("status", {})
+        if not isinstance(status, dict):
+            status = definition["status"] = {}
+        if problem:
+            self._say(status, UNUSABLE, "True", "Violations", problem)
+            self._say(status, "Established", "False", "NotServed", "the definition cannot be used")
+            return
+        if condition(definition, UNUSABLE):
+            self._say(status, UNUSABLE, "False", "NoViolations", "no violations found")
         taken = self._conflict(definition)
         if taken:
             rows = [
@@ -155,10 +192,12 @@ class CustomResources:
             status["storedVersions"] = [*(status.get("storedVersions") or []), stored]
 
     def _say(self, status: Object, kind: str, word: str, reason: str, message: str) -> None:
-        rows = status.get("conditions") or []
+        stored = status.get("conditions")
+        rows = [row for row in stored if isinstance(row, dict)] if isinstance(stored, list) else []
         before = next((row for row in rows if row.get("type") == kind), None)
         same = before is not None and before.get("status") == word
-        since = before["lastTransitionTime"] if before and same else rfc3339(self._objects.clock.now())
+        known = before.get("lastTransitionTime") if before and same else None
+        since = known or rfc3339(self._objects.clock.now())
         made = {"type": kind, "status": word, "lastTransitionTime": since, "reason": reason, "message": message}
         others = [row for row in rows if row.get("type") != kind]
         at = len(others) if before is None else rows.index(before)
@@ -235,13 +274,29 @@ def row_of(definition: Object, version: Object) -> Kind:
 
 
 def condition(definition: Object, kind: str, field: str = "status") -> str:
-    rows = (definition.get("status") or {}).get("conditions") or []
-    return next((row.get(field, "") for row in rows if row.get("type") == kind), "")
+    status = definition.get("status")
+    rows = status.get("conditions") if isinstance(status, dict) else None
+    named = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return next((row.get(field, "") for row in named if row.get("type") == kind), "")
 
 
-def _is_settled(definition: Object) -> bool:
+def readable(definition: Object) -> Object:
+    """A stored definition as its type has it. ValueError if it is not what its type says."""
+    struct = schema.type_of(DEFINITION)
+    assert struct is not None
+    return convert(definition, struct, field_validation="Ignore").obj
+
+
+def _struct(definition: Object, version: Object) -> Struct:
+    return custom_struct(row_of(definition, version), (version.get("schema") or {}).get("openAPIV3Schema"))
+
+
+def _is_settled(definition: Object, problem: str) -> bool:
     if definition["metadata"].get("deletionTimestamp") or not condition(definition, "Established"):
         return False
+    said = condition(definition, UNUSABLE, "message") if condition(definition, UNUSABLE) == "True" else ""
+    if problem or said:
+        return problem == said
     accepted = (definition.get("status") or {}).get("acceptedNames")
     return condition(definition, "NamesAccepted") != "True" or accepted == definition["spec"]["names"]
 

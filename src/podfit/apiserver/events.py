@@ -1,4 +1,6 @@
-"""Changes on their way to watchers: one reader of the store's log, and an index that finds who cares.
+"""Changes on their way to watchers: what they share of a change, and an index that finds who cares.
+
+The `hub` reads the store's log and hands changes out.
 
 A change is encoded once for each representation and shared by all its watchers; those in this process get the object
 that is at hand instead, and nothing is encoded for them. Finding watchers costs a few dictionary lookups, whatever
@@ -17,8 +19,7 @@ from typing import Protocol
 from podfit.api.status import Object
 from podfit.apiserver import wire
 from podfit.apiserver.memory import Bare
-from podfit.kit.tasks import Tasks
-from podfit.store.backend import Change, Compacted, Lagging, Record, Store, Watch
+from podfit.store.backend import Change, Record
 
 log = logging.getLogger(__name__)
 PREFIX = "/registry/"
@@ -26,8 +27,6 @@ BUFFER = 4096
 """Events a watcher may fall behind before it is cut off."""
 AT_ONCE = 256
 """Watchers that get a change in one go, before anything else is done; the others take their turns."""
-IN_A_ROW = 32
-"""Changes handed out before whoever else waits gets a turn."""
 
 BareOf = Callable[[Record, Object], Object]
 """What a record holds, for those in this process, from the whole object."""
@@ -294,6 +293,12 @@ class Watcher:
             self._timer.cancel()
             self._timer = None
 
+    def fail(self) -> None:
+        """An event could not be made for this watcher: it has to list again."""
+        self.lagging = True
+        self.queue.clear()
+        self._notify()
+
     def end(self) -> None:
         """Nobody waits any more."""
         self._disarm()
@@ -303,7 +308,7 @@ Places = dict[tuple[str, str], dict[int, Watcher]]
 """By namespace and value; there by their identity."""
 
 
-class _Shelf:
+class Shelf:
     """The watchers of one resource, by the field they are filed under ("": none), and there by namespace and value."""
 
     def __init__(self) -> None:
@@ -356,111 +361,18 @@ class _Shelf:
             there = places.get((namespace, value))
             if there is not None:
                 for watcher in list(there.values()):
-                    watcher.offer(happening)
+                    _offer(watcher, happening)
 
     @staticmethod
     def _offer_all(there: dict[int, Watcher] | None, happenings: list[Happening]) -> None:
         for watcher in list(there.values()) if there is not None else ():
             for happening in happenings:
-                watcher.offer(happening)
+                _offer(watcher, happening)
 
 
-Listener = Callable[[Happening], None]
-
-
-class Hub:
-    """Files watchers and hands them what happens."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._shelves: dict[str, _Shelf] = {}
-        """By resource."""
-        self._tasks = Tasks("watch hub")
-        self._listeners: list[tuple[Listener, frozenset[str]]] = []
-        self._listening: dict[str, tuple[Listener, ...]] = {}
-        """By resource."""
-        self.seen = 0
-        self.decode: Callable[[Record], Object] = wire.object_of
-        self.bare: BareOf | None = None
-        """How changes get their objects, whole and bare; the owner of a memory of them puts itself here."""
-
-    def start(self) -> None:
-        self.seen = self._store.revision
-        self._tasks.start(self._run(), "hub")
-
-    async def stop(self) -> None:
-        await self._tasks.stop()
-        for watcher in list(self.watchers()):
-            watcher.close()
-
-    def watchers(self) -> Iterator[Watcher]:
-        for shelf in self._shelves.values():
-            yield from shelf
-
-    def listen(self, listener: Listener, *resources: str) -> None:
-        """`listener(happening)` is called for every change of these resources (of all, where none is named), in order;
-        it must be quick and must not raise."""
-        self._listeners.append((listener, frozenset(resources)))
-        self._listening.clear()
-
-    def add(self, watcher: Watcher) -> None:
-        self._shelves.setdefault(watcher.resource, _Shelf()).add(watcher)
-
-    def remove(self, watcher: Watcher) -> None:
-        watcher.end()
-        shelf = self._shelves.get(watcher.resource)
-        if shelf is not None:
-            shelf.remove(watcher)
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                watch = self._store.watch(PREFIX, self.seen, buffer=65536)
-            except Compacted:
-                self._cut_off_all()
-                continue
-            try:
-                await self._follow(watch)
-            except (Lagging, StopAsyncIteration):
-                self._cut_off_all()
-            finally:
-                watch.close()
-
-    async def _follow(self, watch: Watch) -> None:
-        """Changes come in groups of hundreds, and parts of this process act on them as they are handed over."""
-        while True:
-            changes = [watch.next_nowait() or await watch.next()]
-            while len(changes) < IN_A_ROW and (change := watch.next_nowait()) is not None:
-                changes.append(change)
-            self._dispatch(changes)
-            if len(changes) == IN_A_ROW:
-                await asyncio.sleep(0)
-
-    def _cut_off_all(self) -> None:
-        """The log was lost sight of: every watcher has to list again."""
-        log.warning("the watch on the store was interrupted; cutting off all watchers")
-        for watcher in self.watchers():
-            watcher.lagging = True
-            watcher.close()
-        self.seen = self._store.revision
-
-    def _dispatch(self, changes: list[Change]) -> None:
-        """Each watcher gets changes in the order they came about; of different resources, as ever, in any."""
-        self.seen = changes[-1].revision
-        happenings: dict[str, list[Happening]] = {}
-        for change in changes:
-            happening = Happening(change, self.decode, self.bare)
-            resource = happening.resource
-            listening = self._listening.get(resource)
-            if listening is None:
-                listening = self._listening[resource] = self._listening_to(resource)
-            for listener in listening:
-                listener(happening)
-            happenings.setdefault(resource, []).append(happening)
-        for resource, of_it in happenings.items():
-            shelf = self._shelves.get(resource)
-            if shelf is not None:
-                shelf.offer(of_it)
-
-    def _listening_to(self, resource: str) -> tuple[Listener, ...]:
-        return tuple(listener for listener, named in self._listeners if not named or resource in named)
+def _offer(watcher: Watcher, happening: Happening) -> None:
+    try:
+        watcher.offer(happening)
+    except Exception:
+        log.exception("a change of %s cannot be shown to a watcher, which is cut off", happening.change.key)
+        watcher.fail()

@@ -7,6 +7,7 @@ from podfit.apiserver.aggregation import API_SERVICE, AUTOMANAGED
 from podfit.apiserver.custom import DEFINITION, condition
 from podfit.apiserver.events import Happening
 from podfit.apiserver.objects import Objects
+from podfit.apiserver.usable import problem_of, usable
 from podfit.apiserver.writes import Writer
 from podfit.kit.tasks import Tasks
 from podfit.store.backend import Mismatch
@@ -36,7 +37,7 @@ class CustomGroups:
         for name, (group, version) in wanted.items():
             if self._objects.record(API_SERVICE, "", name) is None:
                 await self._writer.install(API_SERVICE, "", _service(name, group, version))
-        for service in self._objects.list(API_SERVICE):
+        for service in usable(API_SERVICE, self._objects.list(API_SERVICE)):
             meta = service["metadata"]
             if (meta.get("labels") or {}).get(AUTOMANAGED) == _FOLLOWED and meta["name"] not in wanted:
                 await self._remove(meta["name"])
@@ -45,7 +46,7 @@ class CustomGroups:
         return {
             (definition["spec"]["group"], version["name"])
             for definition in self._objects.list(DEFINITION)
-            if condition(definition, "Established") == "True"
+            if condition(definition, "Established") == "True" and not problem_of(DEFINITION, definition)
             for version in definition["spec"]["versions"]
             if version.get("served")
         }

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from podfit.api.kinds import EVENT, Kind, Registry
 from podfit.api.status import MODIFIED, ApiError, Object, conflict, not_found
 from podfit.apiserver import conversion, wire
-from podfit.apiserver.events import Hub
+from podfit.apiserver.hub import Hub
 from podfit.apiserver.memory import Memory
 from podfit.apiserver.versions import Versions
 from podfit.apiserver.views import Views

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import sys
 import zlib
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import podfit
 from podfit.api.schema import openapi, openapi_proto
-from podfit.api.status import ApiError
+from podfit.api.status import ApiError, go_quote
 from podfit.apiserver import wire
 from podfit.apiserver.negotiate import clauses, negotiate_discovery
 from podfit.apiserver.request import Request, Response
@@ -19,8 +20,9 @@ from podfit.apiserver.routes import Route
 if TYPE_CHECKING:
     from podfit.apiserver.server import Core
 
+log = logging.getLogger(__name__)
 _HEALTH = ("healthz", "livez", "readyz")
-_CHECKS = ("ping", "log", "store", "poststarthook/bootstrap")
+_BOOTSTRAP = "poststarthook/bootstrap"
 _TEXT = "text/plain; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -61,6 +63,8 @@ class Paths:
         """Further documents by path, made when asked for."""
         self.metrics: dict[str, Callable[[], bytes]] = {"/metrics": core.metrics.text}
         """Prometheus' text by path: the server's own, and that of components in the same process."""
+        self.checks: dict[str, Callable[[], str]] = {"ping": _passed, "log": _passed, "store": _passed}
+        """Health by name: why a part does not work, "" where it does."""
 
     async def answer(self, request: Request, route: Route | None) -> Response:
         parts = [part for part in request.path.split("/") if part]
@@ -148,28 +152,46 @@ class Paths:
             found += [f"/apis/{group}/{version}" for version in discovery.versions(group)]
         for word in _HEALTH:
             found.append(f"/{word}")
-            found += [f"/{word}/{check}" for check in _CHECKS]
+            found += [f"/{word}/{check}" for check in (*self.checks, _BOOTSTRAP)]
         return sorted([*found, *self.metrics, "/openapi/v2", "/openapi/v3", "/version"])
 
     def _health(self, kind: str, rest: list[str], request: Request) -> Response:
+        problems = {check: problem() for check, problem in self.checks.items()}
+        problems[_BOOTSTRAP] = "" if self.ready or kind == "livez" else "not finished"
         if rest:
             check = "/".join(rest)
-            if check not in _CHECKS:
+            if check not in problems:
                 raise page_not_found()
-            return Response(200 if self._passes(kind, check) else 500, b"ok", _TEXT)
+            problem = problems[check]
+            return Response(500, f"internal server error: {problem}\n".encode(), _TEXT) if problem else _ok()
         excluded = set(request.query.get("exclude", ()))
-        results = {check: self._passes(kind, check) for check in _CHECKS if check not in excluded}
-        healthy = all(results.values())
-        if healthy and "verbose" not in request.query:
-            return Response(200, b"ok", _TEXT)
-        lines = [
-            f"[{'+' if passed else '-'}]{check} {'ok' if passed else 'failed'}" for check, passed in results.items()
-        ]
-        lines.append(f"{kind} check {'passed' if healthy else 'failed'}")
-        return Response(200 if healthy else 500, ("\n".join(lines) + "\n").encode(), _TEXT)
+        lines = [_line(check, problem, check in excluded) for check, problem in problems.items()]
+        failed = [check for check, problem in problems.items() if problem and check not in excluded]
+        for check in failed:
+            log.warning("%s check %s failed: %s", kind, check, problems[check])
+        if unknown := sorted(excluded - problems.keys()):
+            names = ", ".join(map(go_quote, unknown))
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
+        if failed:
+            return Response(500, ("\n".join([*lines, f"{kind} check failed"]) + "\n").encode(), _TEXT)
+        if "verbose" not in request.query:
+            return _ok()
+        return Response(200, ("\n".join([*lines, f"{kind} check passed"]) + "\n").encode(), _TEXT)
 
-    def _passes(self, kind: str, check: str) -> bool:
-        return self.ready or kind == "livez" or check in ("ping", "log")
+
+def _ok() -> Response:
+    return Response(200, b"ok", _TEXT)
+
+
+def _passed() -> str:
+    return ""
+
+
+def _line(check: str, problem: str, excluded: bool) -> str:
+    """As Kubernetes lists a check: why it failed is for the log."""
+    if excluded:
+        return f"[+]{check} excluded: ok"
+    return f"[-]{check} failed: reason withheld" if problem else f"[+]{check} ok"
 
 
 def tagged(request: Request, body: bytes, media: str) -> Response:

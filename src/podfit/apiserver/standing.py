@@ -6,6 +6,8 @@ back, so that what people read in them is what counts.
 
 from __future__ import annotations
 
+from functools import partial
+
 from podfit.api.kinds import POD, kind_named
 from podfit.apiserver import wire
 from podfit.apiserver.addresses import ServiceAddresses
@@ -13,6 +15,7 @@ from podfit.apiserver.auth.node import NodeGraph
 from podfit.apiserver.auth.rbac import Rbac
 from podfit.apiserver.events import Happening
 from podfit.apiserver.objects import Objects
+from podfit.apiserver.usable import each, usable
 from podfit.kit.tasks import Tasks
 from podfit.store.backend import Mismatch
 
@@ -33,15 +36,19 @@ class Standing:
         self._collecting = False
 
     def load(self) -> None:
+        """Reads the store. What cannot be used is skipped with a warning."""
         for kind in _RBAC.values():
-            for obj in self._objects.list(kind):
-                self._rbac.changed(kind.kind, None, obj)
-        for pod in self._objects.list(POD):
-            self._graph.pod_changed(None, pod)
-        for claim in self._objects.list(_CLAIM):
-            self._graph.claim_changed(None, claim)
-        for service in self._objects.list(_SERVICE):
-            self._addresses.learn(service)
+            stored = usable(kind, self._objects.list(kind))
+            each(kind, stored, partial(self._rbac.changed, kind.kind, None))
+        each(POD, self._objects.list(POD), partial(self._graph.pod_changed, None))
+        each(_CLAIM, self._objects.list(_CLAIM), partial(self._graph.claim_changed, None))
+        each(_SERVICE, self._objects.list(_SERVICE), self._addresses.learn)
+
+    async def resync(self) -> None:
+        """Begins again with what is stored; nothing else runs in between."""
+        for part in (self._rbac, self._graph, self._addresses):
+            part.clear()
+        self.load()
 
     async def stop(self) -> None:
         await self._tasks.stop()

@@ -8,8 +8,9 @@ from typing import Any
 
 from podfit.api.kinds import POD, Registry
 from podfit.apiserver import events, wire
-from podfit.apiserver.events import BUFFER, IN_A_ROW, Happening, Hub, Watcher
+from podfit.apiserver.events import BUFFER, Happening, Watcher
 from podfit.apiserver.forms import MetadataOnly, Spliced
+from podfit.apiserver.hub import IN_A_ROW, Hub
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.selection import chosen
 from podfit.kit.clock import RealClock

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from podfit.api.kinds import EVENT, POD, Kind, Registry
 from podfit.api.status import Object
-from podfit.apiserver.events import Hub
+from podfit.apiserver.hub import Hub
 from podfit.apiserver.memory import Memory
 from podfit.apiserver.objects import EVENT_TTL_S, Objects
 from podfit.kit.clock import FakeClock

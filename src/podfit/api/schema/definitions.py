@@ -8,6 +8,7 @@ from podfit.api.kinds import Kind
 from podfit.api.schema import TABLES, type_named
 from podfit.api.schema.descriptions import describe
 from podfit.api.schema.fast import zero_of
+from podfit.api.schema.scalars import UNIONS
 from podfit.api.schema.types import ATOMIC, Field, ListOf, MapOf, Scalar, Struct, Type
 from podfit.api.status import Object
 
@@ -34,6 +35,7 @@ _PLAIN: dict[str, Object] = {
     "float64": {"type": "number", "format": "double"},
     "bytes": {"type": "string", "format": "byte"},
     "Raw": {"type": "object"},
+    **{form: {"type": "object"} for form in UNIONS},
 }
 _SHAPES: dict[str, Object] = {
     "Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},

@@ -33,6 +33,9 @@ _BUILT_IN = {
     "MicroTime": "v1.MicroTime",
     "Duration": "v1.Duration",
     "Raw": "runtime.RawExtension",
+    "SchemaOrArray": "v1.JSONSchemaPropsOrArray",
+    "SchemaOrBool": "v1.JSONSchemaPropsOrBool",
+    "SchemaOrStrings": "v1.JSONSchemaPropsOrStringArray",
 }
 _SCALARS = {name: Scalar(name, go) for name, go in _BUILT_IN.items()} | {"UID": Scalar("string", "types.UID")}
 _MAP = re.compile(r"map\[(\w+)\](.+)")

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -81,12 +82,19 @@ def default_problems(schema: Schema, path: str) -> list[FieldError]:
     if default is not None:
         if _has_unknown(default, schema):
             errors.append(FieldError(INVALID, f"{path}.default", "must not have unknown fields", _json_value(default)))
-        errors += errors_of(default, schema, f"{path}.default")
+        errors += [_within(error, f"{path}.default") for error in errors_of(default, schema, "")]
     if isinstance(schema.get("items"), dict):
         errors += default_problems(schema["items"], f"{path}.items")
     for name in sorted(schema.get("properties") or {}):
         errors += default_problems(schema["properties"][name], f"{path}.properties[{name}]")
     return errors
+
+
+def _within(error: FieldError, path: str) -> FieldError:
+    """A complaint about a part of a default, whose words name the part as if the default was an object of its own."""
+    if not error.path or error.path == "<nil>":
+        return replace(error, path=path)
+    return replace(error, path=f"{path}{error.path if error.path[0] == '[' else '.' + error.path}")
 
 
 def _has_unknown(value: Any, schema: Schema) -> bool:

@@ -36,6 +36,10 @@ class NodeGraph:
         self._edges: dict[str, Counter[_Edge]] = {}
         self._volumes: dict[tuple[str, str], str] = {}
 
+    def clear(self) -> None:
+        self._edges.clear()
+        self._volumes.clear()
+
     def pod_changed(self, old: Object | None, new: Object | None) -> None:
         """Follows one change: `old` None for a new pod, `new` None for a deleted one."""
         if old is not None and new is not None and old.get("spec") is new.get("spec"):

@@ -53,6 +53,13 @@ class Rbac:
                 self._add_binding(kind, new)
         self._forget()
 
+    def clear(self) -> None:
+        self._roles.clear()
+        self._cluster_roles.clear()
+        self._grants.clear()
+        self._aggregates = None
+        self._forget()
+
     def decide(self, user: User, action: Action) -> Decision:
         errors: list[str] = []
         for grant in self._grants_of(user, action.namespace):
@@ -122,21 +129,31 @@ class Rbac:
         if self._aggregates is None:
             self._aggregates = {}
             holders = {n: role for n, role in self._cluster_roles.items() if role.get("aggregationRule")}
+            selected = {name: self._selected(role) for name, role in holders.items()}
             for name in holders:
-                self._aggregates[name] = tuple(dict.fromkeys(self._collect(name, {name})))
+                self._aggregates[name] = tuple(dict.fromkeys(self._collect(name, selected)))
         return self._aggregates
 
-    def _collect(self, name: str, seen: set[str]) -> Iterator[Rule]:
-        """Rules of all roles the aggregation rule selects; selected roles may aggregate others in turn."""
-        rule = self._cluster_roles[name].get("aggregationRule") or {}
-        for other in sorted(self._cluster_roles):
-            labels = (self._cluster_roles[other].get("metadata") or {}).get("labels") or {}
-            if other in seen or not any(selects(s, labels) for s in rule.get("clusterRoleSelectors") or ()):
-                continue
-            if self._cluster_roles[other].get("aggregationRule"):
-                yield from self._collect(other, seen | {other})
-            else:
-                yield from self._roles[("", other)]
+    def _selected(self, role: Object) -> list[str]:
+        """The names of the roles that an aggregation rule selects."""
+        selectors = role["aggregationRule"].get("clusterRoleSelectors") or ()
+        labels = {
+            name: (other.get("metadata") or {}).get("labels") or {} for name, other in self._cluster_roles.items()
+        }
+        return sorted(name for name in labels if any(selects(selector, labels[name]) for selector in selectors))
+
+    def _collect(self, name: str, selected: dict[str, list[str]]) -> Iterator[Rule]:
+        """Rules of all roles the aggregation rule selects. Those may aggregate others in turn; each counts once."""
+        seen, waiting = {name}, [name]
+        while waiting:
+            for other in selected[waiting.pop()]:
+                if other in seen:
+                    continue
+                seen.add(other)
+                if other in selected:
+                    waiting.append(other)
+                else:
+                    yield from self._roles[("", other)]
 
     def _add_binding(self, kind: str, binding: Object) -> None:
         meta = binding.get("metadata") or {}

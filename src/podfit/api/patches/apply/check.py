@@ -7,15 +7,17 @@ from typing import Any
 
 from podfit.api.patches.apply.fieldset import path_text
 from podfit.api.patches.apply.typed import element_of, field_type, key_default
+from podfit.api.schema.scalars import UNIONS
 from podfit.api.schema.types import MAP, SET, ListOf, Scalar, Type
 from podfit.api.status import go_quote
 
-_UNTYPED = ("Quantity", "Resource", "IntOrString", "Time", "MicroTime", "Duration", "Raw")
+_FREE = ("Raw", *UNIONS)
+_UNTYPED = ("Quantity", "Resource", "IntOrString", "Time", "MicroTime", "Duration", "Raw", *UNIONS)
 
 
 def complaints(value: Any, kind: Type, path: str = "") -> list[str]:
     """What is wrong, each with the path in front; a null fits everywhere."""
-    if value is None or (isinstance(kind, Scalar) and kind.form == "Raw"):
+    if value is None or (isinstance(kind, Scalar) and kind.form in _FREE):
         return []
     if isinstance(kind, Scalar):
         return _scalar(value, kind, path)

@@ -30,6 +30,7 @@ from podfit.apiserver.admission.webhooks.review import (
     spoken_by,
 )
 from podfit.apiserver.auth.authorize import Authorization
+from podfit.apiserver.usable import usable
 
 MUTATING = kind_named("MutatingWebhookConfiguration")
 VALIDATING = kind_named("ValidatingWebhookConfiguration")
@@ -82,6 +83,9 @@ class _WebhookPlugin(Plugin):
     ) -> None:
         self._cluster, self._caller = cluster, caller
         self._equivalents, self._authorization = equivalents, authorization
+        self._stored: Sequence[Object] = ()
+        self._usable: Sequence[Object] = ()
+        """What is stored, and those of it that can be used."""
         self._known: Sequence[Object] = ()
         self._matched: dict[tuple[str, Kind, str], list[Concerned]] = {}
         """By operation, kind and subresource: the hooks of the configurations `_known` whose rules match."""
@@ -92,9 +96,12 @@ class _WebhookPlugin(Plugin):
 
     def _concerned(self, attrs: Attributes) -> list[Concerned]:
         """Those whose rules and selectors match, by name of their configuration."""
-        configurations = self._cluster.list(self.configurations)
-        if not configurations:
+        stored = self._cluster.list(self.configurations)
+        if not stored:
             return []
+        if stored is not self._stored:
+            self._stored, self._usable = stored, usable(self.configurations, stored)
+        configurations = self._usable
         found = self._by_rules(attrs, configurations)
         return [one for one in found if selectors_match(one[1], attrs, self._cluster)] if found else found
 
