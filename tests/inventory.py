@@ -79,7 +79,7 @@ def metric_labels() -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for collector, family in _families():
         labels = getattr(collector, "_labelnames", None) or getattr(family, "_labelnames", None)
-        found[_name(family)] = tuple(labels or getattr(collector, "label_values", ()))
+        found[_name(family)] = tuple(labels or getattr(collector, "label_values", None) or ())
     return found | {name: labels for name, labels in _node_pages().items() if name not in found}
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from podfit.agent.runtimes.base import RuntimeFailure
+from podfit.agent.server import exposition
+from podfit.agent.server.usage import UsageReader
 from podfit.api.kinds import POD
 from podfit.testing.nodes import Cluster, TestNode
 
@@ -115,3 +119,27 @@ async def test_what_a_node_has_not_seen_yet_is_zero(tmp_path: Path) -> None:
         assert value(node, "kubelet_pod_resize_duration_seconds_count", success="false") == 0
         asked = {"resource": "memory", "requirement": "limits", "operation": "decrease"}
         assert value(node, "kubelet_container_requested_resizes_total", **asked) == 0
+
+
+async def test_a_kill_for_memory_is_counted_beyond_the_container_that_was_killed(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        node = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
+        body = pod("p", "500m")
+        body["metadata"]["annotations"] = {"podfit.dev/fake-memory": "steps:16Mi@0,128Mi@30"}
+        await cluster.client.create(POD, body)
+        await node.quiet()
+        assert await kills(node) == 0
+
+        await node.pass_time(45)
+        statuses = (await cluster.pod("p"))["status"]["containerStatuses"]
+        assert statuses[0]["restartCount"] == 1
+        assert await kills(node) == 1
+
+
+async def kills(node: TestNode) -> float:
+    sample = await UsageReader(node.agent, machine=False).read()
+    page = exposition.cadvisor_page(sample, "/root", 1, 1)
+    name = "podfit_container_oom_kills"
+    (found,) = (one for family in text_string_to_metric_families(page) if family.name == name for one in family.samples)
+    assert found.labels == {"namespace": "default", "pod": "p", "container": "c"}
+    return float(found.value)

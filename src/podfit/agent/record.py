@@ -139,6 +139,8 @@ class PodRecord:
     """Whether a container has a probe, which no change of the pod adds or takes away."""
     counted: tuple[Object, Allocated] | None = None
     """The state of pod and promise that `used` was taken from."""
+    ooms: Mapping[str, int] = field(default_factory=dict)
+    """How many earlier containers of a name ended for want of memory."""
     passed: int = 0
     """The generation that the last pass worked on."""
     _read: tuple[Object, Desired] | None = None

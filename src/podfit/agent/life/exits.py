@@ -17,6 +17,7 @@ def note(record: PodRecord, snapshot: Snapshot) -> None:
             continue
         record.exits = {**record.exits, name: last.id}
         if last.reason == "OOMKilled":
+            record.ooms = {**record.ooms, name: record.ooms.get(name, 0) + 1}
             record.story.tell("OOM-killed", name, **_limit(snapshot, name), exit_code=last.exit_code)
         else:
             record.story.tell("exited", name, reason=last.reason, exit_code=last.exit_code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from podfit.agent.decide.states import all_containers
 from podfit.agent.life.probes import FAILED, SUCCESSFUL
 from podfit.agent.record import PodRecord
 from podfit.agent.server.usage import ContainerSample, NodeSample, PodSample
@@ -178,6 +179,7 @@ def cadvisor_page(node: NodeSample, root: str, cores: float, memory_bytes: int) 
         (labels, one.state.started_at, one.usage.at) for labels, one in groups if isinstance(one, ContainerSample)
     ]
     page.add("container_start_time_seconds", "gauge", "Start time of the container since unix epoch.", started)
+    _ooms(page, node)
     page.add("machine_cpu_cores", "gauge", "Number of logical CPU cores.", [({}, cores, 0)])
     page.add("machine_memory_bytes", "gauge", "Amount of memory installed on the machine.", [({}, memory_bytes, 0)])
     return page.text()
@@ -189,6 +191,19 @@ def _faults(page: Page, groups: list[tuple[dict[str, str], PodSample | Container
         for kind, value in zip(_FAULTS, (one.usage.page_faults, one.usage.major_page_faults), strict=True):
             rows.append(({**labels, "failure_type": kind, "scope": "container"}, value, one.usage.at))
     page.add("container_memory_failures_total", "counter", "Cumulative count of memory allocation failures.", rows)
+
+
+def _ooms(page: Page, node: NodeSample) -> None:
+    """cAdvisor's counter goes with a container that is killed; this one outlives it, so that the kill is seen."""
+    rows: list[Row] = []
+    for pod in node.pods:
+        now = {one.state.name: one.usage.oom_kills for one in pod.containers}
+        for container in all_containers(pod.record.pod["spec"]):
+            name = container["name"]
+            kills = pod.record.ooms.get(name, 0) + now.get(name, 0)
+            rows.append(({**_names(pod), "container": name}, kills, 0))
+    text = "Out-of-memory kills in a pod's container, over all its restarts."
+    page.add("podfit_container_oom_kills_total", "counter", text, rows)
 
 
 def _specs(page: Page, groups: list[tuple[dict[str, str], PodSample | ContainerSample]]) -> None:
