@@ -5,11 +5,12 @@ The Node authorizer decides on names and verbs alone; what needs the objects the
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 from podfit.api.kinds import NODE, POD
-from podfit.api.pod_references import claim_names, config_map_names, secret_names
 from podfit.api.status import Object, not_found
+from podfit.apiserver.admission.api_references import UnknownVolume, referenced
 from podfit.apiserver.admission.base import (
     CONNECT,
     CREATE,
@@ -23,6 +24,7 @@ from podfit.apiserver.admission.base import (
     spec_of,
 )
 from podfit.apiserver.admission.node_labels import forbidden_labels
+from podfit.apiserver.auth.certificates import subject_of_request
 from podfit.apiserver.auth.node import node_name_of
 
 MIRROR = "kubernetes.io/config.mirror"
@@ -33,8 +35,12 @@ _RESTRICTED = frozenset(
         ("", "persistentvolumeclaims"),
         ("", "serviceaccounts"),
         ("coordination.k8s.io", "leases"),
+        ("certificates.k8s.io", "certificatesigningrequests"),
     }
 )
+
+
+_NODE_SIGNERS = frozenset(("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"))
 
 
 class NodeRestriction(Plugin):
@@ -63,6 +69,8 @@ class NodeRestriction(Plugin):
                 self._token(node, attrs)
             case "persistentvolumeclaims":
                 _claim(node, attrs)
+            case "certificatesigningrequests":
+                _certificate_request(node, attrs)
 
     def _pod(self, node: str, attrs: Attributes) -> None:
         match attrs.subresource, attrs.operation:
@@ -101,16 +109,12 @@ class NodeRestriction(Plugin):
         if spec.get("nodeName") != node:
             raise attrs.forbid(f'node "{node}" can only create pods with spec.nodeName set to itself')
         self._owner(node, attrs, meta_of(attrs.object).get("ownerReferences") or [])
-        named: tuple[tuple[str, Any], ...] = (
-            ("a service account", spec.get("serviceAccountName")),
-            ("secrets", secret_names(attrs.object)),
-            ("configmaps", config_map_names(attrs.object)),
-            ("clustertrustbundles", _trust_bundles(spec)),
-            ("persistentvolumeclaims", claim_names(attrs.object)),
-        )
-        for words, names in named:
-            if names:
-                raise attrs.forbid(f'node "{node}" can not create pods that reference {words}')
+        try:
+            found = referenced(attrs.object)
+        except UnknownVolume as error:
+            raise attrs.forbid(f"error checking mirror pod for API references: {error}") from None
+        if found:
+            raise attrs.forbid(f'node "{node}" can not create pods that reference {found}')
 
     def _owner(self, node: str, attrs: Attributes, owners: list[Object]) -> None:
         rule = f'node "{node}" can only create pods with'
@@ -176,6 +180,8 @@ def _pod_status(node: str, attrs: Attributes) -> None:
         raise attrs.forbid(f'node "{node}" cannot update labels through pod status')
     if _claim_statuses(attrs.old) != _claim_statuses(attrs.object):
         raise attrs.forbid(f'node "{node}" cannot update resource claim statues')
+    if _extended_claim(attrs.old) != _extended_claim(attrs.object):
+        raise attrs.forbid(f'node "{node}" cannot update extended resource claim status')
 
 
 def _claim_statuses(pod: Object | None) -> list[tuple[Any, Any]]:
@@ -183,12 +189,21 @@ def _claim_statuses(pod: Object | None) -> list[tuple[Any, Any]]:
     return [(row.get("name"), row.get("resourceClaimName")) for row in rows]
 
 
-def _trust_bundles(spec: dict[str, Any]) -> bool:
-    return any(
-        source.get("clusterTrustBundle")
-        for volume in spec.get("volumes") or ()
-        for source in (volume.get("projected") or {}).get("sources") or ()
-    )
+def _extended_claim(pod: Object | None) -> Any:
+    return ((pod or {}).get("status") or {}).get("extendedResourceClaimStatus")
+
+
+def _certificate_request(node: str, attrs: Attributes) -> None:
+    """A certificate in a node's name is for that node alone. All else about a request is its signer's business."""
+    spec = spec_of(attrs.object)
+    if attrs.operation != CREATE or spec.get("signerName") not in _NODE_SIGNERS:
+        return
+    try:
+        name, _ = subject_of_request(base64.b64decode(spec.get("request") or ""))
+    except ValueError as error:
+        raise attrs.forbid(f"unable to parse csr: {error}") from None
+    if name != f"system:node:{node}":
+        raise attrs.forbid(f"can only create a node CSR with CN=system:node:{node}")
 
 
 def _node(node: str, attrs: Attributes) -> None:
@@ -209,6 +224,9 @@ def _node(node: str, attrs: Attributes) -> None:
             raise attrs.forbid(f'node "{node}" is not allowed to update configSource to a new non-nil configSource')
         if (new.get("taints") or []) != (old.get("taints") or []):
             raise attrs.forbid(f'node "{node}" is not allowed to modify taints')
+        if (meta_of(attrs.object).get("ownerReferences") or []) != (meta_of(attrs.old).get("ownerReferences") or []):
+            # An owner that does not exist would have the Node, and with it its pods, garbage-collected.
+            raise attrs.forbid(f'node "{node}" is not allowed to modify ownerReferences')
         if labels:
             raise attrs.forbid(f"is not allowed to modify labels: {', '.join(labels)}")
 
