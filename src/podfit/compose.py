@@ -228,7 +228,7 @@ class Up:
         from podfit.controllers.all import run_controllers
 
         world = make_world(self.client(CONTROLLERS, "controllers"), self.clock, self.server.pki.ca)
-        world.sign_request = self.server.pki.answer_csr
+        world.sign_request = self.server.pki.signer
         await run_controllers(world)
 
     async def _scheduler(self) -> None:
@@ -365,13 +365,14 @@ async def as_leader(client: Client, name: str, work: Callable[[], Awaitable[None
         await client.close()
 
 
-async def controllers_alone(access: Access, elect: bool, signer: Signer | None = None) -> None:
+async def controllers_alone(access: Access, elect: bool, signer: Signer | None = None, root_ca: bytes = b"") -> None:
+    """`root_ca`: published in every namespace as kube-root-ca.crt; that of `access` by default."""
     from podfit.controllers.all import run_controllers
 
     clock, client = RealClock(), Client(access.transport("podfit-controllers"))
 
     async def work() -> None:
-        world = make_world(client, clock, access.ca or b"")
+        world = make_world(client, clock, root_ca or access.ca or b"")
         world.sign_request = signer
         await run_controllers(world)
 
@@ -450,7 +451,7 @@ async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bo
     pair = await self_signed(name, (name, address))
     tls = serving_tls(pair.cert, pair.key, access.ca)
     gate = Gate(client, name, agent.clock)
-    node = NodeServer(agent, tls, address, agent.config.port, gate, machine)
+    node = NodeServer(agent, tls, agent.config.listen_address or address, agent.config.port, gate, machine)
     try:
         await node.start()
     except OSError as error:

@@ -23,6 +23,9 @@ class AgentConfig:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()
     address: str = ""
+    """The node's IP address, as its status reports it; "" for this machine's."""
+    listen_address: str = ""
+    """Where the agent's own server listens; "" for `address`."""
     hostname: str = ""
     port: int = 10250
     """Where the agent's own server listens, published in daemonEndpoints."""

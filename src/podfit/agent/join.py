@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import logging
 import secrets
 from contextlib import aclosing
 from dataclasses import replace
@@ -24,12 +25,18 @@ from podfit.api.kinds import kind_named
 from podfit.api.status import Object
 from podfit.client.kubeconfig import Access, BadKubeconfig, load
 from podfit.client.rest import Client
+from podfit.client.transport import Unreachable
 from podfit.kit.atomicfile import write_atomic
+
+log = logging.getLogger(__name__)
 
 CSR = kind_named("CertificateSigningRequest")
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 _RENEW_BEFORE = timedelta(days=7)
-_PATIENCE_S = 60.0
+_PATIENCE_S = 900.0
+_WATCH_AGAIN_S = 2.0
+_NOTICE_S, _NOTICE_MOST_S = 5.0, 60.0
+"""When the first line about what is waited for is logged; the pauses between the next ones double up to the second."""
 
 
 class JoinRefused(Exception):
@@ -91,26 +98,69 @@ async def _certificate(access: Access, node: str, request: bytes) -> bytes:
             },
         }
         made = await client.create(CSR, body)
-        async with asyncio.timeout(_PATIENCE_S):
-            return await _issued(client, made)
-    except TimeoutError:
-        raise JoinRefused(f"no certificate for node {node} within {_PATIENCE_S:.0f} s: is a signer running?") from None
+        return await _Waiting(client, node, made["metadata"]["name"]).certificate()
     finally:
         await client.close()
 
 
-async def _issued(client: Client, made: Object) -> bytes:
-    name = made["metadata"]["name"]
-    query = {"fieldSelector": f"metadata.name={name}", "resourceVersion": "0"}
-    async with aclosing(client.watch(CSR, **query)) as events:
-        async for _, obj in events:
-            status = obj.get("status") or {}
-            for condition in status.get("conditions") or []:
-                if condition["type"] in ("Denied", "Failed"):
-                    raise JoinRefused(f"{condition['type']}: {condition.get('message', '')}")
-            if status.get("certificate"):
-                return base64.b64decode(status["certificate"])
-    raise JoinRefused("the server ended the watch before it issued the certificate")
+class _Waiting:
+    """For the answer to a signing request. Every so often the log says what is missing."""
+
+    def __init__(self, client: Client, node: str, name: str) -> None:
+        self._client, self._node, self._name = client, node, name
+        self._approved = False
+
+    async def certificate(self) -> bytes:
+        notices = asyncio.ensure_future(self._notice())
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                while (found := await self._issued()) is None:
+                    await asyncio.sleep(_WATCH_AGAIN_S)
+                return found
+        except TimeoutError:
+            minutes = _PATIENCE_S / 60
+            raise JoinRefused(f"no certificate for node {self._node} in {minutes:.0f} min: {self.missing}") from None
+        finally:
+            notices.cancel()
+
+    @property
+    def missing(self) -> str:
+        if self._approved:
+            return (
+                f"request {self._name} is approved but not signed. Is a signer running "
+                "(podfit controllers --cluster-signing-cert-file … --cluster-signing-key-file …)?"
+            )
+        return f"request {self._name} is not approved. Approve it with: kubectl certificate approve {self._name}"
+
+    async def _notice(self) -> None:
+        pause = _NOTICE_S
+        while True:
+            await asyncio.sleep(pause)
+            log.warning("waiting for the certificate of node %s: %s", self._node, self.missing)
+            pause = min(pause * 2, _NOTICE_MOST_S)
+
+    async def _issued(self) -> bytes | None:
+        """None if the watch ended before there was an answer."""
+        try:
+            return await self._answer()
+        except Unreachable as error:
+            log.warning("waiting for the certificate of node %s: %s", self._node, error)
+            return None
+
+    async def _answer(self) -> bytes | None:
+        query = {"fieldSelector": f"metadata.name={self._name}", "resourceVersion": "0"}
+        async with aclosing(self._client.watch(CSR, **query)) as events:
+            async for event, obj in events:
+                if event == "DELETED":
+                    raise JoinRefused(f"request {self._name} was deleted")
+                status = obj.get("status") or {}
+                for condition in status.get("conditions") or []:
+                    if condition["type"] in ("Denied", "Failed"):
+                        raise JoinRefused(f"{condition['type']}: {condition.get('message', '')}")
+                    self._approved = self._approved or condition["type"] == "Approved"
+                if status.get("certificate"):
+                    return base64.b64decode(status["certificate"])
+        return None
 
 
 def _kubeconfig(access: Access, node: str) -> Object:

@@ -1,4 +1,4 @@
-"""Where the components of `podfit up` listen, for those who want to name ports. By default each takes a free one."""
+"""Where podfit's components listen, for those who want to name ports. By default `podfit up` takes free ones."""
 
 from __future__ import annotations
 
@@ -23,6 +23,24 @@ AdmissionAddress = Annotated[
 WebhookPort = Annotated[
     int, typer.Option("--webhook-port", min=0, max=65535, help="The admission webhook's port; 0 picks one.")
 ]
+
+NodeIp = Annotated[
+    str, typer.Option("--node-ip", metavar="IP", help="The address the node reports; default this machine's.")
+]
+AgentAddress = Annotated[
+    str, typer.Option("--address", metavar="IP", help="Where the agent's server listens; default the node's address.")
+]
+
+
+def ip_address(flag: str, text: str) -> str:
+    import ipaddress
+
+    from podfit.compose import BadSetting
+
+    try:
+        return str(ipaddress.ip_address(text)) if text else ""
+    except ValueError as error:
+        raise BadSetting(f"{flag} {text!r}: it is an IP address, for example 10.0.0.2") from error
 
 
 def autoscaler_flags(recommender: str, updater: str, admission: str, webhook_port: int) -> dict[str, list[str]]:

@@ -81,14 +81,13 @@ class CertificateSigning(_SignerPlugin):
     subresource, verb = "status", "sign"
 
     async def validate(self, attrs: Attributes) -> None:
-        if _signed(attrs.old) != _signed(attrs.object):
+        if _answer(attrs.old) != _answer(attrs.object):
             self._check(attrs)
 
 
-def _signed(request: dict[str, Any] | None) -> tuple[Any, bool]:
+def _answer(request: dict[str, Any] | None) -> tuple[Any, Any]:
     status = (request or {}).get("status") or {}
-    failed = any(row.get("type") == "Failed" for row in status.get("conditions") or ())
-    return status.get("certificate"), failed
+    return status.get("certificate"), status.get("conditions") or []
 
 
 class CertificateSubjectRestriction(Plugin):

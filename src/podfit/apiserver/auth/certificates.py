@@ -12,14 +12,57 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from podfit.api.status import go_quote
+
 _SKEW = timedelta(minutes=5)
 CLIENT, SERVER = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
 PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
+
+USAGES: dict[str, str] = {
+    "signing": "digital_signature",
+    "digital signature": "digital_signature",
+    "content commitment": "content_commitment",
+    "key encipherment": "key_encipherment",
+    "key agreement": "key_agreement",
+    "data encipherment": "data_encipherment",
+    "cert sign": "key_cert_sign",
+    "crl sign": "crl_sign",
+    "encipher only": "encipher_only",
+    "decipher only": "decipher_only",
+}
+"""Usages of a request that become bits of the certificate's key usage."""
+EXTENDED_USAGES = {
+    "any": "2.5.29.37.0",
+    "server auth": "1.3.6.1.5.5.7.3.1",
+    "client auth": "1.3.6.1.5.5.7.3.2",
+    "code signing": "1.3.6.1.5.5.7.3.3",
+    "email protection": "1.3.6.1.5.5.7.3.4",
+    "s/mime": "1.3.6.1.5.5.7.3.4",
+    "ipsec end system": "1.3.6.1.5.5.7.3.5",
+    "ipsec tunnel": "1.3.6.1.5.5.7.3.6",
+    "ipsec user": "1.3.6.1.5.5.7.3.7",
+    "timestamping": "1.3.6.1.5.5.7.3.8",
+    "ocsp signing": "1.3.6.1.5.5.7.3.9",
+    "microsoft sgc": "1.3.6.1.4.1.311.10.3.3",
+    "netscape sgc": "2.16.840.1.113730.4.1",
+}
+_SUBJECT = (
+    NameOID.COUNTRY_NAME,
+    NameOID.ORGANIZATION_NAME,
+    NameOID.ORGANIZATIONAL_UNIT_NAME,
+    NameOID.LOCALITY_NAME,
+    NameOID.STATE_OR_PROVINCE_NAME,
+    NameOID.STREET_ADDRESS,
+    NameOID.POSTAL_CODE,
+)
+"""What a subject may consist of, beside its serial number and common name; all else is left out."""
+_NAMES = (x509.DNSName, x509.IPAddress, x509.RFC822Name, x509.UniformResourceIdentifier)
 
 
 class BadRequestPem(ValueError):
@@ -37,14 +80,17 @@ class Pair:
 @dataclass(frozen=True, slots=True)
 class Authority:
     cert: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: PrivateKey
 
     @staticmethod
     def load(pair: Pair) -> Authority:
         key = serialization.load_pem_private_key(pair.key, None)
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ValueError("the key of the authority is no elliptic curve key")
-        return Authority(x509.load_pem_x509_certificate(pair.cert), key)
+        if not isinstance(key, PrivateKey):
+            raise ValueError(f"keys of type {type(key).__name__} are not supported")
+        cert = x509.load_pem_x509_certificate(pair.cert)
+        if cert.public_key() != key.public_key():
+            raise ValueError("the key is not that of the certificate")
+        return Authority(cert, key)
 
     @property
     def pem(self) -> bytes:
@@ -61,14 +107,16 @@ class Authority:
         cert = self._sign(subject(name, organizations), key.public_key(), ttl, [SERVER, CLIENT], names)
         return Pair(_pem(cert), key_pem(key))
 
-    def answer(
-        self, request_pem: bytes, ttl: timedelta, *, usages: Sequence[str] = ("client auth",), names: Sequence[str] = ()
-    ) -> bytes:
-        """Signs a request with the subject it asks for. Whoever calls has checked that the subject is fine."""
+    def answer(self, request_pem: bytes, ttl: timedelta, *, usages: Sequence[str] = ("client auth",)) -> bytes:
+        """Signs a request: its subject, its alternative names, and nothing else of it. Callers have checked that all
+        of these are fine."""
         request = load_request(request_pem)
-        extended = [oid for word, oid in (("server auth", SERVER), ("client auth", CLIENT)) if word in usages]
-        cert = self._sign(request.subject, _public_key(request), ttl, extended, names)
-        return _pem(cert)
+        if unknown := [usage for usage in usages if usage not in USAGES and usage not in EXTENDED_USAGES]:
+            raise BadRequestPem(f"unrecognized usage values: [{' '.join(map(go_quote, unknown))}]")
+        key, extended = _usages(usages)
+        names = alternative_names(request)
+        name = _plain_subject(request.subject)
+        return _pem(self._sign(name, _public_key(request), ttl, extended, names, key))
 
     def _sign(
         self,
@@ -76,21 +124,24 @@ class Authority:
         key: PublicKey,
         ttl: timedelta,
         usages: Sequence[x509.ObjectIdentifier],
-        names: Sequence[str],
+        names: Sequence[str] | Sequence[x509.GeneralName],
+        key_usage: x509.KeyUsage | None = None,
     ) -> x509.Certificate:
         now = datetime.now(UTC)
+        if now >= self.cert.not_valid_after_utc:
+            raise ValueError(f"the signer has expired: NotAfter={self.cert.not_valid_after_utc}")
         until = min(now + ttl, self.cert.not_valid_after_utc)
         builder = (
             x509.CertificateBuilder(self.cert.subject, name, key, x509.random_serial_number(), now - _SKEW, until)
             .add_extension(x509.BasicConstraints(False, None), True)
-            .add_extension(_usage(certificates=False), True)
+            .add_extension(key_usage or _usage(certificates=False), True)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), False)
         )
         if usages:
             builder = builder.add_extension(x509.ExtendedKeyUsage(usages), False)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(n) for n in names]), False)
-        return builder.sign(self.key, hashes.SHA256())
+        return builder.sign(self.key, None if isinstance(self.key, ed25519.Ed25519PrivateKey) else hashes.SHA256())
 
 
 def new_authority(name: str, ttl: timedelta) -> Pair:
@@ -115,11 +166,14 @@ def new_request(name: str, organizations: Sequence[str], key: ec.EllipticCurvePr
 
 
 def load_request(pem: bytes) -> x509.CertificateSigningRequest:
+    if b"-----BEGIN CERTIFICATE REQUEST-----" not in pem:
+        raise BadRequestPem("PEM block type must be CERTIFICATE REQUEST")
     try:
         request = x509.load_pem_x509_csr(pem)
         good = request.is_signature_valid
-    except (ValueError, InvalidSignature) as error:
-        raise BadRequestPem(f"PEM block type must be CERTIFICATE REQUEST: {error}") from None
+        alternative_names(request)
+    except (ValueError, InvalidSignature, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
+        raise BadRequestPem(str(error)) from None
     if not good:
         raise BadRequestPem("the request is not signed with its own key")
     return request
@@ -129,7 +183,7 @@ def subject_of_request(pem: bytes) -> tuple[str, tuple[str, ...]]:
     """Common name and organisations a request asks for."""
     name = load_request(pem).subject
     common = [str(part.value) for part in name.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    return (common[0] if common else ""), tuple(
+    return (common[-1] if common else ""), tuple(
         str(part.value) for part in name.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
     )
 
@@ -180,7 +234,35 @@ def _usage(*, certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _alternative(name: str) -> x509.GeneralName:
+def _usages(usages: Sequence[str]) -> tuple[x509.KeyUsage, list[x509.ObjectIdentifier]]:
+    bits = {USAGES[usage] for usage in usages if usage in USAGES}
+    if "key_agreement" not in bits:
+        # They say how a key agrees, and nothing without that.
+        bits -= {"encipher_only", "decipher_only"}
+    extended = dict.fromkeys(EXTENDED_USAGES[usage] for usage in EXTENDED_USAGES if usage in usages)
+    return x509.KeyUsage(**{bit: bit in bits for bit in USAGES.values()}), list(map(x509.ObjectIdentifier, extended))
+
+
+def _plain_subject(name: x509.Name) -> x509.Name:
+    """Only what a subject usually has. Of several common names the last one counts, and is the only one there is: who
+    reads the certificate must not find another than who checked the request."""
+    parts = [part for oid in _SUBJECT for part in name.get_attributes_for_oid(oid)]
+    for oid in (NameOID.COMMON_NAME, NameOID.SERIAL_NUMBER):
+        parts += name.get_attributes_for_oid(oid)[-1:]
+    return x509.Name(parts)
+
+
+def alternative_names(request: x509.CertificateSigningRequest) -> list[x509.GeneralName]:
+    try:
+        found = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [name for name in found if isinstance(name, _NAMES)]
+
+
+def _alternative(name: str | x509.GeneralName) -> x509.GeneralName:
+    if isinstance(name, x509.GeneralName):
+        return name
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

@@ -27,8 +27,8 @@ from podfit.apiserver.auth.certificates import (
     names_of,
     new_authority,
     new_key,
-    subject_of_request,
 )
+from podfit.apiserver.auth.signing import Signer
 from podfit.kit.atomicfile import write_atomic
 
 CA_TTL = timedelta(days=3650)
@@ -36,7 +36,6 @@ CERT_TTL = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=30)
 FRONT_PROXY_CA = "podfit-front-proxy-ca"
 FRONT_PROXY_CLIENT = "front-proxy-client"
-_MASTERS = "system:masters"
 _X509_NO_CHECK_TIME = 0x200000
 SERVICE_NAMES = (
     "kubernetes",
@@ -45,10 +44,6 @@ SERVICE_NAMES = (
     "kubernetes.default.svc.cluster.local",
     "10.96.0.1",
 )
-
-
-class SubjectRefused(ValueError):
-    """A signing request asks to be somebody it may not become."""
 
 
 class DamagedKeys(Exception):
@@ -99,40 +94,17 @@ class Pki:
         """A new client certificate; not kept."""
         return self.authority.client(name, organizations, ttl)
 
+    @property
+    def signer(self) -> Signer:
+        """Signs approved certificate signing requests."""
+        return Signer(self.authority, CERT_TTL)
+
     def node(self, name: str, ttl: timedelta = CERT_TTL) -> Pair:
         return self.issue_client_cert(f"system:node:{name}", ("system:nodes",), ttl)
 
     def node_serving(self, name: str, names: Sequence[str], ttl: timedelta = CERT_TTL) -> Pair:
         """What a node's agent serves with."""
         return self.authority.server(f"system:node:{name}", (name, *names), ttl, ("system:nodes",))
-
-    def sign_csr(
-        self,
-        pem: bytes,
-        *,
-        name: str | None = None,
-        organizations: Sequence[str] | None = None,
-        ttl: timedelta = CERT_TTL,
-        usages: Sequence[str] = ("client auth",),
-        names: Sequence[str] = (),
-    ) -> bytes:
-        """Signs a request; when `name` or `organizations` are given, the request must ask for exactly those.
-
-        A request to become an administrator is answered only where `organizations` say so.
-        """
-        asked_name, asked_organizations = subject_of_request(pem)
-        if organizations is None and _MASTERS in asked_organizations:
-            raise SubjectRefused(f"the request asks for {_MASTERS}")
-        if name is not None and asked_name != name:
-            raise SubjectRefused(f"the request is for {asked_name!r}, not for {name!r}")
-        if organizations is not None and sorted(asked_organizations) != sorted(organizations):
-            raise SubjectRefused(f"the request asks for {list(asked_organizations)}, not for {list(organizations)}")
-        return self.authority.answer(pem, ttl, usages=usages, names=names)
-
-    def answer_csr(self, pem: bytes, usages: Sequence[str], lifetime_s: int | None) -> bytes:
-        """Signs an approved request, for as long as it asks for within what is usual."""
-        ttl = CERT_TTL if lifetime_s is None else min(CERT_TTL, timedelta(seconds=lifetime_s))
-        return self.sign_csr(pem, usages=usages, ttl=ttl)
 
     def server_tls(self) -> ssl.SSLContext:
         """For the API server's socket: clients may show a certificate of either authority.

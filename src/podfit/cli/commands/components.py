@@ -12,13 +12,17 @@ from podfit.cli.clusters import AGENT_LOCK, CLUSTER_LOCK, DEFAULT_DATA, Cluster,
 from podfit.cli.leaving import note_pods_left
 from podfit.cli.ports import (
     AdmissionAddress,
+    AgentAddress,
+    NodeIp,
     NodePort,
     RecommenderAddress,
     UpdaterAddress,
     WebhookPort,
     autoscaler_flags,
+    ip_address,
 )
 from podfit.cli.run import run, serve, until_stopped
+from podfit.cli.signing import RootCa, SigningCert, SigningKey, certificate_in, signer_of
 from podfit.kit.addresses import CannotListen
 from podfit.kit.dirlock import DirectoryLock
 
@@ -104,17 +108,6 @@ def named(node_name: str) -> str:
     if complaints := dns_subdomain(name):
         raise BadSetting(f"--node-name {name!r}: {complaints[0]}")
     return name
-
-
-def authority(path: Path | None) -> bytes | None:
-    from podfit.compose import BadSetting
-
-    if path is None:
-        return None
-    ca = path.read_bytes()
-    if b"-----BEGIN CERTIFICATE-----" not in ca:
-        raise BadSetting(f"--certificate-authority {path}: there is no certificate in it")
-    return ca
 
 
 def up(
@@ -231,14 +224,23 @@ async def _up(options: UpOptions, cluster: Cluster) -> None:
     await serve(start, stop)
 
 
-def controllers(kubeconfig: Kubeconfig = "", leader_elect: LeaderElect = False, verbose: Verbose = 0) -> None:
+def controllers(
+    kubeconfig: Kubeconfig = "",
+    leader_elect: LeaderElect = False,
+    cluster_signing_cert_file: SigningCert = None,
+    cluster_signing_key_file: SigningKey = None,
+    root_ca_file: RootCa = None,
+    verbose: Verbose = 0,
+) -> None:
     from podfit.client.kubeconfig import load
     from podfit.compose import controllers_alone
 
     access = load(kubeconfig)
+    signer = signer_of(cluster_signing_cert_file, cluster_signing_key_file)
+    root_ca = certificate_in(root_ca_file, "--root-ca-file") or b""
 
     async def main() -> None:
-        await until_stopped(controllers_alone(access, leader_elect))
+        await until_stopped(controllers_alone(access, leader_elect, signer, root_ca))
 
     run(main(), verbose)
 
@@ -283,6 +285,8 @@ def agent(
         Path | None, typer.Option("--certificate-authority", help="The CA that the server's certificate must be from.")
     ] = None,
     node_name: Annotated[str, typer.Option("--node-name", help="The node's name; default this machine's.")] = "",
+    node_ip: NodeIp = "",
+    address: AgentAddress = "",
     data_dir: DataDir = DEFAULT_DATA,
     runtime: RuntimeName = "process",
     node_cpu: NodeCpu = "",
@@ -306,6 +310,8 @@ def agent(
         name,
         data_dir,
         capacity=capacity(node_cpu, node_memory),
+        address=ip_address("--node-ip", node_ip),
+        listen_address=ip_address("--address", address),
         static_dir=pod_manifests,
         eviction_hard=thresholds(eviction_hard),
     )
@@ -314,7 +320,8 @@ def agent(
         if server:
             from podfit.agent.join import join
 
-            asking = Access(server, ca=authority(certificate_authority), token=token)
+            ca = certificate_in(certificate_authority, "--certificate-authority")
+            asking = Access(server, ca=ca, token=token)
             access = await join(asking, name, data_dir / f"node-{name}.kubeconfig")
         else:
             access = load(kubeconfig)

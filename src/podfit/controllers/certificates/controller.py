@@ -1,28 +1,35 @@
-"""A node that joins asks for its client certificate by a CertificateSigningRequest: approve the ones that may, sign
-what is approved, and clear away old requests.
+"""Certificate signing requests: approves those of nodes, signs what is approved, and clears away old requests.
 
-Only node client certificates are approved by themselves: asked for by a bootstrap identity (joining) or by the node
-itself (renewing), for exactly the name `system:node:…` in group `system:nodes`, for client use alone.
+Only client certificates of nodes are approved automatically, and only for those who have the right to ask for them: a
+bootstrap identity that joins (`nodeclient`), or the node itself that renews (`selfnodeclient`).
 """
 
 from __future__ import annotations
 
 import base64
-
-from cryptography import x509
-from cryptography.x509.oid import NameOID
+import logging
 
 from podfit.api.kinds import kind_named
 from podfit.api.status import Object
+from podfit.controllers.certificates.signers import NODE_CLIENT, SIGNERS, Asked, objection, read_request
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
 from podfit.reconcile import DONE, Again, Engine, Result
 
+log = logging.getLogger(__name__)
+
 CSR = kind_named("CertificateSigningRequest")
-NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
-SIGNED = (NODE_CLIENT, "kubernetes.io/kube-apiserver-client", "kubernetes.io/kubelet-serving")
-_USAGES = {"digital signature", "key encipherment", "client auth"}
+_ACCESS_REVIEW = kind_named("SubjectAccessReview")
 _KEPT_S = {"issued": 3600.0, "denied": 3600.0, "pending": 86400.0}
+_APPROVED = {
+    "selfnodeclient": "Auto approving self kubelet client certificate after SubjectAccessReview.",
+    "nodeclient": "Auto approving kubelet client certificate after SubjectAccessReview.",
+}
+"""By the right that the asker has, in the order of asking for it."""
+NO_SIGNER = (
+    "certificate signing request %s is approved, but this process has no key to sign it with: "
+    "start controllers with --cluster-signing-cert-file and --cluster-signing-key-file"
+)
 
 
 class CertificatesController:
@@ -42,39 +49,66 @@ class CertificatesController:
         if request is None:
             return DONE
         state = state_of(request)
-        if state == "pending" and may_approve(request["spec"]):
-            await self._approve(request)
+        if state == "pending" and (message := await self._may_approve(request["spec"])):
+            await self._approve(request, message)
             return DONE
-        if state == "approved" and self._world.sign_request and request["spec"].get("signerName") in SIGNED:
-            await self._sign(request)
-            return DONE
+        if state == "approved" and request["spec"].get("signerName") in SIGNERS:
+            if self._world.sign_request is not None:
+                await self._sign(request)
+                return DONE
+            log.warning(NO_SIGNER, name)
         return await self._expire(request, "pending" if state == "approved" else state)
 
-    async def _approve(self, request: Object) -> None:
-        now = rfc3339(self._world.clock.now())
-        condition = {
-            "type": "Approved",
-            "status": "True",
-            "reason": "AutoApproved",
-            "message": "Auto approving kubelet client certificate after SubjectAccessReview.",
-            "lastUpdateTime": now,
-            "lastTransitionTime": now,
+    async def _may_approve(self, spec: Object) -> str:
+        """The message of the approval; "" if it is not for this controller to approve."""
+        for right in rights_to_ask(spec):
+            if await self._has_right(spec, right):
+                return _APPROVED[right]
+        return ""
+
+    async def _has_right(self, spec: Object, subresource: str) -> bool:
+        asked: Object = {
+            "user": spec.get("username", ""),
+            "groups": spec.get("groups") or [],
+            "uid": spec.get("uid") or "",
+            "extra": spec.get("extra") or {},
+            "resourceAttributes": {
+                "group": CSR.group,
+                "version": "*",
+                "resource": CSR.plural,
+                "subresource": subresource,
+                "verb": "create",
+            },
         }
-        conditions = [*((request.get("status") or {}).get("conditions") or []), condition]
-        body = {**request, "status": {**(request.get("status") or {}), "conditions": conditions}}
-        await self._world.client.update(CSR, body, "approval")
+        review = {"apiVersion": _ACCESS_REVIEW.api_version, "kind": _ACCESS_REVIEW.kind, "spec": asked}
+        answer = await self._world.client.create(_ACCESS_REVIEW, review)
+        return bool((answer.get("status") or {}).get("allowed"))
+
+    async def _approve(self, request: Object, message: str) -> None:
+        approved = self._condition("Approved", "AutoApproved", message)
+        await self._world.client.update(CSR, _with_condition(request, approved), "approval")
 
     async def _sign(self, request: Object) -> None:
         assert self._world.sign_request is not None
-        pem = base64.b64decode(request["spec"]["request"])
+        spec = request["spec"]
+        pem, usages = base64.b64decode(spec["request"]), spec.get("usages") or ()
         try:
-            spec = request["spec"]
-            certificate = self._world.sign_request(pem, spec.get("usages") or (), spec.get("expirationSeconds"))
+            if refused := objection(spec["signerName"], read_request(pem), usages):
+                failed = self._condition("Failed", "SignerValidationFailure", refused)
+                await self._world.client.update(CSR, _with_condition(request, failed), "status")
+                return
+            certificate = self._world.sign_request(pem, usages, spec.get("expirationSeconds"))
         except ValueError as error:
+            log.warning("certificate signing request %s cannot be signed: %s", request["metadata"]["name"], error)
             self._world.recorder.record(request, "Warning", "SigningFailed", str(error))
             return
         status = {**(request.get("status") or {}), "certificate": base64.b64encode(certificate).decode()}
         await self._world.client.update(CSR, {**request, "status": status}, "status")
+
+    def _condition(self, type: str, reason: str, message: str) -> Object:
+        now = rfc3339(self._world.clock.now())
+        times = {"lastUpdateTime": now, "lastTransitionTime": now}
+        return {"type": type, "status": "True", "reason": reason, "message": message, **times}
 
     async def _expire(self, request: Object, state: str) -> Result:
         born = parse_rfc3339(request["metadata"]["creationTimestamp"])
@@ -83,6 +117,11 @@ class CertificatesController:
             return Again(left, "old requests are cleared away")
         await self._world.client.delete(CSR, "", request["metadata"]["name"])
         return DONE
+
+
+def _with_condition(request: Object, condition: Object) -> Object:
+    status = request.get("status") or {}
+    return {**request, "status": {**status, "conditions": [*(status.get("conditions") or []), condition]}}
 
 
 def state_of(request: Object) -> str:
@@ -95,17 +134,14 @@ def state_of(request: Object) -> str:
     return "approved" if "Approved" in types else "pending"
 
 
-def may_approve(spec: Object) -> bool:
-    """Whether this is a node asking for its own client certificate. Pure."""
-    if spec.get("signerName") != NODE_CLIENT or not {"client auth"} <= set(spec.get("usages") or ()) <= _USAGES:
-        return False
+def rights_to_ask(spec: Object) -> tuple[str, ...]:
+    """Which rights would let the asker have this approved automatically; none for anything but a node's client."""
+    if spec.get("signerName") != NODE_CLIENT:
+        return ()
     try:
-        request = x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
+        asked: Asked = read_request(base64.b64decode(spec["request"]))
     except ValueError:
-        return False
-    names = [str(one.value) for one in request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    groups = [str(one.value) for one in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
-    if groups != ["system:nodes"] or len(names) != 1 or not names[0].startswith("system:node:"):
-        return False
-    asker, asked_by = spec.get("username", ""), set(spec.get("groups") or ())
-    return asker == names[0] or "system:bootstrappers" in asked_by or "system:masters" in asked_by
+        return ()
+    if objection(NODE_CLIENT, asked, spec.get("usages") or ()):
+        return ()
+    return tuple(_APPROVED) if spec.get("username") == asked.common_name else ("nodeclient",)

@@ -16,7 +16,8 @@ from podfit.api.status import ApiError
 from podfit.apiserver.auth.authenticate import Authenticator, without_bearer
 from podfit.apiserver.auth.certificates import BadRequestPem, new_key, new_request
 from podfit.apiserver.auth.other_tokens import BootstrapTokens, StaticTokens
-from podfit.apiserver.auth.pki import CERT_TTL, Pki, SubjectRefused, write_kubeconfig
+from podfit.apiserver.auth.pki import CERT_TTL, Pki, write_kubeconfig
+from podfit.apiserver.auth.signing import SubjectRefused
 from podfit.apiserver.auth.tokens import ServiceAccountTokens
 from podfit.apiserver.request import User
 from podfit.kit.clock import FakeClock, rfc3339
@@ -102,20 +103,13 @@ def test_front_proxy_speaks_for_others_and_never_for_itself(pki, tmp_path):
     assert trusting.authenticate({"x-remote-user": "jane"}, admin).name == "kubernetes-admin"
 
 
-def test_signing_request_is_answered_for_its_own_subject_only(pki):
-    request = new_request("system:node:n1", ["system:nodes"], new_key())
-    pem = pki.sign_csr(request, name="system:node:n1", organizations=["system:nodes"], ttl=timedelta(hours=1))
-    cert = x509.load_pem_x509_certificate(pem)
+def test_signed_request_is_a_certificate_of_the_authority_but_never_an_administrator(pki):
+    cert = x509.load_pem_x509_certificate(pki.signer(new_request("bob", ["team"], new_key()), ["client auth"], 3600))
     cert.verify_directly_issued_by(pki.authority.cert)
-    assert cert.not_valid_after_utc - cert.not_valid_before_utc <= timedelta(hours=1, minutes=6)
-    with pytest.raises(SubjectRefused):
-        pki.sign_csr(request, name="system:node:n2", organizations=["system:nodes"])
-    with pytest.raises(SubjectRefused):
-        pki.sign_csr(request, name="system:node:n1", organizations=[])
     with pytest.raises(BadRequestPem):
-        pki.sign_csr(b"nonsense")
+        pki.signer(b"nonsense", ["client auth"], None)
     with pytest.raises(SubjectRefused, match="system:masters"):
-        pki.sign_csr(new_request("eve", ["system:masters"], new_key()))
+        pki.signer(new_request("eve", ["system:masters"], new_key()), ["client auth"], None)
 
 
 def test_kubeconfig_holds_everything_and_is_private(pki, tmp_path):
@@ -169,7 +163,7 @@ def test_a_token_among_the_protocols_is_not_passed_on():
 
 @pytest.mark.parametrize(("asked_s", "given"), [(3600, timedelta(hours=1)), (None, CERT_TTL), (10**9, CERT_TTL)])
 def test_a_certificate_holds_as_long_as_was_asked_but_no_longer_than_usual(pki, asked_s, given):
-    made = pki.answer_csr(new_request("bob", ["team"], new_key()), ["client auth"], asked_s)
+    made = pki.signer(new_request("bob", ["team"], new_key()), ["client auth"], asked_s)
     certificate = x509.load_pem_x509_certificate(made)
     lifetime = certificate.not_valid_after_utc - datetime.now(UTC)
     assert abs(lifetime - given) < timedelta(minutes=10)
