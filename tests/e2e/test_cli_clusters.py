@@ -73,6 +73,8 @@ def test_two_named_clusters_run_side_by_side_with_a_context_each(parts: list[Par
     for name in ("dev", "test"):
         assert kubectl("--context", f"podfit-{name}", "get", "nodes", "-o", "name") == f"node/node-of-{name}\n"
         assert f"node-of-{name}" in podfit("top", "nodes", "--context", f"podfit-{name}")[0]
+        server = mine(somebody)[name]["server"]
+        assert f"--server {server} " in podfit("token", "create", "--context", f"podfit-{name}")[0]
     found = mine(somebody)
     assert {name: row["status"] for name, row in found.items()} == {"dev": "Running", "test": "Running"}
     assert found["dev"]["server"] != found["test"]["server"]

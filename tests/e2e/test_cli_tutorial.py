@@ -67,7 +67,7 @@ def test_the_tutorial_works_as_it_stands(two_cpus: Running) -> None:
     eventually(lambda: limits(at)["cpu"] == "1500m", "the resize is done once there is room")
 
     told = type_in(at, blocks(6)[0])
-    assert "vpa/web looks after deployment/web" in told
+    assert "vpa/web scales deployment/web" in told
 
     type_in(at, blocks(7)[0])
     assert at.process is not None and at.process.wait(0) == 0

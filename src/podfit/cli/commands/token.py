@@ -34,13 +34,14 @@ def add_to(app: typer.Typer) -> None:
 def create(
     kubeconfig: Kubeconfig = "",
     ttl_hours: Annotated[float, typer.Option("--ttl", help="Hours until it expires.", min=0.01)] = 24.0,
+    context: Context = "",
 ) -> None:
     from podfit.api.kinds import kind_named
     from podfit.client import Client
     from podfit.client.kubeconfig import load
     from podfit.kit.clock import rfc3339
 
-    access = load(kubeconfig)
+    access = load(kubeconfig, context)
     id, secret = (("".join(secrets.choice(_LETTERS) for _ in range(length))) for length in (6, 16))
     body = {
         "apiVersion": "v1",
