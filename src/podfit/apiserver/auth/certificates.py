@@ -87,10 +87,12 @@ class Authority:
         key = serialization.load_pem_private_key(pair.key, None)
         if not isinstance(key, PrivateKey):
             raise ValueError(f"keys of type {type(key).__name__} are not supported")
-        cert = x509.load_pem_x509_certificate(pair.cert)
-        if cert.public_key() != key.public_key():
-            raise ValueError("the key is not that of the certificate")
-        return Authority(cert, key)
+        return Authority(x509.load_pem_x509_certificate(pair.cert), key)
+
+    @property
+    def matches(self) -> bool:
+        """Whether the key is that of the certificate."""
+        return bool(self.cert.public_key() == self.key.public_key())
 
     @property
     def pem(self) -> bytes:

@@ -131,7 +131,7 @@ class Pki:
             found = Authority.load(self._read(file))
         except ValueError as error:
             raise DamagedKeys(key if _is_certificate(cert.read_bytes()) else cert, _reason(error)) from error
-        if found.cert.public_key() != found.key.public_key():
+        if not found.matches:
             raise DamagedKeys(key, f"it does not belong to {cert.name}")
         return found
 

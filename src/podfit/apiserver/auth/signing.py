@@ -31,7 +31,10 @@ class Signer:
     @staticmethod
     def from_files(cert: Path, key: Path, ttl: timedelta = SIGNING_TTL) -> Signer:
         """Raises OSError or ValueError if they are not a certificate and its key."""
-        return Signer(Authority.load(Pair(cert.read_bytes(), key.read_bytes())), ttl)
+        authority = Authority.load(Pair(cert.read_bytes(), key.read_bytes()))
+        if not authority.matches:
+            raise ValueError("the key is not that of the certificate")
+        return Signer(authority, ttl)
 
     def __call__(self, pem: bytes, usages: Sequence[str], lifetime_s: int | None) -> bytes:
         """The certificate as PEM."""
