@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from podfit.api.cel import addresses
+from podfit.api.patterns import compile_pattern
 from podfit.api.quantity import NANO, Quantity, QuantityError
 
 _QUANTITY = "k8s.quantity"
@@ -97,12 +98,12 @@ def _text(value: Any) -> str:
 
 
 def _find(text: str, pattern: str) -> str:
-    found = re.search(pattern, text)
+    found = compile_pattern(pattern).search(text)
     return found[0] if found else ""
 
 
 def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
-    found = [one[0] for one in re.finditer(pattern, text)]
+    found = [one[0] for one in compile_pattern(pattern).finditer(text)]
     return found if most < 0 else found[:most]
 
 

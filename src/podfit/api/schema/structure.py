@@ -5,9 +5,9 @@ Called when a definition is created or changed; the objects themselves are check
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
+from podfit.api.patterns import BadPattern, compile_pattern
 from podfit.api.status import FORBIDDEN, FieldError, invalid, required
 
 Schema = dict[str, Any]
@@ -183,22 +183,12 @@ def _missing(outside: Schema, branch: Schema, path: str, named: str) -> list[Fie
 
 
 def pattern_problem(pattern: str) -> str:
-    """Why a regular expression cannot be read, in Go's words; empty if it can, or if only Python cannot."""
+    """Why a regular expression cannot be read, in Go's words; empty if it can."""
     try:
-        re.compile(pattern.replace(r"\z", r"\Z"))
-    except re.error as error:
-        words, whole = _GO_WORDS.get(error.msg.partition(",")[0], ("", True))
-        quoted = pattern if whole else pattern[error.pos :]
-        return f"error parsing regexp: {words}: `{quoted}`" if words else ""
+        compile_pattern(pattern)
+    except BadPattern as error:
+        return str(error)
     return ""
-
-
-_GO_WORDS = {
-    "missing )": ("missing closing )", True),
-    "unbalanced parenthesis": ("unexpected )", True),
-    "unterminated character set": ("missing closing ]", False),
-}
-"""Of what both languages refuse: Go's words, and whether it quotes the whole expression or from the fault on."""
 
 
 def _forbidden(path: str, why: str) -> FieldError:

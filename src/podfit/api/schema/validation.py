@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
+from podfit.api.patterns import BadPattern, compile_pattern
 from podfit.api.schema.formats import FORMATS
 from podfit.api.schema.rules import has_rules, rule_errors
 from podfit.api.status import (
@@ -193,12 +192,12 @@ def _composite(text: str) -> FieldError:
     return FieldError(INVALID, "<nil>", text, '""')
 
 
-@lru_cache(maxsize=512)
-def _pattern(text: str) -> Callable[[str], Any]:
+def _fits(pattern: str, value: str) -> bool:
     try:
-        return re.compile(text.replace(r"\z", r"\Z")).search
-    except re.error:
-        return lambda _: True
+        return compile_pattern(pattern).search(value) is not None
+    except BadPattern:
+        # Of a definition stored before such patterns were refused.
+        return True
 
 
 def _string_errors(value: str, schema: Schema, path: str) -> list[FieldError]:
@@ -208,7 +207,7 @@ def _string_errors(value: str, schema: Schema, path: str) -> list[FieldError]:
         errors.append(FieldError(TOO_LONG, path, f"may not be more than {schema['maxLength']} characters"))
     elif "minLength" in schema and len(value) < schema["minLength"]:
         errors.append(_error(INVALID, path, f"should be at least {schema['minLength']} chars long", go_value(value)))
-    elif schema.get("pattern") and not _pattern(schema["pattern"])(value):
+    elif schema.get("pattern") and not _fits(schema["pattern"], value):
         errors.append(_error(INVALID, path, f"should match '{schema['pattern']}'", go_value(value)))
     check = FORMATS.get(schema.get("format", ""))
     if check is not None and not check(value):
