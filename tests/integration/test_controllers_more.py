@@ -252,6 +252,25 @@ def ended(word: str) -> Any:
     )
 
 
+async def test_a_job_of_a_billion_indexes_starts_with_the_first_of_them(whole: Whole) -> None:
+    done = {"completions": 1_000_000_000, "parallelism": 2, "completionMode": "Indexed"}
+    await whole.client.create(JOB, job(["sleep", "1000"], **done))
+    pods = await all_become(whole.client, POD, "default", lambda pods: len(pods) == 2)
+    assert {pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for pod in pods} == {"0", "1"}
+
+
+async def test_a_set_of_two_billion_parallel_pods_is_scaled_down_again(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podfit.controllers.workloads.statefulset._BURST", 5)
+    many = workload("StatefulSet", "db", 2_000_000_000)
+    many["spec"]["podManagementPolicy"] = "Parallel"
+    await whole.client.create(STATEFUL, many)
+    await all_become(whole.client, POD, "default", lambda pods: len(pods) >= 3)
+    await whole.client.patch(STATEFUL, "default", "db", {"spec": {"replicas": 1}})
+    await all_become(whole.client, POD, "default", lambda pods: len(pods) == 1)
+
+
 async def test_an_indexed_job_completes_each_index_once(whole: Whole) -> None:
     await whole.client.create(JOB, job(["true"], completionMode="Indexed", completions=4, parallelism=2))
     done = await becomes(whole.client, JOB, "default", "j", ended("Complete"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from podfit.agent.furnish.downward import field_value, resource_value
-from podfit.agent.furnish.environment import Environment, expand
+from podfit.agent.furnish.environment import LARGEST, Environment, expand, expand_all
 from podfit.agent.furnish.objects import MissingObject
 from podfit.api.quantity import Quantity
 
@@ -85,3 +85,35 @@ def test_resource_fields_round_up_and_fall_back_to_the_node() -> None:
 
 def test_labels_are_listed_sorted_and_quoted() -> None:
     assert field_value(POD, "metadata.labels", "", "", ()) == 'a="1"\nb="2"'
+
+
+async def of(container: dict[str, Any]) -> dict[str, str]:
+    return await environment().of(POD, {"name": "c", **container}, ())
+
+
+async def test_variables_that_double_are_refused_before_they_fill_the_memory() -> None:
+    doubling = [{"name": f"V{at}", "value": f"$(V{at - 1})" * 2} for at in range(1, 40)]
+    with pytest.raises(MissingObject, match="larger than 8388608 bytes"):
+        await of({"env": [{"name": "V0", "value": "x" * 100}, *doubling]})
+
+
+async def test_one_variable_that_repeats_another_is_refused() -> None:
+    with pytest.raises(MissingObject, match="expand to more than 8388608 bytes"):
+        await of({"env": [{"name": "A", "value": "x" * 100_000}, {"name": "B", "value": "$(A)" * 100_000}]})
+
+
+async def test_a_configmap_by_many_prefixes_is_refused() -> None:
+    class Large(FakeObjects):
+        async def config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
+            return {"data": {"KEY": "x" * 1_000_000}}
+
+    objects: Any = Large()
+    sources = [{"prefix": f"P{at}_", "configMapRef": {"name": "here"}} for at in range(10)]
+    with pytest.raises(MissingObject, match="environment is larger"):
+        await Environment(objects, "node1", "10.0.0.1").of(POD, {"name": "c", "envFrom": sources}, ())
+
+
+def test_a_command_line_that_no_process_could_be_given_is_refused() -> None:
+    with pytest.raises(MissingObject, match="command line is larger"):
+        expand_all(["$(A)"] * 100, {"A": "x" * (LARGEST // 50)})
+    assert expand_all(["$(A)", "b"], {"A": "a"}) == ("a", "b")

@@ -6,27 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.api.indexes import Indexes
 from podfit.controllers.workloads.jobcount import (
     failure_action,
-    format_indexes,
     is_complete,
     is_pod_failed,
     matched_success,
     over_backoff,
-    parse_indexes,
     tally,
     wanted_active,
 )
 from podfit.controllers.workloads.jobverdict import conclude, declare, verdict
-
-
-@given(st.sets(st.integers(0, 200)))
-def test_index_ranges_survive_a_round_trip(indexes: set[int]) -> None:
-    assert parse_indexes(format_indexes(indexes)) == indexes
-
-
-def test_two_neighbours_are_listed_and_three_become_a_range() -> None:
-    assert format_indexes({1, 2, 4, 5, 6, 9}) == "1,2,4-6,9"
 
 
 @given(st.integers(0, 10), st.integers(0, 10), st.integers(0, 12))
@@ -56,7 +46,7 @@ def test_a_work_queue_job_starts_nothing_new_after_the_first_success() -> None:
 def test_a_success_policy_is_met_by_its_first_fulfilled_rule(
     rules: list[dict[str, Any]], done: set[int], expected: int | None
 ) -> None:
-    assert matched_success({"successPolicy": {"rules": rules}}, done) == expected
+    assert matched_success({"successPolicy": {"rules": rules}}, Indexes.of(done)) == expected
 
 
 # --- failures

@@ -11,7 +11,7 @@ from podfit.agent.config import AgentConfig
 from podfit.agent.decide.oomscore import oom_score_adj
 from podfit.agent.decide.states import Object
 from podfit.agent.furnish import netfiles
-from podfit.agent.furnish.environment import Environment, expand, expand_whole
+from podfit.agent.furnish.environment import Environment, expand_all, expand_whole
 from podfit.agent.furnish.files import make_below
 from podfit.agent.furnish.objects import MissingObject
 from podfit.agent.furnish.volumes import BadVolume, Volumes, made_of_objects
@@ -105,6 +105,8 @@ class ContainerMaker:
         await self._mount(pod, ips)
         try:
             environment = await self._environment.of(pod, container, ips)
+            command = expand_all(container.get("command") or (), environment)
+            args = expand_all(container.get("args") or (), environment)
         except (MissingObject, *_MALFORMED) as problem:
             raise ConfigProblem(_text(problem)) from problem
         if attempt > 0 and self._config.on_disk:
@@ -114,8 +116,8 @@ class ContainerMaker:
             name=name,
             attempt=attempt,
             image=container["image"],
-            command=tuple(expand(word, environment) for word in container.get("command") or ()),
-            args=tuple(expand(word, environment) for word in container.get("args") or ()),
+            command=command,
+            args=args,
             environment=environment,
             working_dir=container.get("workingDir") or "",
             mounts=(*self._mounts(record, container, environment), *self._message_mount(record, container, attempt)),

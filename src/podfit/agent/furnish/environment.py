@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from podfit.agent.decide.states import Object
@@ -12,18 +12,27 @@ from podfit.agent.furnish.downward import field_value, resource_value
 from podfit.agent.furnish.objects import MissingObject, Objects
 from podfit.api.quantity import Quantity
 
+LARGEST = 8 << 20
+"""Bytes of an environment, and of an expanded text. Linux gives a new process 6 MiB at most."""
 _REFERENCE = re.compile(r"\$\$|\$\(([^()\s]+)\)")
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
-    """$(NAME) becomes its value, $$ a dollar; what is not known stays as written."""
+    """$(NAME) becomes its value, $$ a dollar; what is not known stays as written. Raises MissingObject for a text that
+    no process could be given."""
+    if "$" not in text:
+        return text
+    size = len(text)
 
     def replace(match: re.Match[str]) -> str:
-        if match[0] == "$$":
-            return "$"
-        return known.get(match[1], match[0])
+        nonlocal size
+        value = "$" if match[0] == "$$" else known.get(match[1], match[0])
+        size += len(value)
+        if size > LARGEST:
+            raise MissingObject(f"$(NAME) references expand to more than {LARGEST} bytes")
+        return value
 
-    return _REFERENCE.sub(replace, text) if "$" in text else text
+    return _REFERENCE.sub(replace, text)
 
 
 def expand_whole(text: str, known: Mapping[str, str]) -> str:
@@ -32,6 +41,21 @@ def expand_whole(text: str, known: Mapping[str, str]) -> str:
     if missing:
         raise MissingObject(f"missing value for {', '.join(missing)}")
     return expand(text, known)
+
+
+def expand_all(words: Iterable[str], known: Mapping[str, str]) -> tuple[str, ...]:
+    """A command line. Raises MissingObject for one that no process could be given."""
+    expanded, size = [], 0
+    for word in words:
+        expanded.append(expand(word, known))
+        size += len(expanded[-1])
+        _check_size(size, "command line")
+    return tuple(expanded)
+
+
+def _check_size(size: int, what: str = "environment") -> None:
+    if size > LARGEST:
+        raise MissingObject(f"the {what} is larger than {LARGEST} bytes")
 
 
 class Environment:
@@ -46,9 +70,12 @@ class Environment:
         """`pod` is sized as allocated: that is what resourceFieldRefs tell. Raises MissingObject."""
         namespace = pod["metadata"].get("namespace") or "default"
         known = self.services(pod)
+        size = 0
         for source in container.get("envFrom") or ():
             for name, value in (await self._whole(namespace, source)).items():
                 known[f"{source.get('prefix') or ''}{name}"] = value
+                size += len(value)
+            _check_size(size)
         for variable in container.get("env") or ():
             if variable.get("valueFrom"):
                 found = await self._referenced(pod, container, variable["valueFrom"], namespace, ips)
@@ -56,6 +83,8 @@ class Environment:
                     known[variable["name"]] = found
             else:
                 known[variable["name"]] = expand(variable.get("value") or "", known)
+            size += len(known.get(variable["name"], ""))
+            _check_size(size)
         return known
 
     async def _whole(self, namespace: str, source: Mapping[str, Any]) -> dict[str, str]:

@@ -8,17 +8,17 @@ early is still counted. The counts move in two steps, both safe to repeat: finis
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 
+from podfit.api.indexes import Indexes
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.controllers.workloads.jobcount import (
     INDEX,
     Tally,
     failure_action,
-    format_indexes,
     index_of,
     is_pod_failed,
-    parse_indexes,
     tally,
     waits_for_the_end,
     wanted_active,
@@ -119,15 +119,14 @@ class JobController:
         return job, status
 
     def _count_indexes(self, job: Object, status: Object, fresh: list[Object]) -> None:
-        done = parse_indexes(status.get("completedIndexes", ""))
         total = int(job["spec"].get("completions", 1))
-        done |= {index for index in (index_of(pod) for pod in fresh if phase(pod) == "Succeeded") if index is not None}
-        done = {index for index in done if index < total}
-        status["completedIndexes"] = format_indexes(done)
+        fresh_done = Indexes.of(index_of(pod) for pod in fresh if phase(pod) == "Succeeded")
+        done = (Indexes.parse(status.get("completedIndexes", "")) | fresh_done).below(total)
+        status["completedIndexes"] = str(done)
         status["succeeded"] = len(done)
         if has_index_limit(job["spec"]):
-            lost = parse_indexes(status.get("failedIndexes", "")) | failed_indexes(job["spec"], fresh)
-            status["failedIndexes"] = format_indexes(lost - done)
+            lost = Indexes.parse(status.get("failedIndexes", "")) | Indexes.of(failed_indexes(job["spec"], fresh))
+            status["failedIndexes"] = str(lost - done)
 
     async def _untrack(self, pods: list[Object]) -> None:
         await asyncio.gather(*(untrack(self._world, pod) for pod in pods))
@@ -207,7 +206,7 @@ class JobController:
         self, job: Object, counts: Tally, status: Object, succeeded: int, failed: int
     ) -> tuple[int, Result]:
         active = len(counts.active)
-        lost = len(parse_indexes(status.get("failedIndexes", "")))
+        lost = len(Indexes.parse(status.get("failedIndexes", "")))
         wanted = wanted_active(job["spec"], active, succeeded, lost)
         if active > wanted:
             now = self._world.clock.now()
@@ -272,8 +271,8 @@ class JobController:
         meta = {**(template.get("metadata") or {}), "finalizers": [TRACKING]}
         if job["spec"].get("completionMode") != "Indexed":
             return [pod_of({**template, "metadata": meta}, JOB, job)] * missing
-        taken = {index_of(pod) for pod in counts.active} | _settled(status) | waiting
-        free = [index for index in range(int(job["spec"].get("completions", 1))) if index not in taken][:missing]
+        taken = Indexes.of(index_of(pod) for pod in counts.active) | _settled(status) | Indexes.of(waiting)
+        free = list(islice(taken.missing(int(job["spec"].get("completions", 1))), missing))
         if not has_index_limit(job["spec"]):
             return [self._indexed(job, template, meta, index) for index in free]
         failures = failures_so_far(job["spec"], list(counts.failed))
@@ -343,9 +342,9 @@ def _is_ending(job: Object) -> bool:
     return target is not None and target["status"] == "True"
 
 
-def _settled(status: Object) -> set[int]:
+def _settled(status: Object) -> Indexes:
     """Indexes that are not tried any more: done, or failed for good."""
-    return parse_indexes(status.get("completedIndexes", "")) | parse_indexes(status.get("failedIndexes", ""))
+    return Indexes.parse(status.get("completedIndexes", "")) | Indexes.parse(status.get("failedIndexes", ""))
 
 
 def _annotated(meta: Object, more: dict[str, str]) -> Object:

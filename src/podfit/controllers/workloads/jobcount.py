@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from podfit.api.indexes import Indexes
 from podfit.api.status import Object
 from podfit.controllers.workloads.podstate import is_deleting, is_ready, phase
 
@@ -38,32 +39,6 @@ def index_of(pod: Object) -> int | None:
     return int(text) if text is not None and text.isdigit() else None
 
 
-def parse_indexes(text: str) -> set[int]:
-    """`1,3-5` as a set."""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
-
-
-def format_indexes(indexes: set[int]) -> str:
-    parts, ordered = [], sorted(indexes)
-    at = 0
-    while at < len(ordered):
-        end = at
-        while end + 1 < len(ordered) and ordered[end + 1] == ordered[end] + 1:
-            end += 1
-        if end == at:
-            parts.append(str(ordered[at]))
-        elif end == at + 1:
-            parts += [str(ordered[at]), str(ordered[end])]
-        else:
-            parts.append(f"{ordered[at]}-{ordered[end]}")
-        at = end + 1
-    return ",".join(parts)
-
-
 def wanted_active(spec: Object, active: int, succeeded: int, lost: int = 0) -> int:
     """How many pods should be running now; `lost` indexes are not tried any more."""
     parallelism = int(spec.get("parallelism", 1))
@@ -95,13 +70,13 @@ def waits_for_the_end(spec: Object) -> bool:
     return spec.get("podReplacementPolicy") == "Failed" or bool(spec.get("podFailurePolicy"))
 
 
-def matched_success(spec: Object, done: set[int]) -> int | None:
+def matched_success(spec: Object, done: Indexes) -> int | None:
     """The first rule of the Job's successPolicy that the completed indexes meet."""
     for number, rule in enumerate((spec.get("successPolicy") or {}).get("rules") or []):
-        named = parse_indexes(rule["succeededIndexes"]) if rule.get("succeededIndexes") else None
+        named = Indexes.parse(rule["succeededIndexes"]) if rule.get("succeededIndexes") else None
         counting = done if named is None else done & named
         needed = rule.get("succeededCount")
-        if len(counting) >= (int(needed) if needed is not None else len(named or ())):
+        if len(counting) >= (int(needed) if needed is not None else len(named or Indexes())):
             return number
     return None
 

@@ -6,6 +6,7 @@ of that index, and is held until its replacement exists.
 
 from __future__ import annotations
 
+from podfit.api.indexes import Indexes
 from podfit.api.status import Object
 from podfit.controllers.workloads.jobcount import failure_action, index_of, is_pod_failed
 
@@ -47,7 +48,7 @@ def failures_so_far(spec: Object, pods: list[Object]) -> dict[int, int]:
     return found
 
 
-def held(spec: Object, pods: list[Object], settled: set[int]) -> set[str]:
+def held(spec: Object, pods: list[Object], settled: Indexes) -> set[str]:
     """UIDs of failed pods that are the only memory of an index that is neither done nor failed."""
     newest: dict[int, Object] = {}
     replaced = {index_of(pod) for pod in pods if not is_pod_failed(spec, pod)}

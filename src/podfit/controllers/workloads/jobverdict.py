@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from podfit.api.indexes import Indexes
 from podfit.api.status import Object
 from podfit.controllers.workloads.jobcount import (
     Tally,
@@ -12,7 +13,6 @@ from podfit.controllers.workloads.jobcount import (
     is_pod_failed,
     matched_success,
     over_backoff,
-    parse_indexes,
 )
 from podfit.controllers.workloads.podstate import condition, set_condition
 from podfit.kit.clock import parse_rfc3339, rfc3339
@@ -43,13 +43,13 @@ def verdict(job: Object, pods: list[Object], counts: Tally, succeeded: int, fail
         return Verdict(FAILED, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     if _is_past_deadline(spec, status, now):
         return Verdict(FAILED, "DeadlineExceeded", "Job was active longer than specified deadline")
-    lost, most = len(parse_indexes(status.get("failedIndexes", ""))), spec.get("maxFailedIndexes")
+    lost, most = len(Indexes.parse(status.get("failedIndexes", ""))), spec.get("maxFailedIndexes")
     if most is not None and lost > int(most):
         message = "Job has exceeded the specified maximal number of failed indexes"
         return Verdict(FAILED, "MaxFailedIndexesExceeded", message)
     if lost and lost + succeeded >= int(spec.get("completions", 1)):
         return Verdict(FAILED, "FailedIndexes", "Job has failed indexes")
-    rule = matched_success(spec, parse_indexes(status.get("completedIndexes", "")))
+    rule = matched_success(spec, Indexes.parse(status.get("completedIndexes", "")))
     if rule is not None:
         return Verdict(COMPLETE, "SuccessPolicy", f"Matched rules at index {rule}")
     if is_complete(spec, len(counts.active), succeeded):

@@ -21,6 +21,8 @@ from podfit.reconcile import DONE, Again, Engine, Result
 STATEFUL_SET = kind_named("StatefulSet")
 _NAME = re.compile(r"(.*)-([0-9]+)", re.DOTALL)
 Key = tuple[str, str]
+_BURST = 500
+"""Pods that one pass creates."""
 
 
 @dataclass
@@ -105,6 +107,7 @@ class StatefulSetController:
         wanted = range(start, start + int(spec.get("replicas", 1)))
         by_ordinal = {ordinal(pod): pod for pod in pods}
         ordered = spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
+        made = 0
         for number in wanted:
             pod = by_ordinal.get(number)
             if pod is not None and phase(pod) in ("Failed", "Succeeded") and not is_deleting(pod):
@@ -113,8 +116,11 @@ class StatefulSetController:
                 return DONE
             if pod is None:
                 await self._create(owner, number, revisions)
+                made += 1
                 if ordered:
                     return DONE
+                if made == _BURST:
+                    return Again(0.0, "more pods are to be created")
             elif ordered and (is_deleting(pod) or not self._available(owner, pod)):
                 return await self._resize(owner, pods, revisions)
         extra = sorted((pod for pod in pods if ordinal(pod) not in wanted), key=ordinal, reverse=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.api.indexes import Indexes
 from podfit.api.status import INVALID, FieldError, duplicate, invalid, required
 from podfit.apiserver.strategy.checks import Errors, non_negative
 from podfit.apiserver.strategy.kinds.jobrules import count_indexes
@@ -133,20 +134,24 @@ def _indexes(move: _Move, errors: Errors) -> None:
         detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
         errors.append(invalid("status.failedIndexes", failed, detail))
     if done and failed and move.changed("completedIndexes", "failedIndexes"):
-        both = sorted(_members(done) & _members(failed))
-        if both:
-            detail = f"failedIndexes and completedIndexes overlap at index: {both[0]}"
+        both = _members(done) & _members(failed)
+        if both.intervals:
+            detail = f"failedIndexes and completedIndexes overlap at index: {both.intervals[0][0]}"
             errors.append(invalid("status.failedIndexes", failed, detail))
 
 
-def _members(text: str) -> set[int]:
+def _members(text: str) -> Indexes:
     """The indexes of a list; fragments that are none are reported elsewhere."""
-    found: set[int] = set()
-    for interval in text.split(","):
-        ends = interval.split("-")
-        if len(ends) <= 2 and all(end.isdigit() for end in ends):
-            found.update(range(int(ends[0]), min(int(ends[-1]), int(ends[0]) + 100_000) + 1))
-    return found
+    found = [interval.split("-") for interval in text.split(",")]
+    return Indexes((int(ends[0]), int(ends[-1])) for ends in found if len(ends) <= 2 and all(map(_is_index, ends)))
+
+
+def _is_index(text: str) -> bool:
+    return len(text) <= _LONGEST_INDEX and text.isascii() and text.isdigit()
+
+
+_LONGEST_INDEX = 10
+"""Digits of the largest number of completions."""
 
 
 def _criteria(move: _Move, errors: Errors) -> None:
