@@ -95,7 +95,7 @@ class Bars(Show):
 
 def words(step: Progress) -> str:
     if step.done:
-        return "Actual"
+        return step.why or "Actual"
     told = f"{step.reason}: {step.why}" if step.reason and step.why else step.reason or step.why
     return f"{step.stage} ({told})" if told else step.stage
 

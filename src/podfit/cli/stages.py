@@ -50,6 +50,8 @@ def condition(pod: Object, kind: str) -> Object | None:
 
 
 def progress(pod: Object) -> Progress:
+    if not pod["spec"].get("nodeName"):
+        return Progress("Actual", why="not on a node yet, starts with this size")
     pending, moving = condition(pod, PENDING), condition(pod, IN_PROGRESS)
     if pending is not None and not is_outdated(pod, pending):
         return Progress("Pending", pending.get("reason") or "", shortage_text(pod, pending.get("message") or ""))

@@ -71,7 +71,7 @@ async def find_targets(
         listed = await client.list(kind_of_all, namespace)
         return [await _target(client, kind_of_all, _named(one, kind_of_all)) for one in listed["items"]]
     return [await _target(client, kind, await _get(client, kind, namespace, name))
-            for kind, name in await _split(client, words)]  # fmt: skip
+            for kind, name in await _split(client, namespace, words)]  # fmt: skip
 
 
 def alive(pod: Object) -> bool:
@@ -80,7 +80,7 @@ def alive(pod: Object) -> bool:
     return phase not in ("Succeeded", "Failed") and not pod["metadata"].get("deletionTimestamp")
 
 
-async def _split(client: Client, words: list[str]) -> list[tuple[Kind, str]]:
+async def _split(client: Client, namespace: str, words: list[str]) -> list[tuple[Kind, str]]:
     if any("/" in word for word in words):
         found = []
         for word in words:
@@ -92,7 +92,9 @@ async def _split(client: Client, words: list[str]) -> list[tuple[Kind, str]]:
             kind_of_all = await find_kind(client, words[0])
             return [(kind_of_all, name) for name in words[1:]]
         except NoSuchTarget:
-            pass
+            # Several pods, or a kind that does not exist: then there is no pod of that name either.
+            if await client.find(POD, namespace, words[0]) is None:
+                raise
     return [(POD, word) for word in words]
 
 

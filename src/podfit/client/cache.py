@@ -124,7 +124,10 @@ class Cache:
                 await self._clock.sleep(self._backoff.next())
             except Unreachable as error:
                 self.connected = False
-                log.info("watching %s: %s", self.kind.plural, error)
+                if getattr(self.client.transport, "new_outage", bool)():
+                    log.warning("%s Retrying until it answers.", _sentence(str(error)))
+                else:
+                    log.info("watching %s: %s", self.kind.plural, error)
                 await self._clock.sleep(self._backoff.next())
 
     async def _expired(self) -> None:
@@ -226,3 +229,7 @@ def _refile(
             filed.pop(value, None)
     for value in new:
         filed.setdefault(value, {})[key] = None
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(("?", ".")) else f"{text}."

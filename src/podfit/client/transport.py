@@ -95,6 +95,13 @@ class HttpTransport:
         self._timeout_s = timeout_s
         self._headers = {"User-Agent": user_agent, "Accept": "application/json", **(headers or {})}
         self._session: aiohttp.ClientSession | None = None
+        self._outage = self._outage_seen = False
+
+    def new_outage(self) -> bool:
+        """True once for each time the server stops answering: of many who wait for it, one reports it."""
+        found = self._outage and not self._outage_seen
+        self._outage_seen = self._outage_seen or found
+        return found
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -105,7 +112,12 @@ class HttpTransport:
             self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
         return self._session
 
+    def _answered(self) -> None:
+        if self._outage:
+            self._outage = self._outage_seen = False
+
     def _unreachable(self, ask: Ask, error: Exception) -> Unreachable:
+        self._outage = True
         return Unreachable(connection_error(self.server, error, f"{ask.method} {ask.path}", self._timeout_s))
 
     def auth_headers(self) -> dict[str, str]:
@@ -126,7 +138,9 @@ class HttpTransport:
             async with self.session.request(
                 ask.method, self.server + _target(ask), data=ask.body, headers=self._sent(ask), timeout=timeout
             ) as answer:
-                return Reply(answer.status, await answer.read(), answer.headers)
+                body = await answer.read()
+                self._answered()
+                return Reply(answer.status, body, answer.headers)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(ask, error) from error
 
@@ -142,6 +156,7 @@ class HttpTransport:
                 timeout=timeout,
                 read_bufsize=2**20,
             ) as answer:
+                self._answered()
                 yield Stream(answer.status, answer.content.iter_any())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(ask, error) from error

@@ -102,3 +102,8 @@ def test_a_limit_below_usage_is_shown_with_units() -> None:
     )
     words = 'memory limit 64Mi of container "a" is below current usage 128Mi; memory limit 1Gi of pod is below'
     assert words in condition_words(condition("PodResizeInProgress", "Error", message))
+
+
+def test_a_pod_without_a_node_is_not_called_resized_on_one() -> None:
+    waiting = {"metadata": {"generation": 2}, "spec": {"containers": [{"name": "c"}]}, "status": {}}
+    assert words(progress(waiting)) == "not on a node yet, starts with this size"

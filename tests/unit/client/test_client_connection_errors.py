@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from podfit.api.kinds import POD
+from podfit.api.kinds import NAMESPACE, NODE, POD
 from podfit.api.status import ApiError
 from podfit.client import Client
+from podfit.client.cache import Cache
 from podfit.client.kubeconfig import Access, BadKubeconfig
 from podfit.client.transport import Unreachable
+from podfit.kit.clock import FakeClock
 
 PYTHON = ("ssl:", "Errno", "Connect call", "Error", "Exception", "(", "_ssl.c", "None")
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -130,3 +133,34 @@ def test_a_broken_kubeconfig_is_named_by_line(tmp_path: Path, text: bytes, words
     (tmp_path / "config").write_bytes(text)
     with pytest.raises(BadKubeconfig, match=words):
         load(str(tmp_path / "config"))
+
+
+async def test_of_many_watches_one_reports_that_the_server_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    client = Client(Access(f"http://127.0.0.1:{port}").transport())
+    tried = asyncio.Semaphore(0)
+    caches = [Cache(client, kind, clock=PausedClock(tried)) for kind in (POD, NODE, NAMESPACE)]
+    with caplog.at_level(logging.INFO, "podfit.client.cache"):
+        running = [asyncio.create_task(cache.run()) for cache in caches]
+        for _ in caches:
+            await tried.acquire()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    await client.close()
+    [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.startswith(f"The connection to the server 127.0.0.1:{port} was refused")
+    assert len(caplog.records) == 3
+
+
+class PausedClock(FakeClock):
+    """Notes each pause, and lets none end."""
+
+    def __init__(self, tried: asyncio.Semaphore) -> None:
+        super().__init__()
+        self._tried = tried
+
+    async def sleep(self, seconds: float) -> None:
+        self._tried.release()
+        await asyncio.Event().wait()
