@@ -79,7 +79,7 @@ def test_wrong_wishes_are_explained_and_change_nothing(up: Running, pod: str) ->
         (["resize", f"node/{node['metadata']['name']}", "--cpu", "1"], "has no pods of its own"),
         (["resize", f"pod/{pod}", "-l", "app=cli", "--cpu", "1"], "a selector cannot be used together with TYPE/NAME"),
         (["events", "--types", "Warnings"], "it is Normal, Warning or both"),
-        (["describe", "nokind", "x"], "the server doesn't have a resource type \"nokind\""),
+        (["describe", "nokind", "x"], 'the server doesn\'t have a resource type "nokind"'),
     ):
         said = podfit(up, *words)
         assert (said.code, said.out) == (2, "") and told in said.err, said

@@ -33,7 +33,7 @@ async def explain_vpa(client: Client, vpa: Object, width: int = 0) -> tuple[list
     pods = await target_pods(client, vpa)
     told = [_headline(vpa, len(pods))]
     told.append(table([["  " + row[0], *row[1:]] for row in rows], COLUMNS))
-    told += _conditions(vpa)
+    told += _conditions(vpa, width)
     told += [paragraph(line, width, "") for line in why_numbers(numbers)]
     if numbers.get("settings"):
         named = ", ".join(f"--{flag}={value}" for flag, value in numbers["settings"].items())
@@ -51,11 +51,11 @@ def _headline(vpa: Object, pods: int) -> str:
     return f"vpa/{name} scales {target} ({pods} pods), mode {mode_of(vpa)}:"
 
 
-def _conditions(vpa: Object) -> list[str]:
+def _conditions(vpa: Object, width: int) -> list[str]:
     found = []
     for one in (vpa.get("status") or {}).get("conditions") or ():
         told = ": ".join(part for part in (one.get("reason"), one.get("message")) if part)
-        found.append(f"  {one['type']}={one['status']}" + (f" ({told})" if told else ""))
+        found.append(paragraph(f"{one['type']}={one['status']}" + (f" ({told})" if told else ""), width))
     return ["Conditions:", *found] if found else []
 
 
