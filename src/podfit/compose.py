@@ -13,7 +13,6 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -211,18 +210,14 @@ class Up:
         await asyncio.gather(*(agent.synced.wait() for agent in self.agents))
 
     def _write_kubeconfigs(self) -> None:
-        from podfit.apiserver.auth.pki import write_kubeconfig
+        from podfit.apiserver.auth.kubeconfigs import write_kubeconfigs
         from podfit.client.merging import merge, read_renamed
 
-        pki, folder, context = self.server.pki, self.options.data_dir, self.options.context
-        write = partial(write_kubeconfig, server=self.server.url, ca=pki.ca, cluster=context)
-        write(folder / "admin.kubeconfig", pair=pki.admin)
-        if self.options.kubeconfig is not None:
-            merge(self.options.kubeconfig, read_renamed(folder / "admin.kubeconfig", context))
-        for part, who in (("controllers", CONTROLLERS), ("scheduler", SCHEDULER)):
-            write(folder / f"{part}.kubeconfig", pair=pki.component(who.name), user=who.name)
-        for name in self.options.node_names():
-            write(folder / f"node-{name}.kubeconfig", pair=pki.node(name), user=f"system:node:{name}")
+        options, parts = self.options, {"controllers": CONTROLLERS.name, "scheduler": SCHEDULER.name}
+        folder, context = options.data_dir, options.context
+        write_kubeconfigs(folder, self.server.pki, self.server.url, context, parts, options.node_names())
+        if options.kubeconfig is not None:
+            merge(options.kubeconfig, read_renamed(folder / "admin.kubeconfig", context))
 
     async def _controllers(self) -> None:
         from podfit.controllers.all import run_controllers

@@ -79,6 +79,7 @@ def test_words_come_from_the_commands_and_the_cluster(shop: Running, words: list
         ("events", TABLES),
         ("describe", PAGES),
         ("resize", OBJECTS),
+        ("clusters", OBJECTS),
         ("explain", DATA),
         ("doctor", DATA),
     ],

@@ -85,12 +85,16 @@ def chosen(name: str, data_dir: Path) -> Cluster:
     return Cluster(home().resolve() / name, name)
 
 
+def named() -> list[Cluster]:
+    folders = sorted(home().resolve().iterdir()) if home().is_dir() else []
+    return [chosen("", folder) for folder in folders if (folder / ADMIN).exists()]
+
+
 def known() -> list[Cluster]:
     """The named ones, the one in this folder, and those that run elsewhere on the machine."""
-    folders = sorted(home().resolve().iterdir()) if home().is_dir() else []
-    found = [folder for folder in (*folders, DEFAULT_DATA.resolve()) if (folder / ADMIN).exists()]
+    here = [DEFAULT_DATA.resolve()] if (DEFAULT_DATA / ADMIN).exists() else []
     running = [folder for pid in all_pids() for folder in held_by(pid)]
-    return [chosen("", folder) for folder in dict.fromkeys((*found, *running))]
+    return list(dict.fromkeys((*named(), *(chosen("", folder) for folder in (*here, *running)))))
 
 
 def held_by(pid: int) -> list[Path]:

@@ -11,6 +11,8 @@ import pytest
 import typer
 
 from podfit.cli.clusters import CLUSTER_LOCK, DEFAULT_DATA, Cluster, chosen, home, known
+from podfit.cli.completing import NO_FILES
+from podfit.cli.completing.candidates import complete
 from podfit.cli.listening import explain, own_port
 from podfit.kit.addresses import CannotListen
 from podfit.kit.dirlock import DirectoryLock
@@ -111,3 +113,10 @@ def test_known_are_named_clusters_and_those_that_run_elsewhere(tmp_path: Path, d
         assert dev in found and Cluster(elsewhere) in found
         assert not [one for one in found if one.name == "not-a-cluster"]
     assert Cluster(elsewhere) not in known()
+
+
+@pytest.mark.parametrize("command", ["up", "down", "kubeconfig"])
+def test_names_of_clusters_are_completed(dev: Cluster, command: str) -> None:
+    dev.kubeconfig.write_text("{}")
+    assert complete([command, "--name", "d"]) == (["dev"], NO_FILES)
+    assert complete([command, "--name", "x"]) == ([], NO_FILES)

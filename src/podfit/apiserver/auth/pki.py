@@ -6,8 +6,6 @@ Files are readable by their owner only. What is there is used; what is missing, 
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import socket
 import ssl
@@ -193,36 +191,3 @@ def _is_certificate(data: bytes) -> bool:
 def _reason(error: ValueError) -> str:
     """The first sentence of what the library has to say."""
     return str(error).partition(". ")[0].partition("\n")[0] or "it cannot be read"
-
-
-def write_kubeconfig(
-    path: Path,
-    server: str,
-    ca: bytes | None,
-    *,
-    pair: Pair | None = None,
-    token: str = "",
-    user: str = "admin",
-    cluster: str = "podfit",
-    namespace: str = "",
-) -> None:
-    """A kubeconfig with everything inside, for its owner only. Written as JSON, which is YAML."""
-    who = {"token": token} if token else {}
-    if pair is not None:
-        who = {"client-certificate-data": _b64(pair.cert), "client-key-data": _b64(pair.key)}
-    where = {"server": server, **({"certificate-authority-data": _b64(ca)} if ca else {})}
-    context = {"cluster": cluster, "user": user, **({"namespace": namespace} if namespace else {})}
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": cluster, "cluster": where}],
-        "users": [{"name": user, "user": who}],
-        "contexts": [{"name": cluster, "context": context}],
-        "current-context": cluster,
-    }
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_atomic(path, json.dumps(document, indent=2).encode() + b"\n")
-
-
-def _b64(data: bytes) -> str:
-    return base64.b64encode(data).decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from podfit.cli.clusters import named
 from podfit.cli.completing import FOLDERS, NO_FILES, NO_SPACE
 from podfit.cli.completing.cluster import Cluster
 from podfit.cli.completing.line import Line, long_name, read
@@ -10,7 +11,7 @@ from podfit.cli.output import DATA, OBJECTS, PAGES, TABLES
 
 Found = tuple[list[str], int]
 
-FORMATS = {"top": TABLES, "events": TABLES, "describe": PAGES, "resize": OBJECTS}
+FORMATS = {"top": TABLES, "events": TABLES, "describe": PAGES, "resize": OBJECTS, "clusters": OBJECTS}
 CHOICES = {
     "--dry-run": ("none", "client", "server"),
     "--runtime": ("process", "fake"),
@@ -82,6 +83,8 @@ def _values(line: Line, option: str, word: str) -> Found:
         return list(CHOICES[option]), NO_FILES
     if option == "--namespace":
         return cluster.names("namespaces"), NO_FILES
+    if option == "--name":
+        return [one.name for one in named()], NO_FILES
     if option == "--context":
         return cluster.contexts(), NO_FILES
     if option == "--container":
