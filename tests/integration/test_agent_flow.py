@@ -215,3 +215,23 @@ async def test_a_container_that_cannot_give_its_memory_back_holds_up_no_other_de
         assert {one["name"]: one["resources"] for one in status["containerStatuses"]} == after
         assert node.machine.pods[uid].limits.memory_bytes == (100 + 100 + 300) << 20
         assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]
+
+
+async def test_a_pods_actual_requests_count_what_is_allocated_to_containers_that_do_not_run(tmp_path: Path) -> None:
+    body = pod("p", "100m")
+    (container,) = body["spec"]["containers"]
+    size = {"requests": {"cpu": "50m", "memory": "16Mi"}}
+    done = {**container, "name": "done", "command": ["sh", "-c", "exit 0"], "resources": size}
+    body["spec"]["containers"], body["spec"]["restartPolicy"] = [done, {**container, "resources": size}], "Never"
+    larger = {"requests": {"cpu": "60m", "memory": "17Mi"}}
+    async with Cluster(tmp_path) as cluster:
+        node = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
+        await cluster.client.create(POD, body)
+        await node.pass_time(2)
+        patch = [{"name": name, "resources": larger} for name in ("done", "c")]
+        await cluster.resize("p", {"spec": {"containers": patch}})
+        await node.quiet()
+        status = (await cluster.pod("p"))["status"]
+        assert [one["resources"] for one in status["containerStatuses"]] == [larger, larger]
+        assert status["allocatedResources"] == {"cpu": "120m", "memory": "34Mi"}
+        assert status["resources"]["requests"] == status["allocatedResources"]

@@ -125,7 +125,9 @@ def _told_pod(facts: Facts) -> Sized:
     allocated, actuated = facts.allocated, facts.actuated
     if allocated.containers == actuated.containers and allocated.pod == actuated.pod:
         return facts.sized
-    return Sized(facts.pod, actuated)
+    # A container that does not run is shown with what is allocated, and counts with it.
+    running = {name: size for name, size in actuated.containers.items() if name in facts.limits}
+    return Sized(facts.pod, Actuated({**allocated.containers, **running}, actuated.pod))
 
 
 # --- containers ----------------------------------------------------------------------------------------------------
