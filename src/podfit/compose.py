@@ -301,13 +301,9 @@ class Up:
     def _start_autoscaler(self) -> None:
         from podfit.vpa.together import Autoscaler
 
-        options = self.options
+        host, folder, flags = self.server.config.advertised, self.options.data_dir, self.options.vpa_flags
         autoscaler = self.autoscaler = Autoscaler(
-            lambda name: self.client(account_user(name), name),
-            options.data_dir,
-            self.server.config.advertised,
-            options.vpa_flags,
-            self.clock,
+            lambda name: self.client(account_user(name), name), folder, host, flags, self.clock
         )
         self.server.webhooks.serve_here(autoscaler.hook_at)
         self.server.show_metrics(autoscaler.pages())
@@ -438,6 +434,7 @@ async def agent_alone(access: Access, runtime: str, config: AgentConfig) -> Agen
 
 async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bool) -> NodeServer:
     """With a certificate of its own making, as kubelets have until somebody signs them one."""
+    from podfit.agent.config import DEFAULT_PORT
     from podfit.agent.server.access import Gate, serving_tls
     from podfit.agent.server.server import NodeServer
     from podfit.apiserver.auth.selfsigned import self_signed
@@ -450,6 +447,8 @@ async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bo
     try:
         await node.start()
     except OSError as error:
+        if agent.config.port != DEFAULT_PORT:
+            raise
         # Two agents of one machine: the Node says where this one listens.
         log.warning("%s; another one is used", error.strerror)
         node.port = 0

@@ -71,97 +71,58 @@ WORKED = (
     "sum(vpa_updater_in_place_updated_pods_total) > 0",
 )
 """What also has to have happened."""
-PODS = """
-apiVersion: v1
-kind: Pod
-metadata: {name: busy}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers:
-  - name: c
-    image: busybox
-    command: [sh, -c, "while :; do :; done"]
-    resources: {requests: {cpu: 40m, memory: 16Mi}, limits: {cpu: 50m, memory: 32Mi}}
-    readinessProbe: {exec: {command: ["true"]}, periodSeconds: 2}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: hungry}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers:
-  - name: c
-    image: busybox
-    command: [sh, -c, "while :; do tail /dev/zero; sleep 3; done"]
-    resources: {requests: {cpu: 40m, memory: 16Mi}, limits: {memory: 24Mi}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: killed}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers:
-  - name: c
-    image: busybox
-    command: [sh, -c, "sleep 25; exec tail /dev/zero"]
-    resources: {requests: {cpu: 40m, memory: 16Mi}, limits: {memory: 24Mi}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: waiting}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers:
-  - {name: c, image: busybox, command: [sleep, "3600"], resources: {requests: {cpu: 100m}}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: leaving}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers:
-  - {name: c, image: busybox, command: [sleep, "3600"], resources: {requests: {cpu: 500m}}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: greedy}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers:
-  - {name: c, image: busybox, command: [sleep, "3600"], resources: {requests: {cpu: 50m}}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: nowhere}
-spec:
-  containers:
-  - {name: c, image: busybox, command: [sleep, "3600"], resources: {requests: {cpu: "100"}}}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      terminationGracePeriodSeconds: 0
-      containers:
-      - name: c
-        image: busybox
-        command: [sh, -c, "while :; do :; done"]
-        resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {cpu: 100m, memory: 512Mi}}
----
-apiVersion: autoscaling.k8s.io/v1
-kind: VerticalPodAutoscaler
-metadata: {name: web}
-spec:
-  targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
-  updatePolicy: {updateMode: InPlace}
-  resourcePolicy:
-    containerPolicies:
-    - {containerName: c, maxAllowed: {cpu: 100m, memory: 64Mi}}
-"""
+SPIN = "while :; do :; done"
+
+
+def container(command: str, requests: dict[str, str], limits: dict[str, str] | None = None, **more: Any) -> Any:
+    resources = {"requests": requests, "limits": limits or {}}
+    return {"name": "c", "image": "busybox", "command": ["sh", "-c", command], "resources": resources, **more}
+
+
+def pod_spec(*given: Any, **more: Any) -> dict[str, Any]:
+    return {"terminationGracePeriodSeconds": 0, "containers": [container(*given, **more)]}
+
+
+SMALL = {"cpu": "40m", "memory": "16Mi"}
+PODS = {
+    # Throttled, and probed with a command.
+    "busy": pod_spec(
+        SPIN,
+        SMALL,
+        {"cpu": "50m", "memory": "32Mi"},
+        readinessProbe={"exec": {"command": ["true"]}, "periodSeconds": 2},
+    ),
+    # A child of it is killed for memory, or itself.
+    "hungry": pod_spec("while :; do tail /dev/zero; sleep 3; done", SMALL, {"memory": "24Mi"}),
+    "killed": pod_spec("sleep 25; exec tail /dev/zero", SMALL, {"memory": "24Mi"}),
+    # Asks for what `leaving` holds; for more than there is.
+    "waiting": pod_spec("sleep 3600", {"cpu": "100m"}),
+    "leaving": pod_spec("sleep 3600", {"cpu": "500m"}),
+    "greedy": pod_spec("sleep 3600", {"cpu": "50m"}),
+    "nowhere": pod_spec("sleep 3600", {"cpu": "100"}),
+}
+LABELS = {"app": "web"}
+WEB = pod_spec(SPIN, {"cpu": "10m", "memory": "16Mi"}, {"cpu": "100m", "memory": "512Mi"})
+MOST = {"containerName": "c", "maxAllowed": {"cpu": "100m", "memory": "64Mi"}}
+OBJECTS: list[dict[str, Any]] = [
+    *({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec} for name, spec in PODS.items()),
+    {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": LABELS}, "template": {"metadata": {"labels": LABELS}, "spec": WEB}},
+    },
+    {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "updatePolicy": {"updateMode": "InPlace"},
+            "resourcePolicy": {"containerPolicies": [MOST]},
+        },
+    },
+]
 PATIENCE_S = 120.0
 
 
@@ -198,8 +159,8 @@ class Watched:
 
     async def look(self) -> None:
         self.configure()
-        self.up.kubectl("apply", "-f", "-", stdin=PODS)
-        for name in ("busy", "hungry", "waiting", "leaving", "greedy"):
+        self.up.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": OBJECTS}))
+        for name in PODS.keys() - {"nowhere"}:
             self.up.kubectl("wait", "--for=jsonpath={.status.phase}=Running", f"pod/{name}", "--timeout=60s")
         await self.prometheus.start()
         try:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import aiohttp
 import pytest
 
+from podfit.agent.config import AgentConfig
 from podfit.api.kinds import NODE, POD, kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.local import local_client
 from podfit.apiserver.request import User
+from podfit.client.kubeconfig import load
+from podfit.compose import agent_alone
+from podfit.kit.addresses import CannotListen
 from podfit.testing.expect import becomes
 from podfit.testing.whole import Whole, pod_spec
 
@@ -87,3 +92,26 @@ async def test_prometheus_is_shown_where_every_node_serves_its_metrics(tmp_path:
 async def test_nodes_listen_where_they_are_told_to(tmp_path: Path, unused_tcp_port: int) -> None:
     async with Whole(tmp_path, node_port=unused_tcp_port) as whole:
         assert [node.port for node in whole.up.node_servers] == [unused_tcp_port]
+
+
+async def test_the_autoscaler_listens_where_it_is_told_to(tmp_path: Path, unused_tcp_port: int) -> None:
+    here = f"127.0.0.1:{unused_tcp_port}"
+    async with Whole(tmp_path, vpa=True, vpa_flags={"updater": [f"--address={here}"]}) as whole:
+        assert whole.up.autoscaler is not None
+        async with asyncio.timeout(20):
+            while not whole.up.autoscaler.updater.http.port:
+                await asyncio.sleep(0)
+        async with aiohttp.ClientSession() as session, session.get(f"http://{here}/metrics") as answer:
+            alone = await answer.text()
+        shown = str(await whole.client.raw("GET", "/metrics/updater"))
+    assert [one for one in shown.splitlines() if one.startswith("# HELP")] == [
+        one for one in alone.splitlines() if one.startswith("# HELP")
+    ]
+
+
+async def test_an_agent_does_not_start_on_another_port_than_it_was_told(tmp_path: Path) -> None:
+    async with Whole(tmp_path) as whole:
+        taken = whole.up.node_servers[0].port
+        config = AgentConfig("n2", tmp_path / "n2", address="127.0.0.1", port=taken)
+        with pytest.raises(CannotListen, match=f"cannot listen on 127.0.0.1:{taken}"):
+            await agent_alone(load(str(whole.up.kubeconfig)), "fake", config)

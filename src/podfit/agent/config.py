@@ -10,6 +10,8 @@ from pathlib import Path
 from podfit.agent.decide.allocate import Policy
 from podfit.agent.decide.thresholds import DEFAULTS, Threshold
 
+DEFAULT_PORT = 10250
+
 
 @dataclass(frozen=True)
 class AgentConfig:
@@ -27,7 +29,7 @@ class AgentConfig:
     listen_address: str = ""
     """Where the agent's own server listens; "" for `address`."""
     hostname: str = ""
-    port: int = 10250
+    port: int = DEFAULT_PORT
     """Where the agent's own server listens, published in daemonEndpoints."""
     policy: Policy = field(default_factory=Policy)
     cgroup_driver: str = "cgroupfs"

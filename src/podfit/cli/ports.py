@@ -11,6 +11,9 @@ NodePort = Annotated[
     int,
     typer.Option("--node-port", min=0, max=65535, help="The first node's port, the next ones' follow; 0 picks them."),
 ]
+AgentPort = Annotated[
+    int, typer.Option("--port", min=0, max=65535, help="The node server's port; 0 picks one, as does 10250 if taken.")
+]
 RecommenderAddress = Annotated[
     str, typer.Option("--recommender-address", metavar="HOST:PORT", help="Where the recommender serves /metrics.")
 ]
@@ -55,15 +58,22 @@ def autoscaler_flags(recommender: str, updater: str, admission: str, webhook_por
     return flags
 
 
+def host_port(text: str, flag: str = "--listen", example: str = "127.0.0.1:6443") -> tuple[str, int]:
+    from podfit.compose import BadSetting
+
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise BadSetting(f"{flag} {text!r}: it is HOST:PORT, for example {example}")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
 def check_free(flag: str, address: str) -> None:
     """Says at once what the component itself would only find out when everything else runs."""
     from podfit.compose import BadSetting
 
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise BadSetting(f"{flag} {address!r}: it is HOST:PORT, for example 127.0.0.1:8942")
+    host, port = host_port(address, flag, "127.0.0.1:8942")
     try:
-        family, _, _, _, place = socket.getaddrinfo(host.strip("[]") or None, int(port), type=socket.SOCK_STREAM)[0]
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)

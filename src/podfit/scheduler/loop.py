@@ -12,8 +12,6 @@ import random
 import socket
 from functools import partial
 
-from prometheus_client import CollectorRegistry
-
 from podfit.api.kinds import NAMESPACE, NODE, POD, kind_named
 from podfit.api.status import ApiError, Object
 from podfit.client import Cache, Client
@@ -46,10 +44,9 @@ class Scheduler:
         client: Client,
         config: SchedulerConfig | None = None,
         clock: Clock | None = None,
-        registry: CollectorRegistry | None = None,
     ) -> None:
         self.client, self.config, self.clock = client, config or SchedulerConfig(), clock or RealClock()
-        self.metrics = SchedulerMetrics(registry, self.config.scheduler_name)
+        self.metrics = SchedulerMetrics(self.config.scheduler_name)
         self.ready = asyncio.Event()
         self._reset()
         self._measure()

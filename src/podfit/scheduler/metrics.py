@@ -21,8 +21,8 @@ _COARSE = tuple(0.01 * 2**power for power in range(20))
 
 
 class SchedulerMetrics:
-    def __init__(self, registry: CollectorRegistry | None = None, profile: str = "default-scheduler") -> None:
-        self.registry = registry = registry or CollectorRegistry()
+    def __init__(self, profile: str = "default-scheduler") -> None:
+        self.registry = registry = CollectorRegistry()
         self.attempts = Counter(
             "scheduler_schedule_attempts_total",
             "Number of attempts to schedule pods, by the result.",

@@ -13,12 +13,14 @@ from podfit.cli.leaving import note_pods_left
 from podfit.cli.ports import (
     AdmissionAddress,
     AgentAddress,
+    AgentPort,
     NodeIp,
     NodePort,
     RecommenderAddress,
     UpdaterAddress,
     WebhookPort,
     autoscaler_flags,
+    host_port,
     ip_address,
 )
 from podfit.cli.run import run, serve, until_stopped
@@ -71,15 +73,6 @@ def add_to(app: typer.Typer) -> None:
 
 def words(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def host_port(text: str) -> tuple[str, int]:
-    from podfit.compose import BadSetting
-
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise BadSetting(f"--listen {text!r}: it is HOST:PORT, for example 127.0.0.1:6443")
-    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def capacity(cpu: str, memory: str) -> dict[str, str]:
@@ -287,6 +280,7 @@ def agent(
     node_name: Annotated[str, typer.Option("--node-name", help="The node's name; default this machine's.")] = "",
     node_ip: NodeIp = "",
     address: AgentAddress = "",
+    port: AgentPort = 10250,
     data_dir: DataDir = DEFAULT_DATA,
     runtime: RuntimeName = "process",
     node_cpu: NodeCpu = "",
@@ -312,6 +306,7 @@ def agent(
         capacity=capacity(node_cpu, node_memory),
         address=ip_address("--node-ip", node_ip),
         listen_address=ip_address("--address", address),
+        port=port,
         static_dir=pod_manifests,
         eviction_hard=thresholds(eviction_hard),
     )

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from podfit.cli.clusters import DEFAULT_DATA, DataDir
-from podfit.cli.commands.components import Listen, host_port
+from podfit.cli.commands.components import Listen
 from podfit.cli.connect import Context, Kubeconfig
 from podfit.cli.output import DATA, DataOutput, check_format, print_object, wrong
+from podfit.cli.ports import host_port
 from podfit.cli.run import finish
 
 if TYPE_CHECKING:
