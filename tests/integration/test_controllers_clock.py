@@ -405,3 +405,38 @@ async def test_a_set_refused_by_quota_tries_with_growing_pauses(timed: Start) ->
 
 def made(calls: list[tuple[str, str]], kind: Kind) -> list[tuple[str, str]]:
     return [call for call in calls if call == ("POST", kind.path("default"))]
+
+
+# --- announced disruptions
+
+
+async def announced(one: Timed, name: str, **more: Any) -> None:
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": pod_spec()}
+    await one.client.create(POD, body)
+    target = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": rfc3339(one.clock.now()), **more}
+    status = {"status": {"phase": "Running", "conditions": [target]}}
+    await one.client.patch(POD, "default", name, status, "status", content_type=STRATEGIC)
+
+
+async def target_of(one: Timed, name: str) -> Object:
+    pod = await one.client.get(POD, "default", name)
+    (target,) = [each for each in pod["status"]["conditions"] if each["type"] == "DisruptionTarget"]
+    return dict(target)
+
+
+async def test_a_disruption_that_never_came_is_taken_back_after_two_minutes(timed: Start) -> None:
+    async with timed("disruption-controller") as one:
+        await announced(one, "p", reason="EvictionByEvictionAPI", message="Eviction API: evicting")
+        await one.pass_time(119)
+        assert (await target_of(one, "p"))["status"] == "True"
+        await one.pass_time(3)
+        target = await target_of(one, "p")
+        assert (target["status"], target["observedGeneration"]) == ("False", 1)
+        assert "reason" not in target and "message" not in target
+
+
+async def test_a_disruption_that_the_node_announced_stays_announced(timed: Start) -> None:
+    async with timed("disruption-controller") as one:
+        await announced(one, "p", reason="TerminationByKubelet")
+        await one.pass_time(125)
+        assert (await target_of(one, "p"))["status"] == "True"

@@ -237,9 +237,9 @@ def _pod_level(pod: Mapping[str, Any], kind: str, use_status: bool) -> Amounts:
 
 
 def qos_class(pod_or_spec: Mapping[str, Any]) -> str:
-    """The class computed from the spec; pod-level resources, when set, decide alone."""
+    """The class computed from the spec; pod-level resources, when given, decide alone, even where they are empty."""
     spec = pod_or_spec.get("spec", pod_or_spec) or _NOTHING
-    if has_pod_level(spec):
+    if spec.get("resources") is not None:
         holders: list[Mapping[str, Any]] = [spec]
     else:
         holders = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]

@@ -6,11 +6,14 @@ failed eviction does not eat the budget for ever.
 
 from __future__ import annotations
 
+import asyncio
+
 from podfit.api.kinds import POD, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import Object
 from podfit.controllers.disruption.budget import Count, counts, is_healthy, needs_scale, selector_text
 from podfit.controllers.disruption.scales import NoScale, Scales, controller_of, replicas_of
+from podfit.controllers.disruption.stale import StaleDisruptions
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
 from podfit.reconcile import DONE, Again, Engine, Result
@@ -37,9 +40,10 @@ class DisruptionController:
         self._pods.subscribe(self._pod_changed)
         for cache in self._scales.followed:
             cache.subscribe(self._owner_changed)
+        self._stale = StaleDisruptions(world, self.name)
 
     async def run(self) -> None:
-        await self._engine.run()
+        await asyncio.gather(self._engine.run(), self._stale.run())
 
     def _budget_changed(self, before: Object | None, after: Object | None) -> None:
         if after is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from podfit.api.resources import has_pod_level, is_sidecar, qos_class
+from podfit.api.resources import is_sidecar, qos_class
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid
 from podfit.apiserver.strategy import meta
@@ -111,7 +111,8 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
         errors.append(invalid("spec", shown, "Pod QOS Class may not change as a result of resizing"))
     if not _node_supports_resize(old_status):
         errors.append(forbidden("spec", "Pod running on node without support for resize"))
-    _pod_level(new["spec"], stored, errors)
+    mine, before = new["spec"].get("resources"), stored.get("resources")
+    _pod_level(mine, before, errors)
     if old_status.get("nodeAllocatableResourceClaimStatuses"):
         errors.append(forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
     if only_resized:
@@ -119,6 +120,8 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
             _containers(new["spec"], stored, errors)
     elif _same_containers(new["spec"], stored, errors):
         _containers(new["spec"], stored, errors)
+    if not errors and not _names_any(mine) and not _names_any(before) and mine != before:
+        errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
 
 
 def _node_supports_resize(status: Object) -> bool:
@@ -129,35 +132,45 @@ def _node_supports_resize(status: Object) -> bool:
     return True
 
 
-def _pod_level(new: Object, old: Object, errors: Errors) -> None:
-    if not has_pod_level(new):
-        if has_pod_level(old):
-            errors.append(forbidden("spec.resources", "pod-level resources cannot be removed"))
+def _pod_level(mine: Object | None, stored: Object | None, errors: Errors) -> None:
+    if not _names_any(mine) and not _names_any(stored):
         return
-    mine, stored = new["resources"], old.get("resources") or {}
+    if mine is None:
+        errors.append(forbidden("spec.resources", "pod-level resources cannot be removed"))
+        return
+    before = stored or {}
     for kind in ("requests", "limits"):
-        if _removed(mine.get(kind), stored.get(kind)):
+        if _removed(mine.get(kind), before.get(kind)):
             detail = f"pod-level resource {kind} cannot be removed"
             errors.append(forbidden(f"spec.resources.{kind}", detail))
-    if not equal(_masked(mine, stored, pod_level=True), _other(stored)):
+    if not equal(_fixed(mine), _fixed(before)):
         errors.append(forbidden("spec", "only cpu and memory resources are mutable at pod-level"))
+
+
+def _names_any(resources: Object | None) -> bool:
+    return bool(resources and (resources.get("requests") or resources.get("limits")))
+
+
+def _fixed(resources: Object) -> Object:
+    """What a resize may not change of pod-level resources."""
+    rest: Object = {"claims": resources.get("claims") or []}
+    for kind in ("requests", "limits"):
+        amounts = resources.get(kind) or {}
+        rest[kind] = {name: amount for name, amount in amounts.items() if name not in _RESIZABLE}
+    return rest
 
 
 def _removed(new: Object | None, old: Object | None) -> bool:
     return bool(old and not old.keys() <= (new or {}).keys())
 
 
-def _other(resources: Object) -> Object:
-    return {kind: resources.get(kind) for kind in ("requests", "limits")}
-
-
-def _masked(new: Object, old: Object, *, pod_level: bool = False) -> Object:
+def _masked(new: Object, old: Object) -> Object:
     """The new resources with cpu and memory as they were: what is left differs only if something else changed.
     Claims are not carried along, so a container that has any never compares equal."""
     masked: Object = {}
     for kind in ("requests", "limits"):
         before = old.get(kind) or {}
-        if not before and not pod_level:
+        if not before:
             # Kubernetes looks at no list that was not there before.
             continue
         rest = {name: amount for name, amount in (new.get(kind) or {}).items() if name not in _RESIZABLE}

@@ -172,19 +172,22 @@ def _requests_from_limits(resources: Object) -> None:
 
 
 def _pod_level(pod: Object, resources: Object) -> None:
-    """Pod-level requests that are not set: what the containers ask for, else the pod-level limit."""
+    """Pod-level requests that are not set where there are limits: what the containers ask for, else the limit."""
     limits = resources.get("limits") or {}
     requests = resources.get("requests") or {}
+    if not limits and not requests:
+        return
     for name, amount in pod_limits(pod, pod_level=False, overhead=False).items():
-        if is_huge_pages(name) and name not in limits:
+        if is_huge_pages(name) and name not in limits and name not in requests:
             limits[name] = str(amount)
+    if not limits:
+        return
     for name, amount in pod_requests(pod, pod_level=False, overhead=False).items():
         if name not in requests and is_pod_level_resource(name) and is_overcommit_allowed(name):
             requests[name] = str(amount)
     for name, text in limits.items():
         if name not in requests and is_pod_level_resource(name):
             requests[name] = text
-    if limits:
-        resources["limits"] = limits
+    resources["limits"] = limits
     if requests:
         resources["requests"] = requests

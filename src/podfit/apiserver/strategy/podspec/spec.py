@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.quantity import ZERO, Quantity
-from podfit.api.resources import is_pod_level_resource, is_sidecar, pod_requests
+from podfit.api.quantity import Quantity
+from podfit.api.resources import amounts, is_sidecar, pod_limits, pod_requests
 from podfit.api.status import duplicate, field_forbidden, invalid, required, too_long
 from podfit.apiserver.strategy import names, resourcelists
 from podfit.apiserver.strategy.checks import Errors, chosen, ip, labels, names_valid
@@ -57,7 +57,7 @@ def validate_resized(spec: Object, stored: Object, errors: Errors) -> None:
             resizable(container, claims, policy, f"spec.initContainers[{at}]", errors)
             if not is_sidecar(container):
                 no_restart_on_resize(container, f"spec.initContainers[{at}]", errors)
-    if spec.get("resources"):
+    if spec.get("resources") is not None:
         _pod_level(spec, claims, "spec.resources", errors)
 
 
@@ -101,7 +101,7 @@ def validate_spec(spec: Object, path: str, errors: Errors, *, pod_name: str = ""
     if spec.get("ephemeralContainers"):
         where = f"{path}.ephemeralContainers"
         ephemeral_containers(spec["ephemeralContainers"], spec, context, where, errors)
-    if spec.get("resources"):
+    if spec.get("resources") is not None:
         _pod_level(spec, context.claims, f"{path}.resources", errors)
     if spec.get("hostNetwork"):
         _host_network(regular, f"{path}.containers", is_pod, errors)
@@ -170,17 +170,21 @@ def _resource_claims(claims: list[Object], path: str, errors: Errors) -> None:
 def _pod_level(spec: Object, claims: frozenset[str], path: str, errors: Errors) -> None:
     """Pod-level resources hold what all containers ask for together, and no container may exceed them."""
     resources = spec["resources"]
+    if (spec.get("os") or {}).get("name") == "windows":
+        errors.append(field_forbidden(path, "may not be set for a windows pod"))
+        return
     if resources.get("claims"):
         errors.append(field_forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
     resourcelists.requirements(resources, path, claims, errors, pod_level=True)
-    requests = resources.get("requests") or {}
-    together = pod_requests({"spec": spec}, pod_level=False, overhead=False)
-    for name, amount in together.items():
-        mine = Quantity.parse(requests[name]) if name in requests else ZERO
-        if is_pod_level_resource(name) and amount > mine:
+    requests, limits = amounts(resources.get("requests")), resources.get("limits") or {}
+    for name, amount in pod_requests({"spec": spec}, pod_level=False, overhead=False).items():
+        if name in requests and amount > requests[name]:
             detail = f"must be greater than or equal to aggregate container requests of {amount}"
-            errors.append(invalid(f"{path}.requests[{name}]", str(mine), detail))
-    limits = resources.get("limits") or {}
+            errors.append(invalid(f"{path}.requests[{name}]", str(requests[name]), detail))
+    for name, amount in pod_limits({"spec": spec}, pod_level=False, overhead=False).items():
+        if resourcelists.is_huge_pages(name) and name in limits and amount > Quantity.parse(limits[name]):
+            detail = f"must be greater than or equal to aggregate container limits of {amount}"
+            errors.append(invalid(f"{path}.limits[{name}]", limits[name], detail))
     for at, container in enumerate(spec.get("containers") or ()):
         for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
             if name in limits and Quantity.parse(text) > Quantity.parse(limits[name]):
