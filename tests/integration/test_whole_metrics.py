@@ -89,12 +89,12 @@ async def test_prometheus_is_shown_where_every_node_serves_its_metrics(tmp_path:
     ]
 
 
-async def test_nodes_listen_where_they_are_told_to(tmp_path: Path, unused_tcp_port: int) -> None:
+async def test_nodes_listen_at_the_port_that_was_named(tmp_path: Path, unused_tcp_port: int) -> None:
     async with Whole(tmp_path, node_port=unused_tcp_port) as whole:
         assert [node.port for node in whole.up.node_servers] == [unused_tcp_port]
 
 
-async def test_the_autoscaler_listens_where_it_is_told_to(tmp_path: Path, unused_tcp_port: int) -> None:
+async def test_the_autoscaler_listens_at_the_address_that_was_named(tmp_path: Path, unused_tcp_port: int) -> None:
     here = f"127.0.0.1:{unused_tcp_port}"
     async with Whole(tmp_path, vpa=True, vpa_flags={"updater": [f"--address={here}"]}) as whole:
         assert whole.up.autoscaler is not None
@@ -109,7 +109,7 @@ async def test_the_autoscaler_listens_where_it_is_told_to(tmp_path: Path, unused
     ]
 
 
-async def test_an_agent_does_not_start_on_another_port_than_it_was_told(tmp_path: Path) -> None:
+async def test_an_agent_does_not_start_on_another_port_than_was_named(tmp_path: Path) -> None:
     async with Whole(tmp_path) as whole:
         taken = whole.up.node_servers[0].port
         config = AgentConfig("n2", tmp_path / "n2", address="127.0.0.1", port=taken)
