@@ -26,6 +26,7 @@ from podfit.agent.taken import Taken
 from podfit.api.quantity import ZERO, Quantity
 from podfit.api.resources import Amounts, add_into, pod_requests
 from podfit.kit.clock import Clock
+from podfit.kit.oserrors import system_words
 from podfit.kit.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -366,7 +367,7 @@ class Allocator:
             self._ledger.allocate(record.uid, before)
             self._pending.setdefault(record.uid)
             self.recount(record)
-            record.story.tell("not allocated", f"the ledger could not be written: {error}")
+            record.story.tell("not allocated", f"the ledger could not be written: {system_words(error)}")
 
 
 def _without(room: Room, held: Amounts) -> Room:

@@ -30,6 +30,7 @@ import msgspec
 
 from podfit.agent.decide.states import Actuated, Allocated, Resources
 from podfit.kit.atomicfile import sync_folder, write_atomic
+from podfit.kit.oserrors import system_words
 from podfit.kit.pace import Pace
 
 log = logging.getLogger(__name__)
@@ -218,7 +219,7 @@ class Ledger:
             else:
                 self._append(data)
         except OSError as error:
-            self.trouble = str(error)
+            self.trouble = system_words(error)
             raise
         self.trouble = ""
 

@@ -33,6 +33,7 @@ from podfit.agent.report import Reporter
 from podfit.agent.restarts import Restarts
 from podfit.agent.runtimes.base import NotFound, Runtime, RuntimeFailure
 from podfit.kit.clock import Clock
+from podfit.kit.oserrors import system_words
 from podfit.reconcile.result import DONE, Again, Result
 
 _PATIENCE_S = 0.1
@@ -100,7 +101,7 @@ class PodLoop:
             await self._ledger.flush()
         except OSError as error:
             if record.state is None:
-                why = f"error making pod data directories: {error}"
+                why = f"error making pod data directories: {system_words(error)}"
                 self._notices.say(record.pod, WARNING, "FailedToMakePodDataDirectories", why)
             raise
 

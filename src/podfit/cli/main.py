@@ -28,6 +28,7 @@ from podfit.cli.commands import (
 )
 from podfit.cli.completing import answer
 from podfit.cli.completing.scripts import ASK
+from podfit.kit.oserrors import system_words
 
 app = typer.Typer(
     name="podfit",
@@ -119,13 +120,7 @@ def main() -> None:
 
 
 def refusal(error: OSError) -> str:
-    """What the system calls the error. Python's own text for it may name a call of its library instead."""
-    import os
-
-    if is_told(error):
-        return str(error.strerror)
-    why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
-    return f"{error.filename}: {why}" if error.filename is not None else why
+    return str(error.strerror) if is_told(error) else system_words(error)
 
 
 def is_told(error: Exception) -> bool:

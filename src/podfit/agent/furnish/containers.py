@@ -18,6 +18,7 @@ from podfit.agent.furnish.volumes import BadVolume, Volumes, made_of_objects
 from podfit.agent.ledger import Ledger
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ContainerConfig, Limits, Mount, PodConfig, Security
+from podfit.kit.oserrors import system_words
 
 NAME, NAMESPACE = "podfit.dev/pod-name", "podfit.dev/pod-namespace"
 
@@ -27,7 +28,7 @@ _MALFORMED = (LookupError, TypeError, ValueError)
 
 
 def _text(problem: Exception) -> str:
-    return str(problem) if isinstance(problem, (MissingObject, OSError)) else f"malformed: {problem!r}"
+    return system_words(problem) if isinstance(problem, (MissingObject, OSError)) else f"malformed: {problem!r}"
 
 
 class ConfigProblem(Exception):

@@ -20,6 +20,7 @@ from podfit.agent.furnish.followed import references
 from podfit.agent.furnish.objects import MissingObject, Objects
 from podfit.api.quantity import Quantity, units_of
 from podfit.kit.clock import Clock
+from podfit.kit.oserrors import system_words
 
 _MADE_OF_OBJECTS = ("configMap", "secret", "projected", "downwardAPI")
 
@@ -75,7 +76,7 @@ class Volumes:
             try:
                 await self._make(uid, pod, volume, ips)
             except (MissingObject, OSError) as problem:
-                told.append(f'MountVolume.SetUp failed for volume "{volume.get("name")}" : {problem}')
+                told.append(f'MountVolume.SetUp failed for volume "{volume.get("name")}" : {system_words(problem)}')
             except (LookupError, TypeError, ValueError) as problem:
                 # A manifest that no API server has checked.
                 told.append(f"MountVolume.SetUp failed: malformed: {problem!r}")

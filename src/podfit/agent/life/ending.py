@@ -14,6 +14,7 @@ from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import Runtime, RuntimeFailure
 from podfit.api.resources import is_sidecar
 from podfit.kit.clock import Clock
+from podfit.kit.oserrors import system_words
 from podfit.kit.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class Stopper:
             await self._runtime.stop_container(container_id, left)
         except (RuntimeFailure, OSError) as error:
             log.warning("stopping %s of %s: %s", name, record.name, error)
-            record.story.tell("not stopped", str(error), container=name)
+            record.story.tell("not stopped", system_words(error), container=name)
             # The next look begins it again; at once would be a loop without a pause.
             await self._clock.sleep(_AGAIN_S)
         finally:

@@ -18,6 +18,7 @@ from podfit.agent.restarts import Restarts
 from podfit.agent.runtimes.base import CREATED, CannotRun, ImageMissing, Runtime, RuntimeFailure
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock
+from podfit.kit.oserrors import system_words
 from podfit.kit.tasks import Tasks
 
 _PATIENCE_S = 0.05
@@ -89,7 +90,9 @@ class Starter:
                 raise RuntimeFailure(_NO_USERS)
             await self._runtime.run_pod(self._maker.pod_config(record, limits))
         except (RuntimeFailure, OSError) as error:
-            self._notices.say(record.pod, WARNING, "FailedCreatePodSandBox", f"Failed to create pod sandbox: {error}")
+            self._notices.say(
+                record.pod, WARNING, "FailedCreatePodSandBox", f"Failed to create pod sandbox: {system_words(error)}"
+            )
             raise
         self._ledger.actuate_pod(record.uid, snapshot.allocated.pod)
 
@@ -127,9 +130,10 @@ class Starter:
             return self._not_mounted(record, name, problem)
         except (RuntimeFailure, ConfigProblem, OSError) as problem:
             reason = problem.reason if isinstance(problem, (CannotRun, ConfigProblem)) else "CreateContainerError"
-            record.waiting[name] = (reason, str(problem))
-            self._notices.say(record.pod, WARNING, "Failed", f"Error: {problem}", name)
-            record.story.tell("not started", str(problem), container=name)
+            why = system_words(problem)
+            record.waiting[name] = (reason, why)
+            self._notices.say(record.pod, WARNING, "Failed", f"Error: {why}", name)
+            record.story.tell("not started", why, container=name)
             return self._hold(record, name)
         self._trouble.forget(key)
         record.images.pop(container["image"], None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from podfit.kit.oserrors import system_words
+
 OK, WARN, FAIL = "ok", "warn", "fail"
 
 
@@ -34,4 +36,4 @@ def tried(name: str, check: Callable[[], Finding]) -> Finding:
     try:
         return check()
     except OSError as error:
-        return fail(name, f"cannot be checked: {error}", "make it readable, or run as root")
+        return fail(name, f"cannot be checked: {system_words(error)}", "make it readable, or run as root")

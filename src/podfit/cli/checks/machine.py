@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from podfit.cli.checks import Finding, fail, ok, tried, warn
+from podfit.kit.oserrors import system_words
 
 NEEDED = ("aiohttp", "uvloop", "msgspec", "cryptography", "numpy", "sortedcontainers", "yaml", "jwt", "cel")
 FILES, INSTANCES = 1024, 64
@@ -38,8 +39,8 @@ def libraries(names: tuple[str, ...] = NEEDED) -> Finding:
     for name in names:
         try:
             importlib.import_module(name)
-        except ImportError as error:
-            missing.append(f"{name} ({error})")
+        except ImportError:
+            missing.append(name)
     if missing:
         return fail("libraries", f"missing: {', '.join(missing)}", "pip install podfit (or `make setup` in a clone)")
     return ok("libraries", f"all {len(names)} load")
@@ -86,7 +87,7 @@ def cgroups() -> Finding:
         for point in points:
             _try_cgroup(Path(str(point)))
     except (RuntimeFailure, OSError, KeyError) as error:
-        return fail("cgroups", f"cannot be used: {error}", advice)
+        return fail("cgroups", f"cannot be used: {system_words(error)}", advice)
     return ok("cgroups", f"v{version}, a test group could be made and limited")
 
 
@@ -162,7 +163,7 @@ def kubectl(program: str = "kubectl") -> Finding:
     try:
         done = subprocess.run([path, "version", "--client"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return warn("kubectl", f"{path} does not run: {error}", "install it again")
+        return warn("kubectl", f"{path} does not run: {system_words(error)}", "install it again")
     words = (done.stdout.splitlines() or ["version unknown"])[0]
     return ok("kubectl", words.removeprefix("Client Version: "))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from podfit.cli.amounts import memory_text
 from podfit.cli.checks import Finding, fail, ok, tried, warn
+from podfit.kit.oserrors import system_words
 
 LEAST_BYTES = 500 << 20
 SLOW_FSYNC_S = 0.05
@@ -83,7 +84,7 @@ def sqlite(folder: Path, version: tuple[int, ...] = sqlite3.sqlite_version_info)
             database.execute("create table t (x)")
             database.close()
     except (OSError, sqlite3.Error) as error:
-        return fail("sqlite", f"cannot be used: {error}", "use a local disk for --data-dir")
+        return fail("sqlite", f"cannot be used: {system_words(error)}", "use a local disk for --data-dir")
     if mode != "wal":
         return fail("sqlite", f"no write-ahead log there ({mode})", "use a local disk for --data-dir")
     return ok("sqlite", f"{sqlite3.sqlite_version} with write-ahead log")
@@ -101,7 +102,7 @@ def fsync(folder: Path, slow_s: float = SLOW_FSYNC_S) -> Finding:
                 os.fsync(file.fileno())
                 times.append(time.perf_counter() - start)
     except OSError as error:
-        return fail("fsync", str(error), "choose another --data-dir")
+        return fail("fsync", system_words(error), "choose another --data-dir")
     median = sorted(times)[len(times) // 2]
     if median > slow_s:
         return warn("fsync", f"{median * 1000:.1f} ms: writes will be slow", "put --data-dir on a faster disk")

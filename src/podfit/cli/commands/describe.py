@@ -80,8 +80,8 @@ async def _described(session: Session, words: list[str], selector: str, width: i
     targets = await find_targets(session.client, session.namespace, words, selector, every=True)
     found = []
     for pod in (pod for target in targets for pod in target.pods):
-        told = await pods.gather(session.client, pod)
-        found.append((pods.page(pod, told, width), told))
+        facts = await pods.gather(session.client, pod)
+        found.append((pods.page(pod, facts, width), facts))
     return found
 
 
@@ -100,8 +100,8 @@ async def _others(session: Session, kind: Kind, words: list[str], selector: str,
     found: list[Described] = []
     for obj in objects:
         if kind.kind == "Node":
-            told = await nodes.gather(session.client, obj)
-            found.append((nodes.page(told, width), nodes.data(told)))
+            facts = await nodes.gather(session.client, obj)
+            found.append((nodes.page(facts, width), nodes.data(facts)))
         else:
             lines, numbers = await explain_vpa(session.client, obj, width)
             found.append(("\n".join(lines), numbers))

@@ -26,10 +26,10 @@ async def gather(client: Client, node: Object) -> Object:
     return {"node": node, "use": use, "pods": pods, "events": in_order(events["items"])}
 
 
-def data(told: Object) -> Object:
+def data(facts: Object) -> Object:
     """What `-o json` shows: quantities as the API has them."""
-    use: NodeUse = told["use"]
-    status = told["node"].get("status") or {}
+    use: NodeUse = facts["use"]
+    status = facts["node"].get("status") or {}
     return {
         "name": use.name,
         "capacity": status.get("capacity") or {},
@@ -37,21 +37,21 @@ def data(told: Object) -> Object:
         "requested": quantities(use.requested),
         "usage": quantities(use.used),
         "conditions": status.get("conditions") or [],
-        "pods": [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in told["pods"]],
+        "pods": [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in facts["pods"]],
         "waitingResizes": use.waiting,
-        "events": told["events"],
+        "events": facts["events"],
     }
 
 
-def page(told: Object, width: int = 0) -> str:
-    parts = [_head(told), _capacity(told), _conditions(told, width), _pods(told, width)]
-    if told["events"]:
-        parts.append(f"Events:\n{event_rows(told['events'], width)}")
+def page(facts: Object, width: int = 0) -> str:
+    parts = [_head(facts), _capacity(facts), _conditions(facts, width), _pods(facts, width)]
+    if facts["events"]:
+        parts.append(f"Events:\n{event_rows(facts['events'], width)}")
     return "\n\n".join(part for part in parts if part)
 
 
-def _head(told: Object) -> str:
-    node = told["node"]
+def _head(facts: Object) -> str:
+    node = facts["node"]
     info = (node.get("status") or {}).get("nodeInfo") or {}
     unschedulable = "yes" if node["spec"].get("unschedulable") else "no"
     taints = [f"{one['key']}:{one.get('effect')}" for one in node["spec"].get("taints") or ()]
@@ -66,9 +66,9 @@ def _head(told: Object) -> str:
     )
 
 
-def _capacity(told: Object) -> str:
-    use: NodeUse = told["use"]
-    capacity = amounts_of((told["node"].get("status") or {}).get("capacity"))
+def _capacity(facts: Object) -> str:
+    use: NodeUse = facts["use"]
+    capacity = amounts_of((facts["node"].get("status") or {}).get("capacity"))
     rows = [
         [
             f"  {resource}",
@@ -85,17 +85,17 @@ def _capacity(told: Object) -> str:
     return "Resources:\n" + table(rows, header)
 
 
-def _conditions(told: Object, width: int) -> str:
-    found = (told["node"].get("status") or {}).get("conditions") or ()
+def _conditions(facts: Object, width: int) -> str:
+    found = (facts["node"].get("status") or {}).get("conditions") or ()
     lines = [condition_words(one) for one in found if node_notable(one)] or ["Ready, no pressure"]
     return "Conditions:\n" + "\n".join(paragraph(line, width) for line in lines)
 
 
-def _pods(told: Object, width: int) -> str:
-    if not told["pods"]:
+def _pods(facts: Object, width: int) -> str:
+    if not facts["pods"]:
         return "Pods: none"
     rows = []
-    for pod in told["pods"]:
+    for pod in facts["pods"]:
         meta, sizes = pod["metadata"], pod["spec"].get("containers") or ()
         cells = [", ".join(pair_text(one.get("resources") or {}, resource) for one in sizes) for resource in RESOURCES]
         step = progress(pod) if condition(pod, PENDING) is not None else None

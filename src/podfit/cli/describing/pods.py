@@ -57,41 +57,41 @@ def _container(container: Any) -> Object:
     }
 
 
-def page(pod: Object, told: Object, width: int = 0) -> str:
+def page(pod: Object, facts: Object, width: int = 0) -> str:
     """`width` is the terminal's; 0 leaves every line as long as it is."""
     parts = [
-        table(_head(pod, told), width=width),
-        _containers(pod, told, width),
-        _states(told),
-        _conditions(told, width),
-        _story(told, width),
-        _events(told, width),
+        table(_head(pod, facts), width=width),
+        _containers(pod, facts, width),
+        _states(facts),
+        _conditions(facts, width),
+        _story(facts, width),
+        _events(facts, width),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _head(pod: Object, told: Object) -> list[tuple[str, str]]:
+def _head(pod: Object, facts: Object) -> list[tuple[str, str]]:
     tally = summary(pod)
     return [
-        ("Name:", told["name"]),
-        ("Namespace:", told["namespace"]),
-        ("Node:", told["node"] or "<none>"),
-        ("Status:", f"{tally.word}, {told['qosClass']}, restarts {tally.restarts}"),
+        ("Name:", facts["name"]),
+        ("Namespace:", facts["namespace"]),
+        ("Node:", facts["node"] or "<none>"),
+        ("Status:", f"{tally.word}, {facts['qosClass']}, restarts {tally.restarts}"),
         ("Age:", age(pod["metadata"].get("creationTimestamp"))),
-        ("Resize:", _resize(pod, told)),
+        ("Resize:", _resize(pod, facts)),
     ]
 
 
-def _resize(pod: Object, told: Object) -> str:
-    if told["phase"] in ("Succeeded", "Failed"):
+def _resize(pod: Object, facts: Object) -> str:
+    if facts["phase"] in ("Succeeded", "Failed"):
         return "none: the pod has ended"
-    if not told["node"]:
+    if not facts["node"]:
         return "none: the pod is not on a node yet"
     step = progress(pod)
-    return words(seen_by_node(step, told["states"]) if told["statesFrom"] == "node" else step)
+    return words(seen_by_node(step, facts["states"]) if facts["statesFrom"] == "node" else step)
 
 
-def _containers(pod: Object, told: Object, width: int) -> str:
+def _containers(pod: Object, facts: Object, width: int) -> str:
     rows = [
         [
             f"  {one.label}",
@@ -103,35 +103,35 @@ def _containers(pod: Object, told: Object, width: int) -> str:
         for one in containers_of(pod)
     ]
     lines = [table(rows, ["  CONTAINER", "STATE", "READY", "RESTARTS", "LAST STATE"], width)]
-    lines += [paragraph(line, width) for line in oom_lines(pod, told["story"] or ())]
+    lines += [paragraph(line, width) for line in oom_lines(pod, facts["story"] or ())]
     return "Containers:\n" + "\n".join(lines)
 
 
-def _states(told: Object) -> str:
+def _states(facts: Object) -> str:
     lines = []
-    for row in told["states"]:
+    for row in facts["states"]:
         for resource in RESOURCES:
-            sizes = (row.get(state) if told["node"] else row.get(state) or {} for state in STATES)
+            sizes = (row.get(state) if facts["node"] else row.get(state) or {} for state in STATES)
             cells = [pair_text(size, resource) for size in sizes]
             lines.append([row["name"] if resource == "cpu" else "", resource, *cells])
     header = ["CONTAINER", "", *(state.upper() for state in STATES)]
     shown = table([["  " + line[0], *line[1:]] for line in lines], ["  " + header[0], *header[1:]])
-    note = "" if told["statesFrom"] == "node" or not told["node"] else _UNKNOWN
+    note = "" if facts["statesFrom"] == "node" or not facts["node"] else _UNKNOWN
     return f"States (request/limit):\n{shown}{note}"
 
 
-def _conditions(told: Object, width: int) -> str:
-    shown = [condition_words(one, told["node"] or "") for one in told["conditions"] if notable(one)]
-    good = [one["type"] for one in told["conditions"] if not notable(one) and one.get("status") == "True"]
+def _conditions(facts: Object, width: int) -> str:
+    shown = [condition_words(one, facts["node"] or "") for one in facts["conditions"] if notable(one)]
+    good = [one["type"] for one in facts["conditions"] if not notable(one) and one.get("status") == "True"]
     lines = [*shown, *([", ".join(good) + ": all True"] if good else [])]
     return "Conditions:\n" + "\n".join(paragraph(line, width) for line in lines) if lines else ""
 
 
-def _story(told: Object, width: int) -> str:
-    if not told["story"]:
+def _story(facts: Object, width: int) -> str:
+    if not facts["story"]:
         return ""
     rows = []
-    for chapter in told["story"][-STORY_LINES:]:
+    for chapter in facts["story"][-STORY_LINES:]:
         numbers = chapter_words(chapter.get("numbers"))
         rows.append(
             ["  " + chapter["time"][11:23], chapter["what"], ": ".join(filter(None, (chapter["why"], numbers)))]
@@ -139,5 +139,5 @@ def _story(told: Object, width: int) -> str:
     return "Story:\n" + table(rows, width=width)
 
 
-def _events(told: Object, width: int) -> str:
-    return f"Events:\n{event_rows(told['events'], width)}" if told["events"] else ""
+def _events(facts: Object, width: int) -> str:
+    return f"Events:\n{event_rows(facts['events'], width)}" if facts["events"] else ""

@@ -45,9 +45,15 @@ def reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+def words(error: BaseException) -> str:
+    """What the system calls it, without its number and Python's name for it."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error) or type(error).__name__
+    return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+
+
 def fail(status: int, error: BaseException) -> None:
-    text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
-    os.write(status, json.dumps({"error": text or type(error).__name__}).encode())
+    os.write(status, json.dumps({"error": words(error)}).encode())
     os._exit(128)
 
 

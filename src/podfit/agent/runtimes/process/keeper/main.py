@@ -143,7 +143,7 @@ class Keeper:
         try:
             getattr(self, "do_" + message["op"])(message, descriptors, answer)
         except Exception as error:
-            answer({"error": f"{type(error).__name__}: {error}"})
+            answer({"error": launch.words(error)})
         finally:
             for descriptor in descriptors:
                 with contextlib.suppress(OSError):
