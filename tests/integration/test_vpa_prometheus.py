@@ -203,3 +203,21 @@ async def test_a_wrong_address_is_told_and_not_retried_for_ever() -> None:
     with pytest.raises(HistoryAway, match="Prometheus http://127.0.0.1:9"):
         await history.load(Gathered(), 1.7e9)
     await history.close()
+
+
+async def test_a_prometheus_that_knows_nothing_leads_to_no_recommendation(
+    prometheus: Prometheus, cluster: Autoscaled
+) -> None:
+    await cluster.deployment("web", 1)
+    await cluster.vpa("web", "web")
+    history = PrometheusHistory(config(prometheus.url, prometheus_cluster_label="cluster=none"), clock=cluster.clock)
+    recommender = Recommender(
+        cluster.client, RecommenderConfig(address="", storage="prometheus"), history, cluster.clock
+    )
+    await recommender.start()
+    await recommender.one_pass()
+    await recommender.stop()
+    status = (await cluster.admin.get(VPA, "default", "web"))["status"]
+    assert not recommender.fetching and not status["recommendation"]
+    [provided] = [one for one in status["conditions"] if one["type"] == "RecommendationProvided"]
+    assert (provided["status"], provided["reason"]) == ("False", "NoSamples")

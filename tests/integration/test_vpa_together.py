@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 from podfit.api.kinds import LEASE, POD, VPA, kind_named
 from podfit.testing.expect import all_become, becomes
 from podfit.testing.whole import Whole, pod_spec, workload
 
-DEPLOYMENT = kind_named("Deployment")
+DEPLOYMENT, REPLICA_SET = kind_named("Deployment"), kind_named("ReplicaSet")
 FLAGS = {
     "recommender": ["--recommender-interval=200ms", "--pod-recommendation-min-cpu-millicores=300"],
     "updater": ["--updater-interval=200ms", "--scale-down-delay=0"],
@@ -45,6 +47,42 @@ async def test_a_deployment_is_resized_in_place(tmp_path: Path) -> None:
         pods = await all_become(whole.client, POD, "default", lambda found: len(found) == 3, labelSelector="app=web")
         newest = max(pods, key=lambda pod: int(pod["metadata"]["resourceVersion"]))
         assert newest["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "300m"
+
+
+async def test_a_cluster_that_serves_no_metrics_keeps_its_pods_as_they_are(tmp_path: Path) -> None:
+    """Without controllers there is no meter: metrics.k8s.io is not served."""
+    async with Whole(tmp_path, vpa=True, vpa_flags=FLAGS, controllers=False) as whole:
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        await whole.client.create(kind_named("ServiceAccount"), account, "default")
+        made = await whole.client.create(REPLICA_SET, workload("ReplicaSet", "web", 1, pod=pod_spec("400m", "64Mi")))
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": made["metadata"]["uid"]}
+        meta = {"labels": {"app": "web"}, "ownerReferences": [{**owner, "controller": True}]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "spec": pod_spec("400m", "64Mi")}
+        await whole.client.create(POD, {**pod, "metadata": {"name": "old", **meta}}, "default")
+        await becomes(whole.client, POD, "default", "old", lambda one: _cpu(one or {}) == "400m")
+        spec = {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"},
+            "updatePolicy": {"updateMode": "InPlaceOrRecreate", "minReplicas": 1},
+        }
+        vpa = {"apiVersion": VPA.api_version, "kind": VPA.kind, "metadata": {"name": "web"}, "spec": spec}
+        await whole.client.create(VPA, vpa, "default")
+        told = await becomes(whole.client, VPA, "default", "web", lambda one: "NoSamples" in _reasons(one or {}))
+        assert told is not None and not told["status"]["recommendation"]
+        assert {"NoSamples", "MetricsApiFailed"} <= _reasons(told)
+        autoscaler = whole.up.autoscaler
+        assert autoscaler is not None
+        seen = autoscaler.updater.passes
+        async with asyncio.timeout(60):
+            while autoscaler.updater.passes < seen + 3:
+                await asyncio.sleep(0.05)
+        created = await whole.client.create(POD, {**pod, "metadata": {"name": "new", **meta}}, "default")
+        for one in (created, await whole.client.get(POD, "default", "old")):
+            assert one["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "400m", "memory": "64Mi"}
+            assert "vpaUpdates" not in (one["metadata"].get("annotations") or {})
+
+
+def _reasons(vpa: dict[str, Any]) -> set[str]:
+    return {one.get("reason", "") for one in (vpa.get("status") or {}).get("conditions") or ()}
 
 
 def _cpu(pod: dict[str, object]) -> object:
