@@ -299,8 +299,11 @@ async def test_numbers_of_a_history_that_has_become_empty_stay(cluster: Autoscal
     sizes = {"cpu": "800m", "memory": "700Mi"}
     await cluster.recommend("web", sizes, lowerBound=sizes, upperBound=sizes, uncappedTarget=sizes)
     async with recommending(cluster) as recommender:
-        await passes(cluster, recommender, 3)
-    assert targets(await status_of(cluster)) == {"main": sizes}
+        await passes(cluster, recommender, 8)
+    status = await status_of(cluster)
+    assert targets(status) == {"main": sizes}
+    assert condition(status, "RecommendationProvided")["status"] == "True"
+    assert condition(status, "MetricsUnavailable")["message"].endswith("its recommendation is frozen.")
 
 
 async def test_the_updater_leaves_pods_alone_whose_recommendation_is_withdrawn(cluster: Autoscaled) -> None:

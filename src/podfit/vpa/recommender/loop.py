@@ -294,8 +294,8 @@ class Recommender:
         patience = max(STALE_S, STALE_PASSES * self.config.recommender_interval)
         killed = [name for name in spans if (vpa.id[0], name) in self._killed]
         kept = kept_containers(vpa, spans, self._started - patience, config, killed, bool(self.fetching))
-        missing = missing_samples(self.cluster, vpa, spans, sizes, now - patience)
-        since = missing_since(vpa, missing, now)
+        missing = missing_samples(self.cluster, vpa, spans, sizes, kept, now - patience)
+        since = missing_since(vpa, missing, now) if missing.never or self._usage_gone else ""
         extra = extra_conditions(
             vpa,
             trust=trust_of(spans, {*sizes, *kept}, config),

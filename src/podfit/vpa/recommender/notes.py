@@ -15,7 +15,7 @@ from podfit.vpa.model.times import NEVER, Seconds
 from podfit.vpa.recommender.decide.cluster import Vpa
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.estimate import confidence
-from podfit.vpa.recommender.decide.samples import Missing, Span
+from podfit.vpa.recommender.decide.samples import NOTHING_MISSING, Missing, Span
 from podfit.vpa.recommender.decide.status import FETCHING_HISTORY, LOW_CONFIDENCE, NO_SAMPLES, Condition
 
 METRICS_GONE = "MetricsUnavailable"
@@ -45,6 +45,8 @@ def missing_since(vpa: Vpa, missing: Missing, now: Seconds) -> str:
 
 def metrics_gone(vpa: Vpa, missing: Missing, usage_gone: str, since: str, stale_before: Seconds) -> Condition:
     """Whether, why and since when samples are missing. A container that has just started has time to get its first."""
+    if not usage_gone and missing is NOTHING_MISSING:
+        return Condition(METRICS_GONE, False)
     waited = missing.seen <= stale_before or _gone(vpa)
     never = missing.never_message(since) if waited or usage_gone else ""
     api = f"The resource metrics API has not answered since {since}: {usage_gone}" if usage_gone else ""

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from podfit.vpa.model.policy import RESOURCES, container_policy, controlled_resources, recommendation, scaling_off
+from podfit.vpa.model.policy import (
+    RESOURCES,
+    container_policy,
+    container_recommendations,
+    controlled_resources,
+    scaling_off,
+)
 from podfit.vpa.model.recommended import Recommended, from_object
 from podfit.vpa.model.times import NEVER, Seconds, to_rfc3339
 from podfit.vpa.recommender.decide.aggregate import AggregateState
@@ -36,12 +42,14 @@ class Missing:
     """What running containers lack: resources without any sample, and the last sample where they stopped."""
 
     never: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    kept: frozenset[str] = frozenset()
+    """The containers whose published sizes stay."""
     seen: Seconds = NEVER
     """When the first of the containers without samples was first seen."""
     stopped: tuple[tuple[str, Seconds], ...] = ()
 
     def never_message(self, since: str) -> str:
-        return " ".join(_never(name, lacking, since) for name, lacking in self.never)
+        return " ".join(_never(name, lacking, since, name in self.kept) for name, lacking in self.never)
 
     @property
     def stopped_message(self) -> str:
@@ -54,12 +62,10 @@ class Missing:
 NOTHING_MISSING = Missing()
 
 
-def _never(container: str, lacking: tuple[str, ...], since: str) -> str:
+def _never(container: str, lacking: tuple[str, ...], since: str, kept: bool) -> str:
     resource = "" if len(lacking) == len(RESOURCES) else f"{lacking[0]} "
-    return (
-        f"No {resource}sample of container {container} has arrived since {since}: "
-        f"no {resource}recommendation can be given."
-    )
+    so = "its recommendation is frozen" if kept else f"no {resource}recommendation can be given"
+    return f"No {resource}sample of container {container} has arrived since {since}: {so}."
 
 
 def spans_of(vpa: Vpa) -> dict[str, Span]:
@@ -73,7 +79,12 @@ def spans_of(vpa: Vpa) -> dict[str, Span]:
 
 
 def missing_samples(
-    cluster: ClusterState, vpa: Vpa, spans: Mapping[str, Span], sizes: Mapping[str, Estimate], stale_before: Seconds
+    cluster: ClusterState,
+    vpa: Vpa,
+    spans: Mapping[str, Span],
+    sizes: Mapping[str, Estimate],
+    kept: frozenset[str],
+    stale_before: Seconds,
 ) -> Missing:
     """`sizes` are what the samples allow to recommend; samples older than `stale_before` should have been followed."""
     never = {name: lacking for name in spans if (lacking := _lacking(vpa, name, sizes))}
@@ -84,6 +95,7 @@ def missing_samples(
     created = [state.created for key, state in vpa.aggregates.items() if key.container in never]
     return Missing(
         tuple((name, lacking) for name, lacking in sorted(never.items()) if name in running),
+        kept,
         min(created, default=NEVER),
         tuple((name, last) for name, last in sorted(stopped.items()) if name in running),
     )
@@ -106,13 +118,14 @@ def kept_containers(
     """
     if not fetching and config.expire_samples_without_metrics:
         return frozenset()
-    entries = [from_object(entry) for entry in (recommendation(vpa.object) or {}).get("containerRecommendations") or ()]
+    entries = container_recommendations(vpa.object)
+    named = [(entry.get("containerName") or "", entry) for entry in entries]
     return frozenset(
-        entry.container
-        for entry in entries
-        if (fetching or _unchanged(spans.get(entry.container), fresh_after, entry.container in killed))
-        and not scaling_off(container_policy(vpa.object, entry.container))
-        and _learned(entry, spans.get(entry.container, Span()), len(entries), config)
+        name
+        for name, entry in named
+        if (fetching or _unchanged(spans.get(name), fresh_after, name in killed))
+        and not scaling_off(container_policy(vpa.object, name))
+        and _learned(from_object(entry), spans.get(name, Span()), len(entries), config)
     )
 
 
