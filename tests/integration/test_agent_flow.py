@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from podfit.agent.decide.states import Actuated, Allocated
+from podfit.agent.runtimes.base import Limits, RuntimeFailure
 from podfit.api.kinds import POD
 from podfit.testing.nodes import Cluster, TestNode
 
@@ -235,3 +236,30 @@ async def test_a_pods_actual_requests_count_what_is_allocated_to_containers_that
         assert [one["resources"] for one in status["containerStatuses"]] == [larger, larger]
         assert status["allocatedResources"] == {"cpu": "120m", "memory": "34Mi"}
         assert status["resources"]["requests"] == status["allocatedResources"]
+
+
+async def test_a_pod_cgroup_that_cannot_be_put_right_is_a_resize_in_progress_until_it_is(tmp_path: Path) -> None:
+    """Written to by hand while the agent was away; no container's size differs."""
+    body = pod("p", "100m")
+    body["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "200m"}
+    async with Cluster(tmp_path) as cluster:
+        node = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
+        uid = (await cluster.client.create(POD, body))["metadata"]["uid"]
+        await node.quiet()
+        await node.stop()
+        node.machine.pods[uid].limits = Limits(102, 90_000, None)
+
+        def refuse(when: str, operation: str, subject: str, argument: Any) -> None:
+            if when == "before" and operation == "update_pod":
+                raise RuntimeFailure("the kernel says no")
+
+        node.machine.hooks.append(refuse)
+        await node.restart()
+        (failing,) = [one for one in (await cluster.pod("p"))["status"]["conditions"] if "Resize" in one["type"]]
+        assert failing["reason"] == "Error" and failing["message"].endswith("the kernel says no")
+        assert "ResizeCompleted" not in [one["reason"] for one in await cluster.events()]
+        node.machine.hooks.remove(refuse)
+        await node.pass_time(10)
+        assert node.machine.pods[uid].limits.cpu_quota_us == 20_000
+        assert not [one for one in (await cluster.pod("p"))["status"]["conditions"] if "Resize" in one["type"]]
+        assert node.agent.metrics.registry.get_sample_value("kubelet_pod_in_progress_resizes") == 0

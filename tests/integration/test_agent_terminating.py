@@ -178,3 +178,28 @@ async def test_a_pod_that_is_over_takes_any_size_without_waiting(cluster: Cluste
     assert resizing(seen) == []
     assert await told(cluster, "p") == ["ResizeStarted"]
     assert not pending(node, "infeasible")
+
+
+@pytest.mark.parametrize("grace_s", [None, 0], ids=["gracefully", "at once"])
+@pytest.mark.parametrize("restarted", [False, True], ids=["same agent", "new agent"])
+async def test_a_pod_that_is_deleted_leaves_no_resize_behind_in_the_metrics(
+    grace_s: int | None, restarted: bool, cluster: Cluster, node: TestNode
+) -> None:
+    await cluster.client.create(POD, pod("other", "1"))
+    for name in ("deferred", "infeasible", "failing"):
+        await cluster.client.create(POD, pod(name, "100m"))
+    await node.quiet()
+    uid = (await cluster.pod("failing"))["metadata"]["uid"]
+    node.runtime.set_load(uid, "c", memory=float(48 << 20))
+    assert resizing(await resize(cluster, node, "deferred", "1500m"))[0][1] == "Deferred"
+    assert resizing(await resize(cluster, node, "infeasible", "50"))[0][1] == "Infeasible"
+    assert resizing(await resize(cluster, node, "failing", "100m", "16Mi"))[0][1] == "Error"
+    if restarted:
+        await node.restart()
+    assert (pending(node, "deferred"), pending(node, "infeasible"), in_progress(node)) == (1, 1, 1)
+    options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": grace_s}
+    for name in ("deferred", "infeasible", "failing"):
+        await cluster.client.delete(POD, "default", name, options if grace_s is not None else None)
+    await node.pass_time(70)
+    assert await cluster.client.find(POD, "default", "failing") is None
+    assert not (pending(node, "deferred") or pending(node, "infeasible") or in_progress(node))

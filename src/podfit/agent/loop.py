@@ -183,7 +183,7 @@ class PodLoop:
         if (plan.restart or record.restarting) and record.ending is None:
             await self._restart(record, snapshot, plan.restart)
         if not plan:
-            record.doubtful = False
+            record.doubtful, record.failed = False, None
         if not plan.steps or _being_stopped(record):
             return []
         began = self._clock.monotonic()
@@ -194,7 +194,7 @@ class PodLoop:
             record.doubtful = True
             return [self._failed(record, snapshot, failure)]
         self._metrics.actuated(self._clock.monotonic() - began, True)
-        record.doubtful = False
+        record.doubtful, record.failed = False, None
         return []
 
     async def _restart(self, record: PodRecord, snapshot: Snapshot, planned: tuple[str, ...]) -> None:
@@ -210,6 +210,8 @@ class PodLoop:
         record.failures = record.failures + 1 if same else 1
         pause = min(self._config.error_retry_s * 2.0 ** (record.failures - 1), 60.0)
         record.failed, record.retry_at = snapshot.allocated, self._clock.monotonic() + pause
+        if record.resize.in_progress is None:
+            self._metrics.in_progress.inc()
         generation = record.resize.in_progress.generation if record.resize.in_progress else record.generation
         record.resize = record.resize.failed(str(failure), generation, self._clock.now())
         record.story.tell("not actuated", str(failure), tries=record.failures)
@@ -235,8 +237,9 @@ class PodLoop:
     def _settle(self, record: PodRecord, snapshot: Snapshot) -> None:
         """Actuated → Actual: is the promise kept?"""
         unkept = settle.in_progress(record.pod, snapshot.allocated, snapshot.actuated, snapshot.running)
-        if unkept:
-            if record.failed is not snapshot.allocated:
+        failed = record.failed is snapshot.allocated and bool(snapshot.running)
+        if unkept or failed:
+            if not failed:
                 if record.resize.in_progress is None:
                     self._metrics.in_progress.inc()
                 record.resize = record.resize.under_way(record.generation, self._clock.now())
