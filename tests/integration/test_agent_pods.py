@@ -288,7 +288,8 @@ async def test_a_runtime_that_fails_once_is_asked_again(cluster: Cluster, node: 
     await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": larger}]}})
     await node.quiet()
     conditions = {one["type"]: one for one in (await cluster.pod("p"))["status"]["conditions"]}
-    assert conditions["PodResizeInProgress"]["message"] == "the runtime is busy"
+    why = 'cannot set CPU of container "c" to a limit of 400m and 307 shares: the runtime is busy'
+    assert conditions["PodResizeInProgress"]["message"] == why
     await node.pass_time(10)
     after = await cluster.pod("p")
     assert "PodResizeInProgress" not in {one["type"] for one in after["status"]["conditions"]}
