@@ -1,4 +1,4 @@
-"""Autoscalers that will set the size of a pod again after somebody else has set it."""
+"""Autoscalers that will overwrite the size a pod is given by hand."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def plan(pod: Object, wish: Wish) -> Plan:
     resized = _with(pod, field_name, container["name"], changes)
     _within_limits(resized, field_name, container["name"], wish)
     _same_class(pod, resized, container["name"], changes)
-    return Plan(pod, container["name"], field_name, changes, _warnings(container, changes))
+    return Plan(pod, container["name"], field_name, changes, _warnings(pod, container, changes))
 
 
 def _resizable(pod: Object) -> None:
@@ -92,8 +92,6 @@ def _resizable(pod: Object) -> None:
         raise CannotResize(f"pod/{name} runs Windows: such pods cannot be resized")
     if status.get("phase") in ("Succeeded", "Failed"):
         raise CannotResize(f"pod/{name} has ended ({status['phase']}): there is nothing to resize")
-    if pod["metadata"].get("deletionTimestamp"):
-        raise CannotResize(f"pod/{name} is being deleted")
 
 
 def _container(pod: Object, wanted: str) -> tuple[str, Object]:
@@ -191,10 +189,16 @@ def _same_class(before: Object, after: Object, container: str, changes: tuple[Ch
     )
 
 
-def _warnings(container: Object, changes: tuple[Change, ...]) -> tuple[str, ...]:
+def _warnings(pod: Object, container: Object, changes: tuple[Change, ...]) -> tuple[str, ...]:
+    found = ["the pod is terminating: it is resized only as far as there is time"] if _terminating(pod) else []
     policies = {one["resourceName"]: one["restartPolicy"] for one in container.get("resizePolicy") or ()}
     touched = {change.resource for change in changes}
     restarting = [one for one in RESOURCES if one in touched and policies.get(one) == "RestartContainer"]
-    if not restarting:
-        return ()
-    return (f"container {container['name']} will restart: its resize policy for {' and '.join(restarting)} says so",)
+    if restarting:
+        which = " and ".join(restarting)
+        found.append(f"container {container['name']} will restart: its resizePolicy for {which} is RestartContainer")
+    return tuple(found)
+
+
+def _terminating(pod: Object) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))

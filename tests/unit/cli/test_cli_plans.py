@@ -50,7 +50,6 @@ def test_the_size_it_has_already_is_no_change() -> None:
         (pod({}), Wish(requests={"cpu": "1"}), "is BestEffort and would become Burstable"),
         (pod(others=[{"name": "b"}]), Wish(requests={"cpu": "1"}), "choose one with -c (app, b)"),
         (pod(phase="Succeeded"), Wish(requests={"cpu": "1"}), "has ended"),
-        (pod(metadata={"deletionTimestamp": "now"}), Wish(requests={"cpu": "1"}), "being deleted"),
         (
             pod(metadata={"annotations": {"kubernetes.io/config.mirror": "x"}}),
             Wish(requests={"cpu": "1"}),
@@ -63,6 +62,11 @@ def test_what_cannot_work_is_told(given_pod: dict[str, Any], wish: Wish, words: 
     with pytest.raises(CannotResize) as caught:
         plan(given_pod, wish)
     assert words in str(caught.value)
+
+
+def test_a_terminating_pod_may_be_resized_with_a_warning() -> None:
+    planned = plan(pod(metadata={"deletionTimestamp": "now"}), Wish(requests={"cpu": "110m"}))
+    assert planned.changes and "the pod is terminating" in planned.warnings[0]
 
 
 def test_a_restart_is_announced() -> None:

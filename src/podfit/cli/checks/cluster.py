@@ -38,7 +38,7 @@ def chosen(kubeconfig: str, data_dir: Path) -> str | None:
 
 
 async def cluster_checks(kubeconfig: str, context: str, data_dir: Path) -> AsyncIterator[Finding]:
-    """A cluster that nobody has started yet is no fault of this machine: what fails is advice, unless it was named."""
+    """A cluster that was not started yet is not a failure: only one that was named has to answer."""
     file = chosen(kubeconfig, data_dir)
     if file is None:
         yield ok("cluster", f"none yet: `podfit up` starts one and writes {own_kubeconfig(data_dir)}")

@@ -17,7 +17,7 @@ def main() -> None:
 
 
 def answer(words: list[str]) -> str:
-    """Nothing that goes wrong reaches a command line that somebody is typing: there are no candidates then."""
+    """An error must not disturb the command line that is being typed: it means no candidates."""
     from podfit.cli.completing.candidates import complete
 
     try:

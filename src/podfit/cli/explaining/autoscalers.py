@@ -31,18 +31,18 @@ async def explain_vpa(client: Client, vpa: Object, width: int = 0) -> tuple[list
     given = await recommendations(client, vpa)
     rows = [one.cells()[2:] for one in given]
     pods = await target_pods(client, vpa)
-    told = [_headline(vpa, len(pods))]
-    told.append(table([["  " + row[0], *row[1:]] for row in rows], COLUMNS))
-    told += _conditions(vpa, width)
-    told += [paragraph(line, width, "") for line in why_numbers(numbers)]
+    lines = [_headline(vpa, len(pods))]
+    lines.append(table([["  " + row[0], *row[1:]] for row in rows], COLUMNS))
+    lines += _conditions(vpa, width)
+    lines += [paragraph(line, width, "") for line in why_numbers(numbers)]
     if numbers.get("settings"):
         named = ", ".join(f"--{flag}={value}" for flag, value in numbers["settings"].items())
-        told.append(f"The recommender's settings: {named}")
+        lines.append(f"The recommender's settings: {named}")
     if other_settings(vpa, numbers):
-        told.append(NOT_ALL)
-    told += _why_not(vpa, events, width)
+        lines.append(NOT_ALL)
+    lines += _why_not(vpa, events, width)
     found = {"vpa": f"{namespace}/{name}", "recommendations": vpa_objects([(vpa, given)])[0], "numbers": numbers}
-    return told, {**found, "events": events}
+    return lines, {**found, "events": events}
 
 
 def _headline(vpa: Object, pods: int) -> str:
@@ -54,30 +54,30 @@ def _headline(vpa: Object, pods: int) -> str:
 def _conditions(vpa: Object, width: int) -> list[str]:
     found = []
     for one in (vpa.get("status") or {}).get("conditions") or ():
-        told = ": ".join(part for part in (one.get("reason"), one.get("message")) if part)
-        found.append(paragraph(f"{one['type']}={one['status']}" + (f" ({told})" if told else ""), width))
+        why = ": ".join(part for part in (one.get("reason"), one.get("message")) if part)
+        found.append(paragraph(f"{one['type']}={one['status']}" + (f" ({why})" if why else ""), width))
     return ["Conditions:", *found] if found else []
 
 
 def why_numbers(numbers: dict[str, Any]) -> list[str]:
     """Each target as the steps that lead to it."""
-    told = []
+    lines = []
     for container, known in (numbers.get("containers") or {}).items():
-        told.append(f"Container {container}: {_samples(known)}")
+        lines.append(f"Container {container}: {_samples(known)}")
         for resource, sizes in known["resources"].items():
             target = sizes["target"]
             steps = ", ".join(f"{step['what']} = {_amount(resource, step['value'])}" for step in target["steps"])
             size = _amount(resource, target["value"])
-            told.append(f"  {resource} target {size}: {steps} (confidence {sizes['confidence']:.3g})")
+            lines.append(f"  {resource} target {size}: {steps} (confidence {sizes['confidence']:.3g})")
         if without := known.get("withoutSamples"):
-            told.append(f"  {' and '.join(without)}: no recommendation without samples")
+            lines.append(f"  {' and '.join(without)}: no recommendation without samples")
         for oom in known["oomEvents"]:
-            told.append(f"  out of memory {oom.get('at')} in {oom.get('pod')}: {oom.get('outcome')}")
+            lines.append(f"  out of memory {oom.get('at')} in {oom.get('pod')}: {oom.get('outcome')}")
     if numbers.get("off"):
-        told.append(f"Not resized, because their policy has mode Off: {', '.join(numbers['off'])}")
-    if not told:
-        told.append("No checkpoint yet: the steps behind the numbers are known once the recommender has written one.")
-    return told
+        lines.append(f"Not resized, because their policy has mode Off: {', '.join(numbers['off'])}")
+    if not lines:
+        lines.append("No checkpoint yet: the steps behind the numbers are known once the recommender has written one.")
+    return lines
 
 
 def _amount(resource: str, value: str) -> str:
@@ -107,19 +107,19 @@ def other_settings(vpa: Object, numbers: dict[str, Any]) -> bool:
 
 
 def _why_not(vpa: Object, events: list[Object], width: int = 0) -> list[str]:
-    told = []
+    lines = []
     mode = mode_of(vpa)
     if mode == "Off":
-        told.append("Mode Off: pods are not changed.")
+        lines.append("Mode Off: pods are not changed.")
     elif mode == "Initial":
-        told.append("Mode Initial: new pods get the recommended size, running pods are not changed.")
+        lines.append("Mode Initial: new pods get the recommended size, running pods are not changed.")
     if FROZEN in (vpa["metadata"].get("annotations") or {}):
-        told.append(f"Frozen by the annotation {FROZEN}.")
+        lines.append(f"Frozen by the annotation {FROZEN}.")
     if events:
-        told.append("Events:")
+        lines.append("Events:")
         rows = [["  " + age(when(one)), one.get("reason"), one.get("message")] for one in events[-10:]]
-        told.append(table(rows, width=width))
-    return told
+        lines.append(table(rows, width=width))
+    return lines
 
 
 async def _events(client: Client, vpa: Object) -> list[Object]:

@@ -24,19 +24,19 @@ async def explain_resize(client: Client, pod: Object) -> tuple[list[str], dict[s
     rows, from_node = await states(client, pod)
     step = seen_by_node(progress(pod), rows) if from_node else progress(pod)
     node_name = pod["spec"].get("nodeName")
-    told = [_headline(pod, step), *_gaps(rows)]
+    lines = [_headline(pod, step), *_gaps(rows)]
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     found: dict[str, Any] = {"pod": name, "stage": step.stage, "reason": step.reason, "why": step.why, "states": rows}
     if node_name and step.reason in (DEFERRED, INFEASIBLE):
         node = await client.get(NODE, "", node_name)
         pods = (await client.list(POD, fieldSelector=f"spec.nodeName={node_name}"))["items"]
-        lines, numbers = room(pod, node, pods)
-        told += lines
+        rows_of_room, numbers = room(pod, node, pods)
+        lines += rows_of_room
         found["room"] = numbers
-    told.append(_advice(pod, step))
+    lines.append(_advice(pod, step))
     chapters = await story(client, pod) or ()
     found["oomKills"] = [kill.data() for kill in oom_kills(pod, chapters)]
-    return [*told, *oom_lines(pod, chapters)], found
+    return [*lines, *oom_lines(pod, chapters)], found
 
 
 def _headline(pod: Object, step: Progress) -> str:
@@ -55,13 +55,13 @@ def _ended(pod: Object) -> bool:
 
 
 def _gaps(rows: list[Object]) -> list[str]:
-    told = []
+    lines = []
     for row in rows:
         for later, earlier in (("allocated", "desired"), ("actuated", "allocated"), ("actual", "actuated")):
             one, other = row.get(earlier), row.get(later)
             if one is not None and other is not None and _differ(one, other):
-                told.append(f"  {row['name']}: {earlier} {size_text(one)}, but {later} {size_text(other)}")
-    return told
+                lines.append(f"  {row['name']}: {earlier} {size_text(one)}, but {later} {size_text(other)}")
+    return lines
 
 
 def _differ(one: Object, other: Object) -> bool:
@@ -78,7 +78,7 @@ def room(pod: Object, node: Object, pods: list[Object]) -> tuple[list[str], dict
     allocatable = amounts_of((node.get("status") or {}).get("allocatable"))
     uid = pod["metadata"]["uid"]
     others = [one for one in pods if one["metadata"]["uid"] != uid and not _ended(one)]
-    needs, told = _numbers(pod_requests(pod)), []
+    needs, lines = _numbers(pod_requests(pod)), []
     numbers: dict[str, Any] = {}
     for resource in RESOURCES:
         held = {_key(one): _numbers(_held(one)).get(resource, 0) for one in others}
@@ -89,15 +89,15 @@ def room(pod: Object, node: Object, pods: list[Object]) -> tuple[list[str], dict
             continue
         texts = [amount_text(resource, one) for one in (wanted, allocatable.get(resource, 0), free, wanted - free)]
         name = node["metadata"]["name"]
-        told.append(
+        lines.append(
             f"{resource}: the pod needs {texts[0]}; node {name} has {texts[1]}, {texts[2]} free: {texts[3]} short"
         )
         largest = sorted(held.items(), key=lambda item: -item[1])[:HOLDERS]
         priorities = {_key(one): str(one["spec"].get("priority") or 0) for one in others}
         rows = [["  " + key, amount_text(resource, amount), priorities[key]] for key, amount in largest if amount]
         if rows:
-            told.append(table(rows, ["  HELD BY", resource.upper(), "PRIORITY"]))
-    return told, numbers
+            lines.append(table(rows, ["  HELD BY", resource.upper(), "PRIORITY"]))
+    return lines, numbers
 
 
 def _held(pod: Object) -> Amounts:
