@@ -260,11 +260,12 @@ def test_files_of_a_volume_are_the_groups_of_the_pod(tmp_path: Path, monkeypatch
 
 def test_a_part_of_a_volume_is_made_with_the_rights_of_the_whole(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    made = make_below(tmp_path, "a/b")
-    assert made == (tmp_path / "a" / "b").resolve()
+    make_below(tmp_path, "a/b")
+    made = tmp_path / "a" / "b"
     assert made.stat().st_mode & 0o7777 == made.parent.stat().st_mode & 0o7777 == 0o777
     (tmp_path / "file").write_text("x")
-    assert make_below(tmp_path, "file") == (tmp_path / "file").resolve()
+    make_below(tmp_path, "file")
+    assert (tmp_path / "file").read_text() == "x"
 
 
 @pytest.mark.parametrize("sub", ["out", "out/etc", "inner/out"])

@@ -162,16 +162,16 @@ class ContainerMaker:
                 raise ConfigProblem(f'cannot find volume "{mount["name"]}" {into}')
             host = self._volumes.path(record.uid, volume)
             if sub := _sub_path(mount, environment):
-                host = self._below(host, sub, f'volumeMount "{mount["name"]}" of container "{container["name"]}"')
+                self._prepare(host, sub, f'volumeMount "{mount["name"]}" of container "{container["name"]}"')
             read_only = bool(mount.get("readOnly")) or made_of_objects(volume)
-            mounts.append(Mount(host, mount["mountPath"], read_only))
+            mounts.append(Mount(host, mount["mountPath"], read_only, sub))
         return mounts
 
-    def _below(self, volume: Path, sub: str, whose: str) -> Path:
+    def _prepare(self, volume: Path, sub: str, whose: str) -> None:
         if not self._config.on_disk:
-            return volume / sub
+            return
         try:
-            return make_below(volume, sub)
+            make_below(volume, sub)
         except (OSError, ValueError) as problem:
             raise ConfigProblem(f"failed to prepare subPath for {whose}") from problem
 
@@ -218,7 +218,7 @@ def security(spec: dict[str, Any], container: Object) -> Security:
         privileged=privileged,
         add_capabilities=tuple(capabilities.get("add") or ()),
         drop_capabilities=tuple(capabilities.get("drop") or ()),
-        no_new_privileges=own.get("allowPrivilegeEscalation") is False and not privileged,
+        no_new_privileges=own.get("allowPrivilegeEscalation") is not True and not privileged,
         read_only_root=bool(own.get("readOnlyRootFilesystem")),
         seccomp="RuntimeDefault" if profile == "RuntimeDefault" else "",
     )

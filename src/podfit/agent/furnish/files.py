@@ -6,11 +6,14 @@ so that a container sees either all of the old or all of the new.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
 from contextlib import suppress
 from pathlib import Path
+
+from podfit.agent.runtimes.process.keeper.beneath import make_folders
 
 Files = dict[str, tuple[bytes, int]]
 """Path inside the volume to content and mode."""
@@ -23,20 +26,20 @@ def give(path: Path, group: int, mode: int) -> None:
         path.chmod(mode)
 
 
-def make_below(volume: Path, sub: str) -> Path:
-    """The folder or file `sub` of a volume; folders that are missing are made with the volume's own mode.
+def make_below(volume: Path, sub: str) -> None:
+    """Makes the folders of `sub` that a volume lacks, with the volume's own mode.
 
     ValueError where a link, which a container may have put there, leads out of the volume.
     """
-    mode, here = volume.stat().st_mode & 0o7777, volume
-    for part in Path(sub).parts:
-        here = here / part
-        if not here.exists() and not here.is_symlink():
-            here.mkdir()
-            here.chmod(mode)
-        if not here.resolve().is_relative_to(volume.resolve()):
-            raise ValueError(f'subpath "{volume / sub}" not within volume path "{volume}"')
-    return here.resolve()
+    root = os.open(volume, os.O_PATH | os.O_CLOEXEC)
+    try:
+        os.close(make_folders(root, sub, volume.stat().st_mode & 0o7777, inside=False))
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        raise ValueError(f'subpath "{volume / sub}" not within volume path "{volume}"') from error
+    finally:
+        os.close(root)
 
 
 def replace_files(path: Path, files: Files, group: int | None = None) -> None:

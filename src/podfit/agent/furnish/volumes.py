@@ -18,6 +18,7 @@ from podfit.agent.furnish.downward import field_value, resource_value
 from podfit.agent.furnish.files import Files, give, replace_files
 from podfit.agent.furnish.followed import references
 from podfit.agent.furnish.objects import MissingObject, Objects
+from podfit.agent.runtimes.base import hidden_folder
 from podfit.api.quantity import Quantity, units_of
 from podfit.kit.clock import Clock
 from podfit.kit.oserrors import system_words
@@ -86,6 +87,9 @@ class Volumes:
     async def _make(self, uid: str, pod: Object, volume: Object, ips: tuple[str, ...]) -> None:
         path = self.path(uid, volume)
         if volume.get("hostPath"):
+            own = hidden_folder(self._config.data_dir.absolute())
+            if path.resolve().is_relative_to(own.resolve()):
+                raise MissingObject(f"hostPath {path} is in podfit's own data directory")
             _host_path(path, volume["hostPath"].get("type") or "")
         elif made_of_objects(volume):
             replace_files(path, await self._files(pod, volume, ips), _group(pod))

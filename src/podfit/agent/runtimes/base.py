@@ -85,11 +85,18 @@ class Change(Struct, frozen=True):
     memory_bytes: int | None = None
 
 
+def hidden_folder(node: Path) -> Path:
+    """What no container may see of a node that keeps its files here: the whole data directory, keys and store too."""
+    return node.parents[1] if node.parent.name == "nodes" else node
+
+
 @dataclass(frozen=True, slots=True)
 class Mount:
     host_path: Path
     container_path: str
     read_only: bool = False
+    sub_path: str = ""
+    """Below `host_path`, a volume that containers can change: resolved when it is mounted, and never out of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,9 @@ class Cgroups(Protocol):
     def create(self, group: str, limits: Limits) -> None:
         """Makes the group and its missing parents, and writes the limits. Fine if it exists."""
 
+    def confine_devices(self, group: str) -> bool:
+        """Lets members open harmless devices only; False where this machine has no means to."""
+
     def exists(self, group: str) -> bool: ...
 
     def write(self, group: str, change: Change) -> None:

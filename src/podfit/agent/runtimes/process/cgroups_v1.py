@@ -12,8 +12,9 @@ from contextlib import suppress
 
 from ..base import UNLIMITED, BelowUsage, Change, Limits, Usage
 from .cgroups import guarded, kill_members, now, read, read_table, refused, remove_tree, subgroups, tree, write
+from .devices import RULES_V1
 
-WANTED = ("cpu", "cpuacct", "memory", "pids", "freezer")
+WANTED = ("cpu", "cpuacct", "memory", "pids", "freezer", "devices")
 SHOWN = ("cpu", "cpuacct", "memory", "pids")
 NO_LIMIT = (1 << 63) - 4096
 """memory.limit_in_bytes when there is none: the largest page counter."""
@@ -37,6 +38,18 @@ class CgroupsV1:
 
         guarded(group, make)
         self.write(group, Change(limits.cpu_shares, limits.cpu_quota_us, limits.memory_bytes))
+
+    def confine_devices(self, group: str) -> bool:
+        if "devices" not in self._at:
+            return False
+        folder = self._at["devices"] + group
+        try:
+            write(f"{folder}/devices.deny", "a")
+            for rule in RULES_V1:
+                write(f"{folder}/devices.allow", rule)
+        except OSError:
+            return False
+        return True
 
     def exists(self, group: str) -> bool:
         return os.path.isdir(self._memory + group) and os.path.isdir(self._cpu + group)

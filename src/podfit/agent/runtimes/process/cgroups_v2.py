@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from ..base import MAX_SHARES, MIN_SHARES, UNLIMITED, BelowUsage, Change, Limits, Usage
 from .cgroups import guarded, kill_members, now, read, read_table, refused, remove_tree, subgroups, tree, write
+from .devices import confine_v2
 
 SHARES_ATTRIBUTE = "trusted.podfit.cpu_shares"
 CONTROLLERS = ("cpu", "memory", "pids")
@@ -58,6 +59,13 @@ class CgroupsV2:
         missing = [f"+{name}" for name in CONTROLLERS if name in available and name not in enabled]
         if missing:
             write(f"{path}/cgroup.subtree_control", " ".join(missing))
+
+    def confine_devices(self, group: str) -> bool:
+        try:
+            confine_v2(self._point + group)
+        except OSError:
+            return False
+        return True
 
     def exists(self, group: str) -> bool:
         return os.path.isdir(self._point + group)

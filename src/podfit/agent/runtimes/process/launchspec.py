@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..base import ContainerConfig, PodConfig, Security
+from ..base import ContainerConfig, PodConfig, Security, hidden_folder
 from .cgroups import Cgroups
 from .images import PAUSE, Image
 from .keeper.linux import CAPABILITIES, DEFAULT_CAPABILITIES
@@ -24,7 +24,7 @@ def launch_spec(
         "id": container_id,
         "pod_uid": pod.uid,
         "folder": str(folder),
-        "data_dir": str(folder.parent.parent),
+        "hidden": str(hidden_folder(folder.parents[2])),
         "rootfs": image.rootfs,
         "argv": list(argv(config, image)),
         "environment": _environment(pod, config, image, identity.home),
@@ -53,6 +53,12 @@ def launch_spec(
         "oom_file": cgroups.oom_file(group),
         "procs_file": cgroups.procs_file(group),
     }
+
+
+def confine_devices(spec: dict[str, Any], cgroups: Cgroups, group: str) -> None:
+    """Where this machine cannot keep a container from opening devices, it cannot make device files either."""
+    if not spec["privileged"] and not cgroups.confine_devices(group):
+        spec["capabilities"] = [name for name in spec["capabilities"] if name != "MKNOD"]
 
 
 def argv(config: ContainerConfig, image: Image) -> tuple[str, ...]:
@@ -89,12 +95,14 @@ def _environment(pod: PodConfig, config: ContainerConfig, image: Image, home: st
 
 
 def _mounts(pod: PodConfig, config: ContainerConfig, data_dir: Path) -> list[list[object]]:
-    mounts: list[list[object]] = [[str(item.host_path), item.container_path, item.read_only] for item in config.mounts]
+    mounts: list[list[object]] = [
+        [str(item.host_path), item.container_path, item.read_only, item.sub_path] for item in config.mounts
+    ]
     taken = {str(mount[1]).rstrip("/") for mount in mounts}
     for name, text in (("resolv.conf", pod.resolv_conf), ("hosts", pod.etc_hosts), ("hostname", pod.hostname + "\n")):
         if text and f"/etc/{name}" not in taken:
             file = data_dir / "pods" / f"{pod.uid}.{name}"
             if not file.exists():
                 file.write_text(text)
-            mounts.append([str(file), f"/etc/{name}", False])
+            mounts.append([str(file), f"/etc/{name}", False, ""])
     return mounts

@@ -41,7 +41,7 @@ from ..base import (
 from .cgroups import Cgroups, Vanished, pod_group
 from .images import Images
 from .keeper.terminal import receive_terminal
-from .launchspec import launch_spec
+from .launchspec import confine_devices, launch_spec
 from .link import KeeperFailed, Link
 from .records import Container, ContainerRecord, Pod, PodRecord, Records
 from .streams import ProcessAttach, ProcessExec, TcpStream, console_pair, end_exec, pipes
@@ -81,8 +81,6 @@ class ProcessRuntime:
         self._tasks = Tasks("runtime")
         self._cgroups: Cgroups
         self._oom: OomWatch
-
-    # life of the runtime
 
     async def open(self) -> None:
         self._cgroups = require_support()
@@ -188,11 +186,12 @@ class ProcessRuntime:
         spec = launch_spec(cid, pod.record.config, config, image, self._cgroups, group, self._records.folder(cid))
         try:
             self._cgroups.create(group, config.limits)
+            confine_devices(spec, self._cgroups, group)
         except RuntimeFailure as error:
             self._cgroups.remove(group)
             raise CannotRun(f"failed to create container: {error}", "CreateContainerError") from error
-        user = LinuxUser(spec["uid"], spec["gid"], tuple(spec["groups"]))
-        record = ContainerRecord(cid, uid, config, image.id, self._clock.now(), group, user)
+        who = LinuxUser(spec["uid"], spec["gid"], tuple(spec["groups"]))
+        record = ContainerRecord(cid, uid, config, image.id, self._clock.now(), group, who)
         self._records.save_container(record, spec)
         self._containers[cid] = pod.containers[cid] = Container(record)
         self._ends[cid] = asyncio.get_running_loop().create_future()

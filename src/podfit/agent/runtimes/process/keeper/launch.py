@@ -14,7 +14,7 @@ import signal
 import stat
 from typing import Any
 
-from . import linux, seccomp
+from . import beneath, linux, seccomp
 from .terminal import become_terminal
 
 Spec = dict[str, Any]
@@ -144,20 +144,28 @@ def _build_root(spec: Spec) -> None:
         # No overlay on this kernel or file system: the container then writes to the image's (or the host's) own files.
         linux.mount(lower, root, flags=linux.MS_BIND | linux.MS_REC)
     if lower == "/":
-        _bind_host_disks(root, str(spec["data_dir"]))
+        _bind_host_disks(root, spec["hidden"])
+        _hide(root + spec["hidden"])
     _mount_kernel(root, spec)
     _bind_all(root, spec)
     if spec["read_only_root"]:
         linux.mount("", root, flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY)
 
 
-def _bind_host_disks(root: str, data_dir: str) -> None:
+def _hide(path: str) -> None:
+    """What podfit itself keeps (keys, the store, other pods' files) is no container's business."""
+    if os.path.isdir(path):
+        linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC, "mode=000,size=4k")
+        linux.mount("", path, flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY)
+
+
+def _bind_host_disks(root: str, hidden: str) -> None:
     """An overlay shows one file system: what the host has mounted below it comes in read-only."""
     with open("/proc/self/mountinfo") as table:
         rows = [line.split() for line in table]
     for row in rows:
         point, kind = row[4], row[row.index("-") + 1]
-        if point == "/" or kind not in _REAL_FILESYSTEMS or point.startswith((data_dir, "/proc", "/sys", "/dev")):
+        if point == "/" or kind not in _REAL_FILESYSTEMS or point.startswith((hidden, "/proc", "/sys", "/dev")):
             continue
         target = root + point
         if os.path.isdir(point) and os.path.isdir(target):
@@ -221,40 +229,25 @@ def _mount_devices(dev: str) -> None:
 
 
 def _bind_all(root: str, spec: Spec) -> None:
-    for source, path, read_only in sorted(spec["mounts"], key=lambda item: str(item[1])):
-        target = _inside(root, path)
-        if stat.S_ISDIR(os.stat(source).st_mode):
-            os.makedirs(target, exist_ok=True)
-        elif not os.path.exists(target):
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-        linux.mount(source, target, flags=linux.MS_BIND | linux.MS_REC)
+    top = os.open(root, os.O_PATH | os.O_CLOEXEC)
+    for source, path, read_only, sub in sorted(spec["mounts"], key=lambda item: str(item[1])):
+        held = os.open(source, os.O_PATH | os.O_CLOEXEC)
+        if sub:
+            volume, held = held, beneath.open_beneath(held, sub)
+            os.close(volume)
+        folder = stat.S_ISDIR(os.fstat(held).st_mode)
+        target = beneath.make_folders(top, path, 0o755, True) if folder else beneath.make_file(top, path)
+        linux.mount(beneath.path_of(held), beneath.path_of(target), flags=linux.MS_BIND | linux.MS_REC)
+        os.close(target)
+        # What was mounted lies on top of the target: it is opened again to be spoken of.
+        target = beneath.open_inside(top, path)
+        if not sub and spec["hidden"].startswith(source.rstrip("/") + "/"):
+            _hide(beneath.path_of(target) + spec["hidden"].removeprefix(source.rstrip("/")))
         if read_only:
-            linux.mount("", target, flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY)
-
-
-def _inside(root: str, path: str, links: int = 40) -> str:
-    """`path` below `root`, with the image's symbolic links followed as the container would: none leads out."""
-    done: list[str] = []
-    todo = [part for part in path.split("/") if part]
-    while todo:
-        part = todo.pop(0)
-        if part in (".", ".."):
-            if part == ".." and done:
-                done.pop()
-            continue
-        here = "/".join([root, *done, part])
-        if os.path.islink(here):
-            links -= 1
-            if links < 0:
-                raise OSError(40, "Too many levels of symbolic links", path)
-            target = os.readlink(here)
-            if target.startswith("/"):
-                done = []
-            todo = [piece for piece in target.split("/") if piece] + todo
-            continue
-        done.append(part)
-    return "/".join([root, *done])
+            linux.mount("", beneath.path_of(target), flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY)
+        os.close(target)
+        os.close(held)
+    os.close(top)
 
 
 def _enter(root: str) -> None:

@@ -90,10 +90,10 @@ DEFAULT_CAPABILITIES = frozenset(
 """What containers keep unless told otherwise: the set that container engines agree on."""
 
 # PyDLL keeps the interpreter lock: these calls are short, and a release around them buys nothing in one thread.
-_libc = ctypes.PyDLL(None, use_errno=True)
+libc = ctypes.PyDLL(None, use_errno=True)
 
 
-def _checked(result: int, what: str) -> int:
+def checked(result: int, what: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -101,44 +101,44 @@ def _checked(result: int, what: str) -> int:
 
 
 def unshare(flags: int) -> None:
-    _checked(_libc.unshare(flags), "unshare")
+    checked(libc.unshare(flags), "unshare")
 
 
 def setns(descriptor: int, flags: int) -> None:
-    _checked(_libc.setns(descriptor, flags), "setns")
+    checked(libc.setns(descriptor, flags), "setns")
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    result = _libc.mount(
+    result = libc.mount(
         os.fsencode(source),
         os.fsencode(target),
         kind.encode() or None,
         ctypes.c_ulong(flags),
         os.fsencode(data) or None,
     )
-    _checked(result, f"mount {source or kind} on {target}")
+    checked(result, f"mount {source or kind} on {target}")
 
 
 def unmount(target: str, flags: int = MNT_DETACH) -> None:
-    _checked(_libc.umount2(os.fsencode(target), flags), f"unmount {target}")
+    checked(libc.umount2(os.fsencode(target), flags), f"unmount {target}")
 
 
 def pivot_root(new: str, old: str) -> None:
     number = _SYS_PIVOT_ROOT[os.uname().machine]
-    _checked(_libc.syscall(number, os.fsencode(new), os.fsencode(old)), "pivot_root")
+    checked(libc.syscall(number, os.fsencode(new), os.fsencode(old)), "pivot_root")
 
 
 def prctl(option: int, value: int = 0, pointer: object = 0) -> None:
-    _checked(_libc.prctl(option, ctypes.c_ulong(value), pointer, 0, 0), "prctl")
+    checked(libc.prctl(option, ctypes.c_ulong(value), pointer, 0, 0), "prctl")
 
 
 def set_name(name: str) -> None:
-    _libc.prctl(PR_SET_NAME, name.encode()[:15] + b"\0", 0, 0, 0)
+    libc.prctl(PR_SET_NAME, name.encode()[:15] + b"\0", 0, 0, 0)
 
 
 def sethostname(name: str) -> None:
     raw = name.encode()[:64]
-    _checked(_libc.sethostname(raw, ctypes.c_size_t(len(raw))), "sethostname")
+    checked(libc.sethostname(raw, ctypes.c_size_t(len(raw))), "sethostname")
 
 
 def drop_bounding_set(keep: frozenset[str]) -> None:
@@ -153,12 +153,12 @@ def drop_bounding_set(keep: frozenset[str]) -> None:
 
 
 def inotify_init() -> int:
-    return _checked(_libc.inotify_init1(IN_CLOEXEC | IN_NONBLOCK), "inotify_init1")
+    return checked(libc.inotify_init1(IN_CLOEXEC | IN_NONBLOCK), "inotify_init1")
 
 
 def inotify_add_watch(descriptor: int, path: str, mask: int) -> int:
-    return _checked(_libc.inotify_add_watch(descriptor, os.fsencode(path), mask), f"inotify_add_watch {path}")
+    return checked(libc.inotify_add_watch(descriptor, os.fsencode(path), mask), f"inotify_add_watch {path}")
 
 
 def inotify_rm_watch(descriptor: int, watch: int) -> None:
-    _libc.inotify_rm_watch(descriptor, watch)
+    libc.inotify_rm_watch(descriptor, watch)
