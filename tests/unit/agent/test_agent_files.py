@@ -13,6 +13,7 @@ import pytest
 
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide.states import Allocated
+from podfit.agent.furnish.containers import security
 from podfit.agent.furnish.files import make_below, replace_files
 from podfit.agent.ledger import Ledger
 from podfit.agent.life.logs import LogRotation
@@ -277,3 +278,13 @@ def test_a_link_does_not_lead_out_of_a_volume(tmp_path: Path, sub: str) -> None:
     with pytest.raises(ValueError, match="not within volume path"):
         make_below(volume, sub)
     assert not (tmp_path / "etc").exists()
+
+
+@pytest.mark.parametrize(
+    ("context", "gains"),
+    [({}, False), ({"allowPrivilegeEscalation": False}, False), ({"allowPrivilegeEscalation": True}, True)],
+)
+def test_privileges_are_gained_only_where_a_manifest_allows_it(context: dict[str, Any], gains: bool) -> None:
+    made = security({}, {"name": "c", "securityContext": context})
+    assert made.no_new_privileges is not gains
+    assert not security({}, {"name": "c", "securityContext": {**context, "privileged": True}}).no_new_privileges

@@ -1,4 +1,4 @@
-"""What a container cannot do, seen from inside: leave its volumes, open devices, gain privileges, read our files."""
+"""What a container cannot do, seen from inside: leave its volumes, open devices, read podfit's own files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.furnish.containers import security
 from podfit.agent.runtimes.base import CannotRun, Mount, Security, hidden_folder
 from podfit.agent.runtimes.process import devices
 from podfit.agent.runtimes.process.keeper import beneath
@@ -32,6 +31,7 @@ async def test_a_device_file_can_be_made_but_not_opened(machine: Any) -> None:
     assert await machine.says(sys.executable, "-c", OPEN_FUSE) == "Operation not permitted\n4 1"
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="this machine has no such device")
 async def test_a_privileged_container_opens_devices(machine: Any) -> None:
     said = await machine.says(sys.executable, "-c", OPEN_FUSE, security=Security(privileged=True))
     assert "opened" in said
@@ -42,18 +42,6 @@ async def test_where_devices_cannot_be_confined_no_device_file_can_be_made(
 ) -> None:
     monkeypatch.setattr(type(machine.runtime._cgroups), "confine_devices", lambda self, group: False)
     assert "Operation not permitted" in await machine.says("sh", "-c", "mknod /made c 10 229 2>&1")
-
-
-@pytest.mark.parametrize(
-    ("context", "privileges"),
-    [({}, "1"), ({"allowPrivilegeEscalation": False}, "1"), ({"allowPrivilegeEscalation": True}, "0")],
-)
-async def test_privileges_are_gained_only_where_a_manifest_allows_it(
-    machine: Any, context: Any, privileges: str
-) -> None:
-    made = security({}, {"name": "c", "securityContext": context})
-    said = await machine.says("grep", "NoNewPrivs", "/proc/self/status", security=made)
-    assert said.split()[-1] == privileges
 
 
 async def test_the_data_directory_is_not_visible(machine: Any, tmp_path: Path) -> None:
