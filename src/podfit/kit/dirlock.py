@@ -1,4 +1,4 @@
-"""One process at a time on a data directory.
+"""One process at a time on a data directory, or several that agreed to share it.
 
 The lock is an flock: the kernel releases it when its holder ends, even by SIGKILL, so no lock is ever stale. The file
 also names the holder, for messages and for asking it to stop; whether the directory is in use, only the kernel says.
@@ -67,17 +67,19 @@ class DirectoryLock:
 
     ADVICE = "stop that process first, or choose another data directory"
 
-    def __init__(self, folder: Path, file: str, command: str, advice: str = ADVICE) -> None:
-        """`file` names the lock inside the directory: processes that do not disturb each other use different ones."""
+    def __init__(self, folder: Path, file: str, command: str, advice: str = ADVICE, *, shared: bool = False) -> None:
+        """`file` names the lock inside the directory: processes that do not disturb each other use different ones.
+        Holders that are all `shared` hold it together."""
         self.folder, self.path = folder, folder / file
         self._command, self._advice = command, advice
+        self._mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         self._descriptor: int | None = None
 
     def take(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, self._mode | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             raise InUse(self.folder, holder_of(self.path), self._advice) from None
@@ -88,8 +90,10 @@ class DirectoryLock:
     def release(self) -> None:
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            # Emptied, not removed: two processes could otherwise lock two files of the same name.
-            os.ftruncate(descriptor, 0)
+            # Emptied, not removed: two processes could otherwise lock two files of the same name. Of several holders
+            # the file names the one that came last.
+            if holder_of(self.path) == this_process(self._command):
+                os.ftruncate(descriptor, 0)
             os.close(descriptor)
 
     def __enter__(self) -> DirectoryLock:

@@ -100,3 +100,29 @@ def test_children_do_not_inherit_the_lock(tmp_path: Path) -> None:
     finally:
         child.kill()
         child.wait(30)
+
+
+def shared(folder: Path) -> DirectoryLock:
+    return DirectoryLock(folder, "test.lock", "podfit shared", shared=True)
+
+
+def test_processes_that_share_a_directory_hold_it_together(tmp_path: Path) -> None:
+    with shared(tmp_path), shared(tmp_path), pytest.raises(InUse, match="`podfit shared`"):
+        lock(tmp_path).take()
+    with lock(tmp_path):
+        pass
+
+
+def test_a_shared_directory_stays_held_when_one_of_its_holders_leaves(tmp_path: Path) -> None:
+    first, second = shared(tmp_path), shared(tmp_path)
+    first.take()
+    second.take()
+    second.release()
+    with pytest.raises(InUse):
+        lock(tmp_path).take()
+    first.release()
+
+
+def test_a_directory_held_alone_is_not_shared(tmp_path: Path) -> None:
+    with holding(tmp_path), pytest.raises(InUse, match="`podfit test`"):
+        shared(tmp_path).take()

@@ -192,7 +192,8 @@ def apiserver(
         scheduler=False,
         vpa=False,
     )
-    with DirectoryLock(data_dir, CLUSTER_LOCK, "podfit apiserver"):
+    # Everything but a store on etcd is in the directory and has one owner; `pki/` is made by the first and then read.
+    with DirectoryLock(data_dir, CLUSTER_LOCK, "podfit apiserver", shared=store.startswith("etcd=")):
         run(_up(options, Cluster(data_dir)), verbose)
 
 
