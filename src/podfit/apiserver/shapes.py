@@ -22,7 +22,7 @@ def default(kind: Kind, obj: Object) -> None:
         schema.default(obj)
 
 
-def errors(kind: Kind, obj: Object, old: Object | None = None) -> list[FieldError]:
+def errors(kind: Kind, obj: Object, old: Object | None = None, subresource: str = "") -> list[FieldError]:
     """What the schema has against a custom resource; nothing for built-in kinds."""
     schema = _schema(kind) if kind.custom else None
-    return [] if schema is None else schema.validate(obj, old)
+    return [] if schema is None else schema.validate(obj, old, subresource)

@@ -208,7 +208,8 @@ class Writer:
         strategy.prepare_update(new, old, write.subresource)
         if write.track is not None:
             write.track(new, old)
-        check(kind, new, strategy.validate_update(new, old, write.subresource) + shapes.errors(kind, new, old))
+        errors = strategy.validate_update(new, old, write.subresource)
+        check(kind, new, errors + shapes.errors(kind, new, old, write.subresource))
         write.warnings += strategy.warnings_update(new, old, write.subresource)
         if write.lens is not None:
             attrs.object = write.lens.show(new)

@@ -13,6 +13,7 @@ from podfit.api.kinds import VPA, Kind
 from podfit.api.patches.apply import apply_patch
 from podfit.api.schema import register, unregister
 from podfit.api.schema.decode import decode
+from podfit.api.schema.scalars import Unreadable
 from podfit.api.schema.structural import CustomSchema, custom_struct
 from podfit.api.status import ApiError, unprocessable
 
@@ -42,7 +43,7 @@ def test_unknown_fields_are_pruned_and_named() -> None:
     )
     assert made["spec"] == {"a": "1", "free": {"any": {"thing": 1}}}
     assert made["metadata"] == {"name": "x"}
-    assert unknown == ["spec.b", "metadata.bogus"]
+    assert unknown == ["metadata.bogus", "spec.b"]
 
 
 def test_maps_and_lists_are_pruned_inside() -> None:
@@ -81,7 +82,38 @@ def test_defaults_fill_missing_and_forbidden_null_values() -> None:
     ("rule", "value", "why"),
     [
         ({"type": "string"}, 1, 'Invalid value: "integer": spec.f in body must be of type string: "integer"'),
-        ({"type": "integer"}, 1.5, 'Invalid value: "number": spec.f in body must be of type integer: "number"'),
+        ({"type": "integer"}, True, 'Invalid value: "boolean": spec.f in body must be of type integer: "boolean"'),
+        (
+            {"type": "integer", "format": "int32"},
+            True,
+            'Invalid value: "": spec.f in body must be of type int32: ""',
+        ),
+        (
+            {"type": "string", "format": "date"},
+            5,
+            'Invalid value: "int64": spec.f in body must be of type date: "int64"',
+        ),
+        ({"type": "integer", "multipleOf": 5}, 7, "Invalid value: 7: spec.f in body should be a multiple of 5"),
+        (
+            {"type": "number", "multipleOf": 0.5},
+            7,
+            "Invalid value: 0: factor MultipleOf declared for spec.f must be positive: 0",
+        ),
+        (
+            {"type": "number", "maximum": 1},
+            9223372036854775808,
+            "Invalid value: 9.223372036854776e+18: spec.f in body should be less than or equal to 1",
+        ),
+        (
+            {"type": "string", "format": "k8s-short-name"},
+            "A b",
+            'Invalid value: "A b": spec.f in body must be of type k8s-short-name: "A b"',
+        ),
+        (
+            {"type": "string", "format": "hostname"},
+            "1.2.3.4",
+            'Invalid value: "1.2.3.4": spec.f in body must be of type hostname: "1.2.3.4"',
+        ),
         ({"type": "string"}, None, 'Invalid value: "null": spec.f in body must be of type string: "null"'),
         ({"type": "string", "enum": ["a", "b"]}, "c", 'Unsupported value: "c": supported values: "a", "b"'),
         ({"type": "integer", "minimum": 1}, 0, "Invalid value: 0: spec.f in body should be greater than or equal to 1"),
@@ -91,7 +123,7 @@ def test_defaults_fill_missing_and_forbidden_null_values() -> None:
             "Invalid value: 2: spec.f in body should be less than 2",
         ),
         ({"type": "integer", "multipleOf": 3}, 4, "Invalid value: 4: spec.f in body should be a multiple of 3"),
-        ({"type": "string", "maxLength": 2}, "abc", "Too long: may not be more than 2 characters"),
+        ({"type": "string", "maxLength": 2}, "abc", "Too long: may not be more than 2 bytes"),
         ({"type": "string", "minLength": 2}, "a", 'Invalid value: "a": spec.f in body should be at least 2 chars long'),
         ({"type": "string", "pattern": "^b"}, "a", "Invalid value: \"a\": spec.f in body should match '^b'"),
         (
@@ -109,6 +141,50 @@ def test_defaults_fill_missing_and_forbidden_null_values() -> None:
 )
 def test_values_are_checked(rule: dict[str, Any], value: Any, why: str) -> None:
     assert complaints({"f": value}, f=rule) == [f"spec.f: {why}"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "complaint"),
+    [
+        ({"type": "integer", "format": "int32"}, 2147483648, "with format int32"),
+        ({"type": "integer"}, 1.5, "(default format)"),
+        ({"type": "integer"}, 9223372036854775808, "(default format)"),
+        ({"type": "integer", "format": "int64"}, 1e20, "with format int64"),
+    ],
+    ids=["too large for int32", "a fraction", "too large for int64", "too large for an exact float"],
+)
+def test_a_number_outside_its_format_is_named_with_it(rule: dict[str, Any], value: Any, complaint: str) -> None:
+    expected = f'<nil>: Invalid value: "": Checked value must be of type integer {complaint} in spec.f'
+    assert complaints({"f": value}, f=rule)[-1] == expected
+
+
+def test_a_number_may_fill_its_format() -> None:
+    for value in (-2147483648, 2147483647, 2.0):
+        assert complaints({"f": value}, f={"type": "integer", "format": "int32"}) == []
+
+
+def test_errors_of_a_status_update_name_fields_within_the_status() -> None:
+    rows = {"type": "array", "items": {"type": "string", "pattern": "^a+$"}}
+    status = {"type": "object", "properties": {"rows": rows, "small": {"type": "integer", "format": "int32"}}}
+    custom = CustomSchema({"type": "object", "properties": {"status": status}})
+    obj = {"status": {"rows": ["b"], "small": 1 << 31}}
+    assert list(map(str, custom.validate(obj, {}, "status"))) == [
+        "status.rows[0]: Invalid value: \"b\": rows[0] in body should match '^a+$'",
+        'status: Invalid value: "": Checked value must be of type integer with format int32 in small',
+    ]
+    (whole,) = custom.validate({"status": "x"}, {}, "status")
+    assert str(whole) == 'status: Invalid value: "string":  in body must be of type object: "string"'
+
+
+def test_metadata_of_the_wrong_type_is_named_without_its_place() -> None:
+    with pytest.raises(Unreadable, match=r"Go struct field ObjectMeta\.labels of type string"):
+        CustomSchema(schema()).prune({"metadata": {"labels": {"a": 5}}})
+
+
+def test_an_element_of_a_keyed_list_that_is_no_object_is_refused() -> None:
+    rule = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
+    found = complaints({"f": [1, 1]}, f={**rule, "items": {"type": "object", "properties": {"k": {"type": "string"}}}})
+    assert found[-1] == "spec.f[0]: Invalid value: 1: must be an object for an array of list-type map"
 
 
 def test_required_fields_and_duplicates_are_checked() -> None:
@@ -150,7 +226,7 @@ def test_transition_rules_apply_to_updates_only() -> None:
     custom = CustomSchema(schema(f=rule))
     assert custom.validate({"spec": {"f": 1}}) == []
     assert [str(e) for e in custom.validate({"spec": {"f": 1}}, {"spec": {"f": 2}})] == [
-        "spec.f: Invalid value: no shrinking"
+        "spec.f: Invalid value: 1: no shrinking"
     ]
 
 
@@ -243,7 +319,7 @@ def test_transition_rules_find_the_old_items_of_lists_with_keys_and_name_keys_of
     old = made(3, 1)
     old["keyed"].reverse()
     found = [str(error) for error in schema.validate(made(2, 5), old)]
-    assert found == ["keyed[1].v: Invalid value: no shrinking", "map[a.b]: Invalid value: no shrinking"]
+    assert found == ["keyed[1].v: Invalid value: 2: no shrinking", "map[a.b]: Invalid value: 2: no shrinking"]
 
 
 def test_a_string_gets_one_complaint_beside_that_about_its_format() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from podfit.api.cel import BadExpression, Failed, compiled, problem
 from podfit.api.remember import remembered
+from podfit.api.schema.measures import go_value
 from podfit.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, FieldError, invalid
 
 Schema = dict[str, Any]
@@ -102,7 +103,9 @@ def _broken(rule: dict[str, Any], value: Any, old: Any, path: str) -> FieldError
         return FieldError(kind, where, _unevaluated(str(error), str(rule.get("message") or text).strip()))
     if rule.get("fieldPath"):
         where = f"{path}{rule['fieldPath']}" if path else rule["fieldPath"].lstrip(".")
-    return FieldError(_REASONS.get(rule.get("reason") or "", kind), where, _message(rule, variables))
+    kind = _REASONS.get(rule.get("reason") or "", kind)
+    shown = go_value(value) if kind == INVALID and not isinstance(value, (dict, list)) else None
+    return FieldError(kind, where, _message(rule, variables), shown)
 
 
 def _unevaluated(why: str, rule: str) -> str:

@@ -135,7 +135,7 @@ def read_micro_time(value: Any) -> str | None:
 def _time_source(value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise Unreadable(f"json: cannot unmarshal {json_word(value)} into Go value of type string")
+    raise WrongType(json_word(value), "string")
 
 
 @remembered(4096)
@@ -193,7 +193,7 @@ def _why(text: str) -> str:
 
 def read_duration(value: Any) -> str:
     if not isinstance(value, str):
-        raise Unreadable(f"json: cannot unmarshal {json_word(value)} into Go value of type string")
+        raise WrongType(json_word(value), "string")
     return value
 
 

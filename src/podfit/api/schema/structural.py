@@ -36,16 +36,19 @@ class CustomSchema:
         unknown: list[str] = []
         body = {key: item for key, item in value.items() if key != "metadata"} if isinstance(value, dict) else {}
         obj = _pruned(body, self.schema, "", unknown, root=True)
+        of_metadata: list[str] = []
         if isinstance(value, dict) and "metadata" in value:
-            obj["metadata"] = _metadata(value["metadata"], unknown)
-        return obj, unknown
+            obj["metadata"] = _metadata(value["metadata"], of_metadata)
+        return obj, of_metadata + sorted(unknown)
 
     def default(self, obj: Object) -> None:
         """Fills in defaults, in place; nulls the schema does not allow give way to them or vanish."""
         _default(obj, self.schema)
 
-    def validate(self, obj: Object, old: Object | None = None) -> list[FieldError]:
+    def validate(self, obj: Object, old: Object | None = None, subresource: str = "") -> list[FieldError]:
         """What is wrong with it. On updates, parts that did not change are not held against it."""
+        if subresource == "status":
+            return self._validator.validate_status(obj, old)
         return self._validator.validate(obj, old)
 
 
@@ -65,19 +68,22 @@ def custom_struct(kind: Kind, schema: Schema | None) -> Struct:
 
 def _metadata(value: Any, unknown: list[str]) -> Any:
     walker = Walker()
-    obj = walker.read({"metadata": value}, _META)
+    obj = walker.read(value, _META)
     if walker.wrong is not None:
         raise Unreadable(walker.wrong)
-    unknown += [note.partition('"')[2][:-1] for note in walker.strict]
-    return obj["metadata"]
+    unknown += [f"metadata.{note.partition(chr(34))[2][:-1]}" for note in walker.strict]
+    return obj
 
 
-_META = Struct("Object", "Object", {"metadata": Field("metadata", type_named("ObjectMeta"))})
+_META = type_named("ObjectMeta")
 
 
 def _pruned(value: Any, schema: Schema, path: str, unknown: list[str], root: bool = False) -> Any:
     if isinstance(value, list):
-        items = schema.get("items") or {}
+        items = schema.get("items")
+        if items is None and schema.get(PRESERVE):
+            return value
+        items = items or {}
         return [_pruned(item, items, f"{path}[{index}]", unknown) for index, item in enumerate(value)]
     if not isinstance(value, dict):
         return value

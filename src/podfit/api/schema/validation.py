@@ -7,13 +7,13 @@ then strings, formats, numbers, lists, enumerations and objects; fields by name,
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from podfit.api.patterns import BadPattern, compile_pattern
 from podfit.api.schema.formats import FORMATS
+from podfit.api.schema.measures import as_go, composite, error, go_value, number_errors, type_errors
 from podfit.api.schema.rules import has_rules, rule_errors
 from podfit.api.status import (
     DUPLICATE,
@@ -44,7 +44,18 @@ class Validator:
 
     def validate(self, obj: Any, old: Any = None) -> list[FieldError]:
         errors = errors_of(obj, self._schema, "", _MISSING if old is None else old)
-        errors += duplicates(obj, self._schema, "")
+        return self._with_rules(errors + duplicates(obj, self._schema, ""), obj, old)
+
+    def validate_status(self, obj: Any, old: Any = None) -> list[FieldError]:
+        """The same for an update of the status: words name fields as if the status was an object of its own."""
+        schema, before = (self._schema.get("properties") or {}).get("status"), (old or {}).get("status")
+        errors: list[FieldError] = []
+        if schema is not None and obj.get("status") is not None:
+            found = errors_of(obj["status"], schema, "", _MISSING if before is None else before)
+            errors = [_within(error, "status") for error in found]
+        return self._with_rules(errors + duplicates(obj, self._schema, ""), obj, old)
+
+    def _with_rules(self, errors: list[FieldError], obj: Any, old: Any) -> list[FieldError]:
         if not self._has_rules:
             return errors
         if any(error.kind in _BLOCKING for error in errors):
@@ -58,12 +69,13 @@ def errors_of(value: Any, schema: Schema, path: str, old: Any = _MISSING) -> lis
         return []
     if value is None and schema.get("nullable"):
         return []
-    errors = _type_errors(value, schema, path)
+    value = as_go(value)
+    errors = type_errors(value, schema, path)
     errors += _combinations(value, schema, path)
     if isinstance(value, str):
         errors += _string_errors(value, schema, path)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        errors += _number_errors(value, schema, path)
+        errors += number_errors(value, schema, path)
     elif isinstance(value, list):
         errors += _list_errors(value, schema, path, old)
     if "enum" in schema and not any(_same(value, allowed) for allowed in schema["enum"]):
@@ -122,74 +134,34 @@ def _same(left: Any, right: Any) -> bool:
     return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
 
 
-def seen_type(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        return "integer"
-    if isinstance(value, float):
-        return "number"
-    return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
-
-
-def _type_errors(value: Any, schema: Schema, path: str) -> list[FieldError]:
-    wanted = schema.get("type")
-    if schema.get("x-kubernetes-int-or-string"):
-        allowed: tuple[str, ...] = ("integer", "string")
-    elif wanted:
-        allowed = (wanted,)
-    else:
-        return []
-    seen = seen_type(value)
-    if seen in allowed or (seen == "integer" and "number" in allowed):
-        return []
-    if seen == "number" and "integer" in allowed and float(value).is_integer():
-        return []
-    return [_error(TYPE_INVALID, path, f'must be of type {",".join(allowed)}: "{seen}"', f'"{seen}"')]
-
-
-def _error(kind: str, path: str, what: str, value: str) -> FieldError:
-    return FieldError(kind, path or "<nil>", f"{path} in body {what}", value)
-
-
-def go_value(value: Any) -> str:
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
-        return str(int(value))
-    return _json_value(value)
-
-
 def _combinations(value: Any, schema: Schema, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     if "anyOf" in schema:
         results = [errors_of(value, branch, path) for branch in schema["anyOf"]]
         if all(results):
-            errors += [_composite(f'"{path}" must validate at least one schema (anyOf)'), *_fewest(results)]
+            errors += [composite(f'"{path}" must validate at least one schema (anyOf)'), *_fewest(results)]
     if "oneOf" in schema:
         results = [errors_of(value, branch, path) for branch in schema["oneOf"]]
         valid = sum(not found for found in results)
         if valid != 1:
             how = "Found none valid" if not valid else f"Found {valid} valid alternatives"
-            errors.append(_composite(f'"{path}" must validate one and only one schema (oneOf). {how}'))
+            errors.append(composite(f'"{path}" must validate one and only one schema (oneOf). {how}'))
             if not valid:
                 errors += _fewest(results)
     if "allOf" in schema:
-        failed = [error for branch in schema["allOf"] for error in errors_of(value, branch, path)]
-        if failed:
-            errors += [_composite(f'"{path}" must validate all the schemas (allOf)'), *failed]
+        results = [errors_of(value, branch, path) for branch in schema["allOf"]]
+        if any(results):
+            how = ". None validated" if all(results) else ""
+            errors += [complaint for found in results for complaint in found]
+            errors.append(composite(f'"{path}" must validate all the schemas (allOf){how}'))
     if "not" in schema and not errors_of(value, schema["not"], path):
-        errors.append(_composite(f'"{path}" must not validate the schema (not)'))
+        errors.append(composite(f'"{path}" must not validate the schema (not)'))
     return errors
 
 
 def _fewest(results: list[list[FieldError]]) -> list[FieldError]:
     """The complaints of the branch that came closest."""
     return min(results, key=len)
-
-
-def _composite(text: str) -> FieldError:
-    return FieldError(INVALID, "<nil>", text, '""')
 
 
 def _fits(pattern: str, value: str) -> bool:
@@ -204,31 +176,15 @@ def _string_errors(value: str, schema: Schema, path: str) -> list[FieldError]:
     """The first of length and pattern that is wrong, and the format."""
     errors = []
     if "maxLength" in schema and len(value) > schema["maxLength"]:
-        errors.append(FieldError(TOO_LONG, path, f"may not be more than {schema['maxLength']} characters"))
+        errors.append(FieldError(TOO_LONG, path, f"may not be more than {schema['maxLength']} bytes"))
     elif "minLength" in schema and len(value) < schema["minLength"]:
-        errors.append(_error(INVALID, path, f"should be at least {schema['minLength']} chars long", go_value(value)))
+        errors.append(error(INVALID, path, f"should be at least {schema['minLength']} chars long", go_value(value)))
     elif schema.get("pattern") and not _fits(schema["pattern"], value):
-        errors.append(_error(INVALID, path, f"should match '{schema['pattern']}'", go_value(value)))
+        errors.append(error(INVALID, path, f"should match '{schema['pattern']}'", go_value(value)))
     check = FORMATS.get(schema.get("format", ""))
     if check is not None and not check(value):
         what = f"must be of type {schema['format']}: {go_value(value)}"
-        errors.append(_error(TYPE_INVALID, path, what, go_value(value)))
-    return errors
-
-
-def _number_errors(value: int | float, schema: Schema, path: str) -> list[FieldError]:
-    errors = []
-    shown = go_value(value)
-    factor = schema.get("multipleOf")
-    if factor and not math.isclose(value / factor, round(value / factor), abs_tol=1e-9):
-        errors.append(_error(INVALID, path, f"should be a multiple of {go_value(factor)}", shown))
-    most, least = schema.get("maximum"), schema.get("minimum")
-    if least is not None and (value < least or (schema.get("exclusiveMinimum") and value == least)):
-        words = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
-        errors.append(_error(INVALID, path, f"should be {words} {go_value(least)}", shown))
-    if most is not None and (value > most or (schema.get("exclusiveMaximum") and value == most)):
-        words = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
-        errors.append(_error(INVALID, path, f"should be {words} {go_value(most)}", shown))
+        errors.append(error(TYPE_INVALID, path, what, go_value(value)))
     return errors
 
 
@@ -244,11 +200,11 @@ def _list_errors(value: list[Any], schema: Schema, path: str, old: Any) -> list[
         errors += errors_of(item, items, f"{path}[{index}]", before(item))
     if "minItems" in schema and len(value) < schema["minItems"]:
         what = f"should have at least {schema['minItems']} items"
-        errors.append(_error(INVALID, path, what, go_value(len(value))))
+        errors.append(error(INVALID, path, what, go_value(len(value))))
     if "maxItems" in schema and len(value) > schema["maxItems"]:
         errors.append(_too_many(path, len(value), schema["maxItems"]))
     if schema.get("uniqueItems") and any(item in value[:index] for index, item in enumerate(value)):
-        errors.append(_error(INVALID, path, "shouldn't contain duplicates", '""'))
+        errors.append(error(INVALID, path, "shouldn't contain duplicates", '""'))
     return errors
 
 
@@ -277,7 +233,8 @@ def _object_errors(value: dict[str, Any], schema: Schema, path: str, old: Any) -
         if name not in value:
             errors.append(FieldError(REQUIRED, _join(path, name)))
     if "minProperties" in schema and len(value) < schema["minProperties"]:
-        errors.append(_error(INVALID, path, f"should have at least {schema['minProperties']} properties", '""'))
+        what = f"should have at least {schema['minProperties']} properties"
+        errors.append(error(INVALID, path, what, go_value(len(value))))
     if "maxProperties" in schema and len(value) > schema["maxProperties"]:
         errors.append(_too_many(path, len(value), schema["maxProperties"]))
     return errors
@@ -298,13 +255,17 @@ def duplicates(value: Any, schema: Schema, path: str) -> list[FieldError]:
                 errors += duplicates(item, below, _join(path, name))
     elif isinstance(value, list):
         relation, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or []
+        odd = [at for at, item in enumerate(value) if item is not None and not isinstance(item, dict)]
+        if relation == "map" and odd:
+            what = "must be an object for an array of list-type map"
+            return [FieldError(INVALID, f"{path}[{odd[0]}]", what, go_value(value[odd[0]]))]
         seen: set[str] = set()
         for index, item in enumerate(value):
             where = f"{path}[{index}]"
             if relation in ("set", "map"):
                 identity = _keyed(item, keys) if relation == "map" else json.dumps(item, sort_keys=True)
                 if identity in seen:
-                    shown = {key: item.get(key) for key in keys} if relation == "map" else item
+                    shown = {key: (item or {}).get(key) for key in keys} if relation == "map" else item
                     errors.append(FieldError(DUPLICATE, where, "", go_value(shown)))
                 seen.add(identity)
             errors += duplicates(item, schema.get("items") or {}, where)

@@ -15,7 +15,7 @@ Errors = list[FieldError]
 NameCheck = Callable[[str, bool], list[str]]
 
 ANNOTATIONS_LIMIT = 256 * 1024
-_STANDARD_FINALIZERS = frozenset(("kubernetes", "foregroundDeletion", "orphan"))
+STANDARD_FINALIZERS = frozenset(("kubernetes", "foregroundDeletion", "orphan"))
 _FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 _CONTENTS = frozenset(("labels", "annotations", "ownerReferences"))
 _CHECKED = frozenset((*_FIXED, *_CONTENTS, "generateName", "finalizers"))
@@ -135,7 +135,7 @@ def finalizer_names(finalizers: Iterable[str], errors: Errors) -> None:
 
 def finalizer_name(finalizer: str, path: str, errors: Errors) -> None:
     """Built-in kinds only take known short names besides qualified ones."""
-    if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+    if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
         detail = "name is neither a standard finalizer name nor is it fully qualified"
         errors.append(invalid(path, finalizer, detail))
 

@@ -10,12 +10,12 @@ from podfit.api.quantity import Quantity
 from podfit.api.schema.gojson import GoSyntaxError, parse
 from podfit.api.schema.scalars import json_word
 from podfit.api.status import field_forbidden as forbidden
-from podfit.api.status import invalid, not_supported, required, too_long
+from podfit.api.status import go_quote, invalid, not_supported, required, too_long
 from podfit.apiserver.strategy import names, resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, NOT_NEGATIVE, labels, names_valid
 from podfit.apiserver.strategy.kinds.workloads import set_default
-from podfit.apiserver.strategy.meta import carry_over, keep
+from podfit.apiserver.strategy.meta import STANDARD_FINALIZERS, carry_over, keep
 from podfit.apiserver.strategy.podspec import placement
 
 Object = dict[str, Any]
@@ -244,12 +244,19 @@ class RuntimeClassStrategy(UncountedStrategy):
 class CustomStrategy(Strategy):
     """Custom resources: everything outside metadata and status counts as the spec. Schemas are checked elsewhere."""
 
+    update_checks = "c"
     unconditional_update = False
     strict_finalizers = False
 
     def __init__(self, kind: Kind) -> None:
         super().__init__(kind)
         self._own_status = kind.subresource("status") is not None
+
+    def warnings_create(self, obj: Object) -> list[str]:
+        return _finalizer_warnings(obj, {})
+
+    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
+        return [] if subresource else _finalizer_warnings(new, old)
 
     def prepare_create(self, obj: Object) -> None:
         if self._own_status:
@@ -280,3 +287,15 @@ class CustomStrategy(Strategy):
         skipped = ("metadata", "status") if self._own_status else ("metadata",)
         fields = (new.keys() | old.keys()) - set(skipped)
         return any(new.get(field) != old.get(field) for field in fields)
+
+
+def _finalizer_warnings(new: Object, old: Object) -> list[str]:
+    """Custom resources may have finalizers without a domain; new ones are warned of."""
+    known = (old.get("metadata") or {}).get("finalizers") or ()
+    added = set((new.get("metadata") or {}).get("finalizers") or ()).difference(known)
+    return [
+        f"metadata.finalizers: {go_quote(name)}: prefer a domain-qualified finalizer name to avoid accidental "
+        "conflicts with other finalizer writers"
+        for name in sorted(added)
+        if "/" not in name and name not in STANDARD_FINALIZERS
+    ]
