@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from podfit.api.kinds import POD
-from podfit.client.cache import Cache
+from podfit.client.cache import Cache, Handler
 from podfit.testing.nodes import Cluster, TestNode
 
 
@@ -43,6 +43,20 @@ async def resize(cluster: Cluster, name: str, resources: dict[str, Any]) -> None
 
 
 @asynccontextmanager
+async def following(cluster: Cluster, look: Handler) -> AsyncIterator[None]:
+    """`look` gets every state of every pod that a watch brings."""
+    cache = Cache(cluster.client, POD)
+    cache.subscribe(look)
+    task = asyncio.ensure_future(cache.run())
+    await cache.ready.wait()
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
 async def pending_seen(cluster: Cluster) -> AsyncIterator[set[tuple[str, str]]]:
     """Every PodResizePending that any state of any pod shows meanwhile: pod and reason."""
     found: set[tuple[str, str]] = set()
@@ -52,20 +66,23 @@ async def pending_seen(cluster: Cluster) -> AsyncIterator[set[tuple[str, str]]]:
             if one["type"] == "PodResizePending":
                 found.add((after["metadata"]["name"], one["reason"]))
 
-    cache = Cache(cluster.client, POD)
-    cache.subscribe(look)
-    task = asyncio.ensure_future(cache.run())
-    await cache.ready.wait()
-    try:
+    async with following(cluster, look):
         yield found
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def shown(cluster: Cluster, name: str) -> dict[str, Any]:
     resources: dict[str, Any] = (await cluster.pod(name))["status"]["containerStatuses"][0]["resources"]
     return resources
+
+
+async def asked_while_away(cluster: Cluster, node: TestNode, small: str, large: str) -> None:
+    """Two pods of 200m and 1500m are resized while no agent runs."""
+    await pod(cluster, "large", size("1500m"))
+    await pod(cluster, "small", size("200m"))
+    await node.quiet()
+    await node.stop()
+    await resize(cluster, "small", size(small))
+    await resize(cluster, "large", size(large))
 
 
 async def warnings(cluster: Cluster) -> list[str]:
@@ -75,12 +92,7 @@ async def warnings(cluster: Cluster) -> list[str]:
 async def test_an_increase_that_fits_once_a_decrease_is_applied_never_shows_as_pending_after_a_start(
     cluster: Cluster, node: TestNode
 ) -> None:
-    await pod(cluster, "large", size("1500m"))
-    await pod(cluster, "small", size("200m"))
-    await node.quiet()
-    await node.stop()
-    await resize(cluster, "small", size("1500m"))
-    await resize(cluster, "large", size("200m"))
+    await asked_while_away(cluster, node, small="1500m", large="200m")
     async with pending_seen(cluster) as pending:
         await node.restart()
         await node.quiet()
@@ -106,12 +118,7 @@ async def test_a_swap_of_sizes_on_a_running_node_shows_nobody_as_pending(cluster
 async def test_an_increase_that_no_decrease_makes_room_for_is_deferred_at_once(
     cluster: Cluster, node: TestNode
 ) -> None:
-    await pod(cluster, "large", size("1500m"))
-    await pod(cluster, "small", size("200m"))
-    await node.quiet()
-    await node.stop()
-    await resize(cluster, "small", size("1500m"))
-    await resize(cluster, "large", size("600m"))
+    await asked_while_away(cluster, node, small="1500m", large="600m")
     async with pending_seen(cluster) as pending:
         await node.restart()
     assert pending == {("small", "Deferred")}
@@ -136,3 +143,28 @@ async def test_an_increase_is_deferred_when_the_decrease_it_waits_for_does_not_c
     node.runtime.set_load(uid, "c", memory=float(1 << 20))
     await node.pass_time(1)
     assert await shown(cluster, "small") == size("200m", "3Gi")
+
+
+async def test_a_resize_that_waits_silently_is_not_answered_by_an_older_verdict(
+    cluster: Cluster, node: TestNode
+) -> None:
+    """Meanwhile the condition of an earlier, infeasible size stands; it does not answer the new generation."""
+    await pod(cluster, "large", size("1500m"))
+    await pod(cluster, "small", size("200m"))
+    await node.quiet()
+    await resize(cluster, "small", size("50"))
+    await node.quiet()
+    answered: list[tuple[int, int]] = []
+
+    def look(_: Any, after: Any) -> None:
+        if after is not None and after["metadata"]["name"] == "small":
+            status = after["status"]
+            verdicts = [one for one in status["conditions"] if one["type"] == "PodResizePending"]
+            answered.extend((status["observedGeneration"], one["observedGeneration"]) for one in verdicts)
+
+    async with following(cluster, look):
+        await resize(cluster, "large", size("200m"))
+        await resize(cluster, "small", size("1500m"))
+        await node.quiet()
+    assert await shown(cluster, "small") == size("1500m")
+    assert all(status == verdict for status, verdict in answered)

@@ -59,7 +59,9 @@ def _answered(facts: Facts) -> int:
     """A resize that is not decided yet is not answered: whoever waits for the
     generation would take the missing conditions for its end."""
     generation = int(facts.pod["metadata"].get("generation") or 0)
-    if _over(facts) or facts.resize.pending is not None or equal(facts.desired, facts.allocated):
+    pending = facts.resize.pending
+    decided = pending is not None and pending.generation >= generation
+    if _over(facts) or decided or equal(facts.desired, facts.allocated):
         return generation
     return int((facts.pod.get("status") or {}).get("observedGeneration") or 0)
 
