@@ -33,6 +33,8 @@ def podfit(*words: str) -> tuple[int, str]:
         ("up --deferred-resize-deadline=-1", "the deferred resize deadline must not be negative"),
         ("up --recommender-address 8942", "--recommender-address '8942': it is HOST:PORT"),
         ("agent --eviction-hard memory", "--eviction-hard: malformed pair"),
+        ("agent --container-log-max-size ten", "--container-log-max-size: failed to parse"),
+        ("agent --container-log-max-files 1", "--container-log-max-files: 1 must be greater than 1"),
         (
             "agent --server https://127.0.0.1:1 --token a --certificate-authority FOLDER/tokens.csv",
             "--certificate-authority FOLDER/tokens.csv: there is no certificate in it",

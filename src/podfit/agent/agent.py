@@ -25,7 +25,6 @@ from podfit.agent.ledger import Ledger
 from podfit.agent.life.crashes import Crashes
 from podfit.agent.life.ending import Stopper
 from podfit.agent.life.hooks import Hooks
-from podfit.agent.life.logs import LogRotation
 from podfit.agent.life.probes import Probes
 from podfit.agent.life.starter import Starter
 from podfit.agent.life.static import StaticPods
@@ -152,7 +151,6 @@ class Agent:
         evictions = Evictions(self.records, self.notices, kick)
         self.pressure.relieve = Reclaimer(self.records, self.ledger, self.counted, evictions).relieve
         self.drift = Drift(self.records, self.ledger, self.runtime, self.notices, clock, kick)
-        self._rotation = LogRotation(config, self.counted, clock, self.records)
         self.node.changed = self._use_node
         self.node.outdated = self._tell_again
         self.allocator.look_again = self._look_again
@@ -198,7 +196,6 @@ class Agent:
             self._tasks.start(self.pressure.run(), "pressure")
             self._tasks.start(self.drift.run(), "drift")
         if self.config.on_disk:
-            self._tasks.start(self._rotation.run(), "logs")
             self._tasks.start(self._services.run(), "services")
 
     async def _begin(self) -> None:

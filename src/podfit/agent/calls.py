@@ -27,7 +27,6 @@ NAMES = {
     "exec": "exec",
     "attach": "attach",
     "connect": "port_forward",
-    "reopen_log": "reopen_container_log",
     "ensure_image": "image_status",
 }
 """A runtime's methods, and what the kubelet calls them."""

@@ -48,7 +48,9 @@ class AgentConfig:
     deregister: bool = False
     """Delete the Node at a clean stop."""
     log_max_bytes: int = 10 * 1024 * 1024
+    """A container's log file is rotated before it grows beyond this; negative: never."""
     log_max_files: int = 5
+    """Log files of a container, the current one included; at least 2."""
     cluster_dns: tuple[str, ...] = ()
     cluster_domain: str = "cluster.local"
     provider_id: str = ""

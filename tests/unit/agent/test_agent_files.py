@@ -11,13 +11,10 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.config import AgentConfig
 from podfit.agent.decide.states import Allocated
 from podfit.agent.furnish.containers import security
 from podfit.agent.furnish.files import make_below, replace_files
 from podfit.agent.ledger import Ledger
-from podfit.agent.life.logs import LogRotation
-from podfit.kit.clock import FakeClock
 
 SIZE = {"limits": {"cpu": "200m"}, "requests": {"cpu": "100m"}}
 
@@ -223,27 +220,6 @@ def test_files_of_a_volume_change_all_at_once(tmp_path: Path) -> None:
     replace_files(volume, {"a": (b"3", 0o644)})
     assert (volume / "a").read_text() == "3"
     assert sorted(one.name for one in volume.iterdir()) == sorted(["..data", os.readlink(volume / "..data"), "a"])
-
-
-async def test_a_log_is_rotated_and_old_ones_go(tmp_path: Path) -> None:
-    class Reopening:
-        def __init__(self) -> None:
-            self.reopened: list[str] = []
-
-        async def reopen_log(self, container_id: str) -> None:
-            self.reopened.append(container_id)
-
-    runtime: Any = Reopening()
-    clock = FakeClock()
-    rotation = LogRotation(AgentConfig("n", tmp_path, log_max_files=3), runtime, clock, {})
-    file = tmp_path / "0.log"
-    for number in range(5):
-        file.write_text(str(number))
-        await rotation.rotate(file, "id")
-        await clock.advance(1)
-    kept = sorted(one.read_text() for one in tmp_path.glob("0.log.*"))
-    assert kept == ["3", "4"]
-    assert runtime.reopened == ["id"] * 5
 
 
 def test_files_of_a_volume_are_the_groups_of_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

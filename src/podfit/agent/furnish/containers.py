@@ -124,6 +124,8 @@ class ContainerMaker:
             mounts=(*self._mounts(record, container, environment), *self._message_mount(record, container, attempt)),
             limits=limits,
             log_file=self._log_file(record, name, attempt),
+            log_max_bytes=self._config.log_max_bytes,
+            log_max_files=self._config.log_max_files,
             oom_score_adj=oom_score_adj(pod, container, record.qos, self._node_bytes),
             tty=bool(container.get("tty")),
             stdin=bool(container.get("stdin")),

@@ -150,6 +150,10 @@ class ContainerConfig:
     limits: Limits
     log_file: Path
     """Written in CRI's log format: `time stream F|P text`."""
+    log_max_bytes: int = 10 << 20
+    """The runtime starts a new file before one grows beyond this; negative: never."""
+    log_max_files: int = 5
+    """The current one included; the oldest are deleted."""
     oom_score_adj: int = 0
     tty: bool = False
     stdin: bool = False
@@ -348,6 +352,3 @@ class Runtime(Protocol):
 
     async def image_user(self, image: str) -> str:
         """Whom an image that is here runs as, as its USER says it: "", "1000", "app", "app:staff"."""
-
-    async def reopen_log(self, container_id: str) -> None:
-        """After the agent renamed the log file."""

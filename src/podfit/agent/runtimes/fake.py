@@ -344,9 +344,6 @@ class FakeRuntime:
     async def image_user(self, image: str) -> str:
         return self.state.image_users.get(image, "65532")
 
-    async def reopen_log(self, container_id: str) -> None:
-        self._container(container_id).config.log_file.touch()
-
     # bookkeeping
 
     def _step(self, operation: str, subject: str, argument: Any) -> None:

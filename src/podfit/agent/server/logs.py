@@ -15,6 +15,7 @@ from podfit.agent.server.logformat import LogOptions, LogPrinter
 from podfit.kit.folderwatch import FolderWatch
 
 CHUNK = 64 * 1024
+_TRIES = 10
 
 
 def log_files(file: Path) -> list[Path]:
@@ -55,34 +56,70 @@ def tail_start(file: BinaryIO, wanted: int, stream: bytes) -> tuple[int, int]:
     return 0, found
 
 
-def _open_tail(files: list[Path], wanted: int | None, stream: bytes) -> list[BinaryIO]:
-    """The files to read, each at the place to begin with."""
-    opened: list[BinaryIO] = []
-    for path in reversed(files):
-        if wanted is not None and wanted <= 0 and opened:
+def _open_tail(file: Path, wanted: int | None, stream: bytes) -> BinaryIO | None:
+    """The first file to read, at the place to begin with; those behind it are opened one after the other.
+
+    A file that is held open keeps its space after rotation deleted it: a slow reader holds one and not all of them.
+    """
+    chosen: BinaryIO | None = None
+    for path in reversed(log_files(file)):
+        if wanted is not None and wanted <= 0 and chosen is not None:
             break
-        try:
-            file = path.open("rb")
-        except OSError:
+        if (earlier := _opened(path)) is None:
             continue
-        opened.insert(0, file)
+        if chosen is not None:
+            chosen.close()
+        chosen = earlier
         if wanted is not None:
-            start, found = tail_start(file, wanted, stream)
-            file.seek(start if wanted else file.seek(0, os.SEEK_END))
+            start, found = tail_start(chosen, wanted, stream)
+            chosen.seek(start if wanted else chosen.seek(0, os.SEEK_END))
             wanted -= found
-    return opened
+    return chosen
+
+
+def _after(file: Path, current: BinaryIO) -> BinaryIO | None:
+    """The file that rotation began after `current`, which is read to its end; None while there is none.
+
+    The oldest of all if `current` is deleted: what was between them is lost.
+    """
+    here = _identity(current.fileno())
+    for _ in range(_TRIES):
+        files = log_files(file)
+        known = [_identity(one) for one in files]
+        place = known.index(here) + 1 if here in known else 0
+        if place == len(files) or current.tell() < os.fstat(current.fileno()).st_size:
+            return None
+        following = _opened(files[place])
+        if following is not None and log_files(file) == files:
+            return following
+        # Rotated while the folder was read: the name may mean another file by now.
+        if following is not None:
+            following.close()
+    return None
 
 
 async def read_log(file: Path, options: LogOptions) -> AsyncIterator[bytes]:
     """What is there now."""
     printer = LogPrinter(options)
-    for part in _open_tail(log_files(file), options.tail_lines, options.stream):
-        with part:
-            while not printer.full and (data := part.read(CHUNK)):
+    there = {_identity(one) for one in log_files(file)}
+    current = _open_tail(file, options.tail_lines, options.stream)
+    try:
+        while current is not None and not printer.full:
+            if data := current.read(CHUNK):
                 if shown := printer.feed(data):
                     yield shown
                 # A file never makes anybody wait: others get their turn between two pieces.
                 await asyncio.sleep(0)
+                continue
+            following = _after(file, current)
+            current.close()
+            current = following
+            if current is not None and _identity(current.fileno()) not in there:
+                # A container that writes faster than its log is read would never let this end.
+                break
+    finally:
+        if current is not None:
+            current.close()
     if shown := printer.finish():
         yield shown
 
@@ -93,29 +130,28 @@ Ended = Callable[[], Awaitable[bool]]
 async def follow_log(file: Path, options: LogOptions, watch: FolderWatch, ended: Ended) -> AsyncIterator[bytes]:
     """What is there and what comes, until the container has ended and everything is read."""
     printer = LogPrinter(options)
-    parts = _open_tail(log_files(file), options.tail_lines, options.stream)
-    current: BinaryIO | None = None
+    current = _open_tail(file, options.tail_lines, options.stream)
     try:
         while not printer.full:
             if current is None:
-                current = parts.pop(0) if parts else _opened(file)
+                current = _opened(file)
             over = await ended()
             data = current.read(CHUNK) if current is not None else b""
             if data:
                 if shown := printer.feed(data):
                     yield shown
-            elif current is not None and (parts or _replaced(file, current)):
+            elif current is not None and (following := _after(file, current)) is not None:
                 current.close()
-                current = None
-            elif over:
+                current = following
+            elif over and (current is None or current.tell() >= os.fstat(current.fileno()).st_size):
                 break
-            else:
+            elif not over:
                 await watch.wait()
         if shown := printer.finish():
             yield shown
     finally:
-        for part in (*parts, *([current] if current is not None else [])):
-            part.close()
+        if current is not None:
+            current.close()
 
 
 def _opened(file: Path) -> BinaryIO | None:
@@ -125,11 +161,10 @@ def _opened(file: Path) -> BinaryIO | None:
         return None
 
 
-def _replaced(file: Path, current: BinaryIO) -> bool:
-    """Whether rotation put another file under the name; what was written to the old one is read by then."""
+def _identity(file: Path | int) -> tuple[int, int] | None:
+    """The same for all names that a file has over time, and for its descriptor."""
     try:
-        there = file.stat()
+        found = os.stat(file)
     except OSError:
-        return False
-    here = os.fstat(current.fileno())
-    return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino) and current.tell() >= here.st_size
+        return None
+    return found.st_dev, found.st_ino

@@ -6,6 +6,7 @@ from typing import Any
 
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide.pressure import HOLD_S
+from podfit.api.quantity import Quantity
 
 
 def _duration(seconds: float) -> str:
@@ -32,7 +33,7 @@ def configz(config: AgentConfig, port: int) -> dict[str, Any]:
         "cgroupDriver": config.cgroup_driver,
         "maxPods": config.max_pods,
         "clusterDomain": config.cluster_domain,
-        "containerLogMaxSize": str(config.log_max_bytes),
+        "containerLogMaxSize": str(Quantity.of_units(config.log_max_bytes, "BinarySI")),
         "containerLogMaxFiles": config.log_max_files,
         "systemReserved": dict(config.reserved),
         "evictionHard": {one.signal: one.text for one in config.eviction_hard},

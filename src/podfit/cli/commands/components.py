@@ -291,6 +291,16 @@ def agent(
         str | None,
         typer.Option("--eviction-hard", help="Thresholds of pressure, as memory.available<100Mi,nodefs.available<10%."),
     ] = None,
+    log_max_size: Annotated[
+        str,
+        typer.Option(
+            "--container-log-max-size", help="Rotate a container's log before it exceeds this; negative: never."
+        ),
+    ] = "10Mi",
+    log_max_files: Annotated[
+        int,
+        typer.Option("--container-log-max-files", help="Log files kept of a container, the current one included."),
+    ] = 5,
     stop_pods: StopPods = False,
     verbose: Verbose = 0,
 ) -> None:
@@ -310,6 +320,8 @@ def agent(
         port=port,
         static_dir=pod_manifests,
         eviction_hard=thresholds(eviction_hard),
+        log_max_bytes=log_size(log_max_size),
+        log_max_files=log_files(log_max_files),
     )
 
     async def main() -> None:
@@ -345,6 +357,24 @@ def thresholds(text: str | None) -> tuple[Threshold, ...]:
         return DEFAULTS if text is None else parse(text)
     except BadThreshold as error:
         raise BadSetting(f"--eviction-hard: {error}") from error
+
+
+def log_size(text: str) -> int:
+    from podfit.api.quantity import Quantity
+    from podfit.compose import BadSetting
+
+    try:
+        return Quantity.parse(text).value
+    except ValueError as error:
+        raise BadSetting(f'--container-log-max-size: failed to parse "{text}": {error}') from error
+
+
+def log_files(count: int) -> int:
+    from podfit.compose import BadSetting
+
+    if count <= 1:
+        raise BadSetting(f"--container-log-max-files: {count} must be greater than 1")
+    return count
 
 
 def meter(

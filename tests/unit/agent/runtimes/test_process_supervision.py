@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import os
@@ -147,15 +148,27 @@ async def test_a_damaged_record_is_as_good_as_none(machine: Any) -> None:
     assert [pod.config.uid for pod in await machine.runtime.pods()] == [kept]
 
 
-async def test_a_rotated_log_goes_on_in_a_new_file(machine: Any) -> None:
+def sizes(folder: Path) -> list[int]:
+    found = []
+    for file in folder.iterdir() if folder.exists() else ():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(file.stat().st_size)
+    return found
+
+
+async def test_a_flood_of_output_stays_within_the_size_of_its_log(machine: Any) -> None:
     uid = await machine.pod()
-    cid = await machine.start(uid, "sh", "-c", "while :; do echo tick; sleep 0.01; done")
-    await machine.said(uid, "tick")
-    file = machine.log_file(uid)
-    file.rename(file.with_suffix(".old"))
-    await machine.runtime.reopen_log(cid)
-    await machine.said(uid, "tick")
-    await machine.runtime.stop_container(cid, 0)
+    folder = machine.log_file(uid).parent
+    written = 40 << 20
+    cid = await machine.start(
+        uid, "sh", "-c", f"yes | head -c {written}; echo the end", log_max_bytes=1 << 20, log_max_files=3
+    )
+    async with asyncio.timeout(120):
+        while (await machine.runtime.container(cid)).state == RUNNING:
+            assert sum(sizes(folder)) <= 3 << 20
+            await asyncio.sleep(0.01)
+    assert [size > (1 << 20) - 100 for size in sorted(sizes(folder))] == [False, True, True]
+    assert machine.text(uid).endswith("the end")
 
 
 async def test_all_output_of_a_container_is_in_its_log(machine: Any) -> None:

@@ -126,3 +126,45 @@ async def test_following_stops_when_the_bytes_are_out(tmp_path: Path) -> None:
     pieces = follow_log(file, LogOptions(follow=True, limit_bytes=3), container.watch, container.ended)
     assert await asyncio.wait_for(whole(pieces), PATIENCE_S) == b"abc"
     container.watch.close()
+
+
+async def test_following_misses_no_file_of_several_rotations(tmp_path: Path) -> None:
+    file = tmp_path / "0.log"
+    file.write_text(entry("0"))
+    container = Container(tmp_path)
+    seen, task = await following(file, container, LogOptions(follow=True))
+    assert await asyncio.wait_for(seen.get(), PATIENCE_S) == b"0\n"
+    for number in range(1, 4):
+        file.rename(tmp_path / f"0.log.{number}")
+        file.write_text(entry(str(number)))
+    container.end()
+    await asyncio.wait_for(task, PATIENCE_S)
+    assert [seen.get_nowait() for _ in range(seen.qsize())] == [b"1\n", b"2\n", b"3\n"]
+    container.watch.close()
+
+
+async def test_following_goes_on_with_the_oldest_file_when_its_own_is_deleted(tmp_path: Path) -> None:
+    file = tmp_path / "0.log"
+    file.write_text(entry("0"))
+    container = Container(tmp_path)
+    seen, task = await following(file, container, LogOptions(follow=True))
+    assert await asyncio.wait_for(seen.get(), PATIENCE_S) == b"0\n"
+    file.unlink()
+    (tmp_path / "0.log.7").write_text(entry("7"))
+    file.write_text(entry("8"))
+    container.end()
+    await asyncio.wait_for(task, PATIENCE_S)
+    assert [seen.get_nowait() for _ in range(seen.qsize())] == [b"7\n", b"8\n"]
+    container.watch.close()
+
+
+async def test_reading_ends_although_the_container_writes_on(tmp_path: Path) -> None:
+    file = tmp_path / "0.log"
+    file.write_text(entry("there"))
+    pieces = read_log(file, LogOptions())
+    shown = [await anext(pieces)]
+    for number in range(3):
+        file.rename(tmp_path / f"0.log.{number}")
+        file.write_text(entry("later"))
+    shown += [piece async for piece in pieces]
+    assert shown == [b"there\n"]

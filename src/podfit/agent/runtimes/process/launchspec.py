@@ -31,6 +31,8 @@ def launch_spec(
         "working_dir": config.working_dir or image.working_dir or "/",
         "mounts": _mounts(pod, config, folder.parent.parent),
         "log_file": str(config.log_file),
+        "log_max_bytes": config.log_max_bytes,
+        "log_max_files": config.log_max_files,
         "tty": config.tty,
         "stdin": config.stdin,
         "stdin_once": config.stdin_once,

@@ -406,7 +406,7 @@ class ProcessRuntime:
         except OSError as error:
             raise RuntimeFailure(f"cannot connect to port {port} of the pod: {error.strerror}") from error
 
-    # images and logs
+    # images
 
     async def ensure_image(self, image: str, policy: str) -> str:
         if policy == "Never" and not self._images.present(image):
@@ -417,9 +417,6 @@ class ProcessRuntime:
 
     async def image_user(self, image: str) -> str:
         return self._images.find(image).user
-
-    async def reopen_log(self, container_id: str) -> None:
-        await self._link.ask("reopen", id=container_id)
 
     # what we are told
 

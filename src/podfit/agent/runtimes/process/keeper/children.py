@@ -6,6 +6,7 @@ container itself: a keeper that dies neither breaks them (no SIGPIPE) nor loses 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -17,12 +18,14 @@ import termios
 import time
 from typing import Any
 
-from .logfile import LogFile
+from .logfile import MAX_BYTES, MAX_FILES, LogFile
 from .terminal import receive_terminal
 
 STATE = "state.json"
 CHUNK = 65536
 BACKLOG = 1 << 20
+STATE_BYTES = 4096
+"""Usually a whole block of the file system."""
 
 
 def boot_id() -> str:
@@ -41,10 +44,27 @@ def start_ticks(pid: int) -> int:
 
 
 def write_state(folder: str, state: dict[str, Any]) -> None:
-    temporary = os.path.join(folder, ".state.tmp")
-    with open(temporary, "w") as file:
-        json.dump(state, file)
-    os.replace(temporary, os.path.join(folder, STATE))
+    """Replaces the file or, where the disk is full, writes over the block that `reserve_state` took for it."""
+    data = json.dumps(state).encode()
+    temporary, path = os.path.join(folder, ".state.tmp"), os.path.join(folder, STATE)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data.ljust(STATE_BYTES))
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if len(data) > STATE_BYTES:
+            data = json.dumps({**state, "message": ""}).encode()
+        # Without a folder nobody asks for the state any more.
+        with contextlib.suppress(OSError), open(path, "r+b", buffering=0) as file:
+            file.write(data.ljust(STATE_BYTES))
+
+
+def reserve_state(folder: str) -> None:
+    """Takes the room for the state before the container starts: how it ends is recorded even at a full disk."""
+    with open(os.path.join(folder, STATE), "wb") as file:
+        file.write(b"{}".ljust(STATE_BYTES))
 
 
 def read_json(folder: str, name: str) -> dict[str, Any]:
@@ -65,7 +85,7 @@ class Child:
         self.pid = 0
         self.pidfd = -1
         self.state: dict[str, Any] = {}
-        self.log = LogFile(spec["log_file"])
+        self.log = LogFile(spec["log_file"], spec.get("log_max_bytes", MAX_BYTES), spec.get("log_max_files", MAX_FILES))
         self.readers: dict[int, str] = {}
         """Descriptor → stream that it carries."""
         self.input = -1

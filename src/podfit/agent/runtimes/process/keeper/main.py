@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from . import launch, linux
-from .children import BACKLOG, Child, boot_id, read_json, start_ticks, write_state
+from .children import BACKLOG, Child, boot_id, read_json, reserve_state, start_ticks, write_state
 
 Message = dict[str, Any]
 SOCKET, LOCK = "keeper.sock", "keeper.lock"
@@ -168,6 +168,7 @@ class Keeper:
 
     def do_start(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
         spec = read_json(message["folder"], "launch.json")
+        reserve_state(spec["folder"])
         child = Child(spec)
         namespaces = self.pod_namespaces(spec, message["peers"])
         target = self.target_namespace(spec, int(message.get("target") or 0))
@@ -281,12 +282,6 @@ class Keeper:
         if child is not None and child.terminal >= 0:
             size = struct.pack("HHHH", message["rows"], message["columns"], 0, 0)
             fcntl.ioctl(child.terminal, termios.TIOCSWINSZ, size)
-        answer({})
-
-    def do_reopen(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
-        child = self.children.get(message["id"])
-        if child is not None:
-            child.log.reopen()
         answer({})
 
     def do_forget(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
