@@ -28,6 +28,7 @@ from podfit.apiserver.admission.base import Cluster, meta_of, spec_of
 from podfit.apiserver.auth.authenticate import unauthorized
 from podfit.apiserver.request import User
 from podfit.kit.clock import Clock, RealClock, parse_rfc3339, rfc3339
+from podfit.kit.uids import new_uid
 
 SERVICE_ACCOUNT = kind_named("ServiceAccount")
 SECRET = kind_named("Secret")
@@ -93,7 +94,8 @@ class ServiceAccountTokens:
                 claims[_PRIVATE]["warnafter"] = now + seconds
                 claims["exp"] = now + _EXTENDED_S
         spec: Object = {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": ref}
-        meta = {**meta_of(request), "name": name, "namespace": namespace, "creationTimestamp": rfc3339(now)}
+        made = {"uid": new_uid(), "creationTimestamp": rfc3339(now)}
+        meta = {**meta_of(request), "name": name, "namespace": namespace, **made}
         status = {"token": self._sign(claims), "expirationTimestamp": rfc3339(now + seconds)}
         head = {"kind": "TokenRequest", "apiVersion": f"{_GROUP}/v1"}
         return {**head, "metadata": meta, "spec": spec, "status": status}

@@ -102,3 +102,31 @@ def test_status_counts() -> None:
     strategy = strategy_for(kind_named("HorizontalPodAutoscaler", "autoscaling"))
     (refused,) = strategy.validate_status({"status": {"desiredReplicas": -1}}, {})
     assert str(refused) == "status.desiredReplicas: Invalid value: -1: must be greater than or equal to 0"
+
+
+@pytest.mark.parametrize(
+    ("target", "complaint"),
+    [
+        ({"kind": "Deployment", "name": "d"}, 'Invalid value: "": apiVersion must specify API group'),
+        (
+            {"kind": "Deployment", "name": "d", "apiVersion": "v1"},
+            'Invalid value: "v1": apiVersion must specify API group',
+        ),
+        ({"kind": "ReplicationController", "name": "d", "apiVersion": "v1"}, ""),
+        ({"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}, ""),
+    ],
+    ids=["none", "no group", "the core kind", "with a group"],
+)
+def test_the_target_of_an_autoscaler_names_its_group(target: dict[str, str], complaint: str) -> None:
+    strategy = strategy_for(kind_named("HorizontalPodAutoscaler"))
+    body = {"metadata": {"name": "h", "namespace": "default"}, "spec": {"maxReplicas": 1, "scaleTargetRef": target}}
+    found = [error.body for error in strategy.validate_create(body) if error.path == "spec.scaleTargetRef.apiVersion"]
+    assert found == ([complaint] if complaint else [])
+
+
+def test_a_target_without_a_group_that_was_accepted_once_may_stay() -> None:
+    strategy = strategy_for(kind_named("HorizontalPodAutoscaler"))
+    metadata = {"name": "h", "namespace": "default", "uid": "u", "resourceVersion": "1"}
+    spec = {"maxReplicas": 1, "scaleTargetRef": {"kind": "Deployment", "name": "d"}}
+    stored = {"metadata": metadata, "spec": spec}
+    assert strategy.validate_update({"metadata": metadata, "spec": {**spec, "maxReplicas": 2}}, stored) == []

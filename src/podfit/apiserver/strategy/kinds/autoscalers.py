@@ -50,17 +50,34 @@ class AutoscalerStrategy(Strategy):
                 spec["behavior"][word] = {**deepcopy(rules), **{key: v for key, v in given.items() if v is not None}}
 
     def validate(self, obj: Object) -> Errors:
+        return self._spec(obj.get("spec") or {}, True)
+
+    def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
+        errors = self.validate_update_meta(new, old, subresource)
+        if subresource == "status":
+            return errors + self.validate_status(new, old)
+        spec, before = new.get("spec") or {}, (old.get("spec") or {}).get("scaleTargetRef") or {}
+        target = spec.get("scaleTargetRef") or {}
+        other = any(target.get(field) != before.get(field) for field in ("kind", "apiVersion"))
+        return errors + self._spec(spec, other)
+
+    def _spec(self, spec: Object, other_target: bool) -> Errors:
+        """The group of a target that was accepted once is not checked again."""
         errors: Errors = []
-        spec = obj.get("spec") or {}
         least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
         if least is not None and least < 1:
             errors.append(invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
-        if most < 1:
-            errors.append(invalid("spec.maxReplicas", most, "must be greater than 0"))
+        if most == 0:
+            errors.append(required("spec.maxReplicas", "must be set and greater than 0"))
+        elif most < 0:
+            errors.append(invalid("spec.maxReplicas", most, "must be greater than or equal to 1"))
         if least is not None and most < least:
             detail = "must be greater than or equal to `minReplicas`"
             errors.append(invalid("spec.maxReplicas", most, detail))
-        _reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef", errors)
+        target = spec.get("scaleTargetRef") or {}
+        _reference(target, "spec.scaleTargetRef", errors)
+        if other_target:
+            _version(target, "spec.scaleTargetRef", errors)
         _metrics(spec, errors)
         for word in _RULES:
             rules = (spec.get("behavior") or {}).get(word)
@@ -81,6 +98,16 @@ def _reference(target: Object, path: str, errors: Errors) -> None:
             errors.append(required(f"{path}.{field}"))
         else:
             names_valid(value, f"{path}.{field}", names.path_segment(value), errors)
+
+
+def _version(target: Object, path: str, errors: Errors) -> None:
+    """Everything that can be scaled is in a group, except ReplicationControllers."""
+    version = target.get("apiVersion") or ""
+    if version.count("/") > 1:
+        detail = f"unexpected GroupVersion string: {version}"
+        errors.append(invalid(f"{path}.apiVersion", version, detail))
+    elif "/" not in version and target.get("kind") != "ReplicationController":
+        errors.append(invalid(f"{path}.apiVersion", version, "apiVersion must specify API group"))
 
 
 def _rules(rules: Object, path: str, errors: Errors) -> None:
