@@ -13,7 +13,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from aiohttp import WSMsgType, web
 from aiohttp.http_exceptions import BadHttpMessage, BadHttpMethod
@@ -57,7 +57,7 @@ class HttpFront:
             visitor=_Visitor,
             request_factory=_request,
             handler_cancellation=True,
-            auto_decompress=True,
+            auto_decompress=False,
             max_line_size=65536,
             max_field_size=65536,
         )
@@ -92,6 +92,8 @@ class HttpFront:
     def _read(self, http: web.BaseRequest) -> Request:
         """Everything but the body, which is read once it is known that this client may send it."""
         raw_path, _, raw_query = http.raw_path.partition("?")
+        if raw_path[:1] != "/":
+            raw_path = urlsplit(raw_path).path
         headers = _headers(http)
         user = self._authenticator.authenticate(headers, _peer(http))
         named = user is not None and user is not ANONYMOUS
@@ -239,6 +241,9 @@ def _headers(http: web.BaseRequest) -> dict[str, str]:
     headers: dict[str, str] = {}
     for key, value in http.headers.items():
         name = key.lower()
+        if not value.isascii():
+            # Bytes that are no UTF-8 come as halves of surrogate pairs, which nothing could be encoded with.
+            value = value.encode(errors="surrogateescape").decode(errors="replace")
         headers[name] = f"{headers[name]},{value}" if name in headers else value
     return headers
 

@@ -36,16 +36,19 @@ def first(query: Query, name: str) -> str:
     return values[0] if values else ""
 
 
+_DIGITS = 19
+"""Of the largest 64-bit number."""
+
+
 def integer(query: Query, name: str) -> int | None:
     text = first(query, name)
     if not text:
         return None
     if not _INTEGER.fullmatch(text):
         raise bad_request(f"strconv.ParseInt: parsing {go_quote(text)}: invalid syntax")
-    value = int(text)
-    if not -(2**63) <= value < 2**63:
+    if len(text.lstrip("+-0")) > _DIGITS or not -(2**63) <= int(text) < 2**63:
         raise bad_request(f"strconv.ParseInt: parsing {go_quote(text)}: value out of range")
-    return value
+    return int(text)
 
 
 # --- list and watch -----------------------------------------------------------------------------------------------

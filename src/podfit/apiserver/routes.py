@@ -34,6 +34,8 @@ def parse(method: str, path: str, query: dict[str, list[str]]) -> Route | None:
     """The route of an API path; None for every other path (health, discovery roots, metrics, nonsense)."""
     parts = path.split("/")
     end = len(parts)
+    if end < 2:
+        return None  # CONNECT and OPTIONS may name something else than a path
     if parts[1] == "api" and end > 2:
         group, version, at = "", parts[2], 3
     elif parts[1] == "apis" and end > 3:

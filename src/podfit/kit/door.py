@@ -16,10 +16,12 @@ import os
 import resource
 import socket
 import ssl
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from podfit.kit.addresses import CannotListen
@@ -77,6 +79,14 @@ class Visitor(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._door.visitors.discard(self)
         super().connection_lost(exc)
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """What a client sends that is no HTTP is no failure of the server."""
+        error = kw.get("exc_info") or sys.exc_info()[1]
+        if isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
+            log.debug("a client sent a request that cannot be read: %s", error)
+        else:
+            super().log_exception(*args, **kw)
 
     def begin(self) -> None:
         self.answering += 1

@@ -205,3 +205,23 @@ def test_a_longer_quantity_is_refused(text: str) -> None:
 
 def test_a_yaml_number_of_a_million_digits_is_a_text() -> None:
     assert parse_yaml(b"a: " + b"1" * 1_000_000)[0] == {"a": "1" * 1_000_000}
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        (b'"a" 1]', "invalid character '1' after array element"),
+        (b"x]", "invalid character 'x' looking for beginning of value"),
+        (b"{x", "invalid character 'x' looking for beginning of object key string"),
+        (b'{"a" 1}', "invalid character '1' after object key"),
+        (b"1] x", "invalid character 'x' after top-level value"),
+        (b'"\x01"]', "invalid character '\\x01' in string literal"),
+        (b"1", "unexpected end of JSON input"),
+        (b'"', "unexpected end of JSON input"),
+    ],
+)
+def test_a_long_text_that_is_no_json_is_refused_in_the_words_of_a_short_one(end: bytes, words: str) -> None:
+    for start in (b"[", b"[" + b"1," * 100_000):
+        with pytest.raises(GoSyntaxError) as caught:
+            parse(start + end)
+        assert str(caught.value) == words

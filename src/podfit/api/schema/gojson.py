@@ -102,16 +102,37 @@ def parse(raw: bytes, *, typed: bool = False) -> Any:
 
 def parse_exact(raw: bytes, *, typed: bool = True) -> Any:
     """Parses JSON keeping duplicate keys (`Pairs.twice`) and the text of fractions (`Literal`)."""
-    problem = syntax_error(raw)
-    if problem is not None:
-        raise GoSyntaxError(problem)
     text = _ESCAPE.sub(_without_half_pair, raw.decode("utf-8", "replace"))
     try:
-        return (_EXACT if typed else _FINITE).decode(text)
+        value = (_EXACT if typed else _FINITE).decode(text)
     except RecursionError:
         raise GoSyntaxError(TOO_DEEP) from None
     except ValueError as error:
-        raise GoSyntaxError(str(error)) from None
+        raise GoSyntaxError(_worded(error, raw)) from None
+    if too_deep(raw, value):
+        raise GoSyntaxError(TOO_DEEP)
+    return value
+
+
+def _worded(error: ValueError, raw: bytes) -> str:
+    """Go's words. Of a long text they follow from where the parser stopped: walking it again would take seconds."""
+    if len(raw) <= _WALKED or not isinstance(error, json.JSONDecodeError):
+        return syntax_error(raw) or str(error)
+    if error.pos >= len(error.doc) or error.msg.startswith("Unterminated"):
+        return END
+    where = next((words for start, words in _STOPPED if error.msg.startswith(start)), "looking for beginning of value")
+    return _unexpected(ord(error.doc[error.pos]), where)
+
+
+_WALKED = 64 * 1024
+_STOPPED = (
+    ("Expecting property name", "looking for beginning of object key string"),
+    ("Expecting ':'", "after object key"),
+    ("Expecting ','", "after array element"),
+    ("Invalid control character", "in string literal"),
+    ("Invalid \\", "in string escape code"),
+    ("Extra data", "after top-level value"),
+)
 
 
 _KEYS = re.compile(rb'"\s*:')
