@@ -9,6 +9,7 @@ import resource
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -210,3 +211,24 @@ async def test_a_server_with_few_descriptors_outlives_a_crowd_of_idle_connection
     finally:
         process.terminate()
         process.wait()
+
+
+@pytest.mark.parametrize("media", ["application/json", "application/yaml"])
+async def test_a_large_object_is_made_beside_the_event_loop(
+    server: ApiServer, admin: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, media: str
+) -> None:
+    threads = []
+    check = type(server.core.writer)._checked
+
+    def checked(*arguments: Any) -> None:
+        threads.append(threading.get_ident())
+        check(*arguments)
+
+    monkeypatch.setattr(type(server.core.writer), "_checked", checked)
+    for name, size in (("small", 10), ("large", 100_000)):
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": "x" * size}}
+        async with admin.post(MAPS, data=json.dumps(body), headers={"Content-Type": media}) as answer:
+            assert answer.status == 201, await answer.text()
+    assert [ident == threading.get_ident() for ident in threads] == [True, False]
+    _, written = await read(admin, f"{MAPS}/large", Accept="application/yaml")
+    assert yaml.safe_load(written)["data"]["text"] == "x" * 100_000

@@ -163,6 +163,7 @@ class ApiServer:
         await self.nodes.stop()
         await self.webhooks.close()
         await self.converters.close()
+        self.core.writer.aside.close()
         await self.config.store.close()
 
     async def _bootstrap(self) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from podfit.api.kinds import Kind
 from podfit.api.status import ApiError, Object
 from podfit.apiserver import conversion, wire
-from podfit.apiserver.encodings import COMPACT, INDENTED, Encoding, Yaml, yaml_of
+from podfit.apiserver.encodings import COMPACT, INDENTED, Encoding, Yaml
 from podfit.apiserver.forms import Converted, Form, MetadataOnly, Row, Spliced
 from podfit.apiserver.lane import Lane
 from podfit.apiserver.listing import KeptLists, encode_items
@@ -23,6 +24,7 @@ from podfit.apiserver.tables.form import TableForm, Tables
 from podfit.apiserver.writes import Write, Writer, Written
 from podfit.store.backend import Record
 
+Result = TypeVar("Result")
 _ALL_WARNINGS = 4096
 _ONE_WARNING = 256
 _FEW_PIECES = 4
@@ -83,7 +85,12 @@ class Call(msgspec.Struct):
         raise ApiError(406, "NotAcceptable", f"you requested {shape}, but the requested object {what}")
 
     def write(self, options: WriteOptions, subresource: str = "") -> Write:
-        return Write(self.kind, self.namespace, self.route.name, self.request.user, options, subresource, self.warnings)
+        user, name, size = self.request.user, self.route.name, self.request.size
+        return Write(self.kind, self.namespace, name, user, options, subresource, self.warnings, size=size)
+
+    async def aside(self, work: Callable[[], Result]) -> Result:
+        """Reads the body, or makes something of it: beside the event loop if it is large."""
+        return await self.parts.writer.aside.run(self.request.size, work)
 
     def answer(self, accepted: Accepted, form: Form, row: Row, status: int = 200) -> Response:
         return self.reply(accepted, form.object(row), status)
@@ -128,9 +135,7 @@ class Call(msgspec.Struct):
 
     def reply(self, accepted: Accepted, body: bytes, status: int = 200) -> Response:
         media = accepted.media
-        if media == YAML:
-            body = yaml_of(wire.decode(body))
-        return Response(status, body, media, headers=warning_headers(self.warnings))
+        return Response(status, body, media, headers=warning_headers(self.warnings), as_yaml=media == YAML)
 
     def answer_value(self, value: Object, status: int = 200, accepted: Accepted | None = None) -> Response:
         """A JSON value that is no stored object: Status, Scale, reviews. Who writes asks what is `accepted` first."""

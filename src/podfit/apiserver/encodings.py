@@ -71,6 +71,10 @@ class Yaml:
         return b"%b%b:\n" % (yaml_of(before), name.encode()), yaml_of(behind) if behind else b""
 
 
+def yaml_of_json(data: bytes) -> bytes:
+    return yaml_of(wire.decode(data))
+
+
 def yaml_of(value: Any) -> bytes:
     import yaml  # rarely asked for, and slow to load
 

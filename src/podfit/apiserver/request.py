@@ -51,6 +51,11 @@ class Request(msgspec.Struct):
     def reads(self) -> bool:
         return self.method in _READS
 
+    @property
+    def size(self) -> int:
+        """Bytes of the body; an object that a part of this process hands over counts as none."""
+        return len(self.sent) if isinstance(self.sent, bytes) else 0
+
     async def receive(self) -> None:
         if self.arriving is not None:
             self.sent, self.arriving = await self.arriving(), None
@@ -71,6 +76,8 @@ class Response(msgspec.Struct):
     body: bytes = b""
     content_type: str = "application/json"
     headers: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    as_yaml: bool = False
+    """The body is JSON, to be written as YAML."""
     pieces: list[bytes] | None = None
     """In place of a body, for an answer too long to be copied at once; only clients over HTTP get it."""
     on_sent: Callable[[], None] | None = None

@@ -21,6 +21,7 @@ from podfit.apiserver.auth.authorize import Action, Authorization
 from podfit.apiserver.auth.impersonate import impersonate, wanted_of
 from podfit.apiserver.calls import Call, Parts, warning_headers
 from podfit.apiserver.discovery import Discovery
+from podfit.apiserver.encodings import yaml_of_json
 from podfit.apiserver.metrics import Metrics
 from podfit.apiserver.negotiate import is_for_eyes
 from podfit.apiserver.objects import Objects
@@ -92,6 +93,8 @@ class Core:
         else:
             response = await self._seated(request, route)
         if response.stream is None:
+            if response.as_yaml:
+                response.body = await self.writer.aside.run(len(response.body), lambda: yaml_of_json(response.body))
             if response.body and response.content_type == "application/json" and is_for_eyes(request):
                 response.body = msgspec.json.format(response.body, indent=2)
             dry_run = bool(request.query.get("dryRun"))
@@ -152,7 +155,7 @@ class Core:
                 return await foreign(request)
             raise self._nothing_there(route.group)
         if request.headers.get("content-type", "").startswith(protobuf.MEDIA_TYPE):
-            read_protobuf(request)
+            await self.writer.aside.run(request.size, lambda: read_protobuf(request))
         if "timeout" in request.query:
             _check_timeout(request.query["timeout"][0])
         if request.method == "HEAD" and route.subresource != "proxy":

@@ -30,6 +30,7 @@ from podfit.apiserver.objects import Objects
 from podfit.apiserver.options import WriteOptions
 from podfit.apiserver.request import User
 from podfit.apiserver.strategy import Strategy, strategy_for
+from podfit.kit.aside import Aside
 from podfit.kit.clock import rfc3339
 from podfit.kit.uids import new_uid
 from podfit.store.backend import Mismatch, Record
@@ -81,6 +82,8 @@ class Write(msgspec.Struct, eq=False):
     """A PUT: a uid in the body is a precondition. In a patch it is a change of an immutable field."""
     shares: bool = False
     """The change leaves the stored object as it is, and copies what it or the strategy changes in place."""
+    size: int = 0
+    """Bytes that the client sent: a large object is made and checked beside the event loop."""
 
 
 class Written(NamedTuple):
@@ -93,6 +96,7 @@ class Written(NamedTuple):
 class Writer:
     def __init__(self, objects: Objects, chain: Chain) -> None:
         self.objects, self.chain = objects, chain
+        self.aside = Aside()
         self.before_create: dict[tuple[str, str], Callable[[Object], None]] = {}
         """By (group, plural): what must be allotted before validation (cluster addresses)."""
 
@@ -104,23 +108,26 @@ class Writer:
         match_namespace(meta, write.namespace)
         if meta.get("resourceVersion"):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
-        if write.track is not None:
+        if (track := write.track) is not None:
             # Before admission: what plugins add belongs to nobody, so that no applier takes it away again.
-            write.track(obj, None)
+            await self.aside.run(write.size, lambda: track(obj, None))
         attrs = self._attributes(CREATE, write, obj, None)
         await self.chain.admit(attrs)
-        obj = attrs.object or obj
-        tries = 1 if obj["metadata"].get("name") else _NAME_TRIES
-        self._fill_system_fields(obj["metadata"], strategy)
-        attrs.name = obj["metadata"].get("name", "")
+        made = attrs.object or obj
+        tries = 1 if made["metadata"].get("name") else _NAME_TRIES
+        self._fill_system_fields(made["metadata"], strategy)
+        attrs.name = made["metadata"].get("name", "")
+        await self.aside.run(write.size, lambda: self._checked(kind, strategy, made))
+        write.warnings += strategy.warnings_create(made)
+        await self.chain.validate(attrs)
+        write.warnings += attrs.warnings
+        return await self._insert(write, strategy, made, tries)
+
+    def _checked(self, kind: Kind, strategy: Strategy, obj: Object) -> None:
         strategy.prepare_create(obj)
         if (allot := self.before_create.get((kind.group, kind.plural))) is not None:
             allot(obj)
         check(kind, obj, strategy.validate_create(obj) + shapes.errors(kind, obj))
-        write.warnings += strategy.warnings_create(obj)
-        await self.chain.validate(attrs)
-        write.warnings += attrs.warnings
-        return await self._insert(write, strategy, obj, tries)
 
     async def install(self, kind: Kind, namespace: str, obj: Object) -> None:
         """Stores an object of our own making, if it is not there: no admission, no validation."""
@@ -195,8 +202,11 @@ class Writer:
         kind, strategy = write.kind, strategy_for(write.kind)
         if kind.custom:
             record = (await self.objects.shown(kind, (record,)))[0]
+        size = max(write.size, len(record.value))
         old = self._old(kind, record)
-        made = change(old if write.shares else self.objects.served(kind, record), record)
+        made = await self.aside.run(
+            size, lambda: change(old if write.shares else self.objects.served(kind, record), record)
+        )
         new = made if isinstance(made, dict) else await made
         attrs = self._attributes(UPDATE, write, new, old)
         await self.chain.admit(attrs)
@@ -205,11 +215,7 @@ class Writer:
         if not kind.namespaced:
             new["metadata"].pop("namespace", None)
         _fill_from(new["metadata"], old["metadata"])
-        strategy.prepare_update(new, old, write.subresource)
-        if write.track is not None:
-            write.track(new, old)
-        errors = strategy.validate_update(new, old, write.subresource)
-        check(kind, new, errors + shapes.errors(kind, new, old, write.subresource))
+        await self.aside.run(size, lambda: _check_update(write, strategy, new, old))
         write.warnings += strategy.warnings_update(new, old, write.subresource)
         if write.lens is not None:
             attrs.object = write.lens.show(new)
@@ -272,6 +278,14 @@ class Writer:
         if write.lens is None or attrs.object is None:
             return attrs.object or new
         return write.lens.put_back(new, attrs.object)
+
+
+def _check_update(write: Write, strategy: Strategy, new: Object, old: Object) -> None:
+    strategy.prepare_update(new, old, write.subresource)
+    if write.track is not None:
+        write.track(new, old)
+    errors = strategy.validate_update(new, old, write.subresource)
+    check(write.kind, new, errors + shapes.errors(write.kind, new, old, write.subresource))
 
 
 def precondition_failed(kind: Kind, stored: Object, wanted: str, field: str = "UID", dry_run: bool = False) -> ApiError:

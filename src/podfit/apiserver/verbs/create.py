@@ -13,7 +13,7 @@ async def create(call: Call) -> Response:
     accepted = call.accepted()
     form = call.form(accepted)
     options = write_options(call.request.query, "CreateOptions")
-    obj = read_object(call, call.kind, options.validation)
+    obj = await call.aside(lambda: read_object(call, call.kind, options.validation))
     write = call.write(options)
     write.track = managed.updates(call, options)
     written = await call.parts.writer.create(write, obj)

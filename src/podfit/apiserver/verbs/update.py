@@ -17,7 +17,7 @@ async def update(call: Call) -> Response:
     accepted = call.accepted()
     form = call.form(accepted)
     options = write_options(call.request.query, "UpdateOptions")
-    obj = read_object(call, call.kind, options.validation)
+    obj = await call.aside(lambda: read_object(call, call.kind, options.validation))
     check_name(obj, call.route.name, call.namespace)
     write = call.write(options, call.route.subresource)
     write.track, write.replaces = managed.updates(call, options), True
