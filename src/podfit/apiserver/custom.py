@@ -288,7 +288,8 @@ def readable(definition: Object) -> Object:
 
 
 def _struct(definition: Object, version: Object) -> Struct:
-    return custom_struct(row_of(definition, version), (version.get("schema") or {}).get("openAPIV3Schema"))
+    body, scale = (version.get("schema") or {}).get("openAPIV3Schema"), (version.get("subresources") or {}).get("scale")
+    return custom_struct(row_of(definition, version), body, scale)
 
 
 def _is_settled(definition: Object, problem: str) -> bool:

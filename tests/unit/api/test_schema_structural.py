@@ -328,3 +328,28 @@ def test_a_string_gets_one_complaint_beside_that_about_its_format() -> None:
         'spec.f: Invalid value: "b": spec.f in body should be at least 2 chars long',
         'spec.f: Invalid value: "b": spec.f in body must be of type date: "b"',
     ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ({"size": -5}, ".spec.size: Invalid value: -5: should be a non-negative integer"),
+        ({"size": 1 << 31}, ".spec.size: Invalid value: 2147483648: should be less than or equal to 2147483647"),
+        (
+            {"size": "x"},
+            ".spec.size: Invalid value: 0: .spec.size accessor error: x is of the type string, expected int64",
+        ),
+        (
+            5,
+            ".spec.size: Invalid value: 0: .spec.size accessor error: 5 is of the type int64, "
+            "expected map[string]interface{}",
+        ),
+        ({}, ""),
+        ({"size": 3}, ""),
+    ],
+    ids=["negative", "too large", "a string", "no object", "none", "fine"],
+)
+def test_what_scale_shows_must_be_a_number_of_replicas(spec: Any, complaint: str) -> None:
+    scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
+    found = CustomSchema(None, scale).validate({"spec": spec})
+    assert list(map(str, found)) == ([complaint] if complaint else [])

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from podfit.api.goprint import go_print
 from podfit.api.kinds import Kind
 from podfit.api.patches import json_patch, merge_patch, strategic
-from podfit.api.patches.goprint import go_print
 from podfit.api.patches.quick import quick_merge
 from podfit.api.schema.bodies import patched_type_refused
 from podfit.api.schema.decode import Decoded, DecodeError, convert

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.patches.goprint import go_print
+from podfit.api.goprint import go_print
 from podfit.api.status import ApiError
 
 

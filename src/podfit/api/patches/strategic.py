@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.patches.goprint import go_print
+from podfit.api.goprint import go_print
 from podfit.api.patches.merge_patch import GO_MAP
 from podfit.api.patches.ordering import enforce_order, validate_order
 from podfit.api.schema.decode import duplicate_fields

@@ -6,9 +6,9 @@ Numbers are seen as Go sees them: integers of 64 bits, and floating point for ev
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 from typing import Any
 
+from podfit.api.goprint import go_float
 from podfit.api.schema.formats import FORMATS
 from podfit.api.status import INVALID, TYPE_INVALID, FieldError
 from podfit.api.status import go_value as _json_value
@@ -18,8 +18,6 @@ _INT32 = (-(1 << 31), (1 << 31) - 1)
 _INT64 = (-(1 << 63), (1 << 63) - 1)
 _LARGEST_EXACT = (1 << 53) - 1
 _LARGEST_FLOAT32 = 3.4028235677973366e38
-_PLAIN_UP_TO = 6
-"""Powers of ten from this one on are written with an exponent."""
 _NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
@@ -34,18 +32,6 @@ def go_value(value: Any) -> str:
     if isinstance(value, float):
         return go_float(value)
     return _json_value(value)
-
-
-def go_float(value: float) -> str:
-    """Go's %v."""
-    if value == 0 or not math.isfinite(value):
-        return "0" if value == 0 else {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
-    text, power = "".join(map(str, digits)), len(digits) - 1 + int(exponent)
-    if -4 <= power < _PLAIN_UP_TO:
-        return f"{value:.{max(0, len(text) - 1 - power)}f}"
-    fraction = f".{text[1:]}" if len(text) > 1 else ""
-    return f"{'-' if sign else ''}{text[0]}{fraction}e{'-' if power < 0 else '+'}{abs(power):02d}"
 
 
 def error(kind: str, path: str, what: str, value: str) -> FieldError:

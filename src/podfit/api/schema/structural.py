@@ -27,9 +27,9 @@ _META_FIELDS = ("apiVersion", "kind", "metadata")
 class CustomSchema:
     """One version of a custom resource."""
 
-    def __init__(self, schema: Schema | None) -> None:
+    def __init__(self, schema: Schema | None, scale: dict[str, Any] | None = None) -> None:
         self.schema: Schema = schema or {"type": "object", PRESERVE: True}
-        self._validator = Validator(self.schema)
+        self._validator = Validator(self.schema, scale)
 
     def prune(self, value: Any) -> tuple[Object, list[str]]:
         """The object without fields the schema does not know, and the paths of those. Raises `Unreadable`."""
@@ -52,9 +52,9 @@ class CustomSchema:
         return self._validator.validate(obj, old)
 
 
-def custom_struct(kind: Kind, schema: Schema | None) -> Struct:
+def custom_struct(kind: Kind, schema: Schema | None, scale: dict[str, Any] | None = None) -> Struct:
     """The struct of a custom resource, for `podfit.api.schema.register`."""
-    custom = CustomSchema(schema)
+    custom = CustomSchema(schema, scale)
     made = _type(kind.kind, custom.schema)
     struct = made if isinstance(made, Struct) else Struct(kind.kind, kind.kind, preserve_unknown=True)
     struct.name, struct.atomic = kind.kind, False

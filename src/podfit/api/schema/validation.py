@@ -15,6 +15,7 @@ from podfit.api.patterns import BadPattern, compile_pattern
 from podfit.api.schema.formats import FORMATS
 from podfit.api.schema.measures import as_go, composite, error, go_value, number_errors, type_errors
 from podfit.api.schema.rules import has_rules, rule_errors
+from podfit.api.schema.scalepaths import scale_errors
 from podfit.api.status import (
     DUPLICATE,
     INVALID,
@@ -38,13 +39,13 @@ _MISSING: Any = object()
 
 
 class Validator:
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
+    def __init__(self, schema: Schema, scale: dict[str, Any] | None = None) -> None:
+        self._schema, self._scale = schema, scale
         self._has_rules = has_rules(schema)
 
     def validate(self, obj: Any, old: Any = None) -> list[FieldError]:
         errors = errors_of(obj, self._schema, "", _MISSING if old is None else old)
-        return self._with_rules(errors + duplicates(obj, self._schema, ""), obj, old)
+        return self._with_rules(errors + scale_errors(obj, self._scale, ""), obj, old)
 
     def validate_status(self, obj: Any, old: Any = None) -> list[FieldError]:
         """The same for an update of the status: words name fields as if the status was an object of its own."""
@@ -53,9 +54,10 @@ class Validator:
         if schema is not None and obj.get("status") is not None:
             found = errors_of(obj["status"], schema, "", _MISSING if before is None else before)
             errors = [_within(error, "status") for error in found]
-        return self._with_rules(errors + duplicates(obj, self._schema, ""), obj, old)
+        return self._with_rules(errors + scale_errors(obj, self._scale, "status"), obj, old)
 
     def _with_rules(self, errors: list[FieldError], obj: Any, old: Any) -> list[FieldError]:
+        errors += duplicates(obj, self._schema, "")
         if not self._has_rules:
             return errors
         if any(error.kind in _BLOCKING for error in errors):

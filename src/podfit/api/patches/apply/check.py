@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from podfit.api.goprint import go_print, go_type
 from podfit.api.patches.apply.fieldset import path_text
 from podfit.api.patches.apply.typed import element_of, field_type, key_default
 from podfit.api.schema.scalars import UNIONS
@@ -40,7 +41,7 @@ def _scalar(value: Any, kind: Scalar, path: str) -> list[str]:
         return [] if isinstance(value, bool) else [f"{path}: expected boolean, got {_printed(value)}"]
     if kind.form in ("int32", "int64", "float64"):
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return [] if number else [f"{path}: expected numeric (int or float), got {_go_type(value)}"]
+        return [] if number else [f"{path}: expected numeric (int or float), got {go_type(value)}"]
     return [] if isinstance(value, str) else [f"{path}: expected string, got {_shown(value)}"]
 
 
@@ -87,24 +88,7 @@ def _set_problem(item: Any) -> str:
 
 def _printed(value: Any) -> str:
     """Go's %v of a value that was read for an apply."""
-    return "&{" + _go_text(value) + "}"
-
-
-def _go_text(value: Any) -> str:
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{key}:{_go_text(value[key])}" for key in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(map(_go_text, value)) + "]"
-    if isinstance(value, str):
-        return value
-    return "<nil>" if value is None else json.dumps(value)
-
-
-def _go_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    names = {str: "string", int: "int64", float: "float64", dict: "map[string]interface {}", list: "[]interface {}"}
-    return names.get(type(value), "<nil>")
+    return "&{" + go_print(value) + "}"
 
 
 def _shown(value: Any) -> str:
