@@ -132,6 +132,7 @@ class UpOptions:
     stop_pods: bool = False
     extra_sans: tuple[str, ...] = ()
     token_file: Path | None = None
+    in_flight: tuple[int, int] = (400, 200)
     controllers: bool = True
     scheduler: bool = True
     scheduling: SchedulerConfig | None = None
@@ -184,6 +185,7 @@ class Up:
             enable_admission=options.enable_admission,
             disable_admission=options.disable_admission,
             token_file=options.token_file,
+            in_flight=options.in_flight,
             clock=self.clock,
         )
 

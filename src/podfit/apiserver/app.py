@@ -41,6 +41,7 @@ from podfit.apiserver.hub import Hub
 from podfit.apiserver.nodes import NodeProxy, scrape_targets
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.request import Request, Response
+from podfit.apiserver.seats import Seats
 from podfit.apiserver.server import Core, ForeignGroup
 from podfit.apiserver.standing import FOLLOWED, Standing
 from podfit.apiserver.subresources import binding, eviction
@@ -73,7 +74,7 @@ class ApiServer:
             authorization=self.authorization,
             clock=config.clock,
         )
-        self.core = Core(self.objects, chain, self.authorization)
+        self.core = Core(self.objects, chain, self.authorization, Seats(*config.in_flight))
         self.core.paths.documents["/.well-known/openid-configuration"] = lambda: self.tokens.openid_configuration(
             self.url
         )

@@ -29,6 +29,8 @@ class Config:
     anonymous: bool = True
     service_cidr: str = "10.96.0.0/16"
     token_file: Path | None = None
+    in_flight: tuple[int, int] = (400, 200)
+    """Requests that are answered at once, at most: reads and writes."""
     install_vpa: bool = True
     clock: Clock = field(default_factory=RealClock)
 

@@ -67,14 +67,16 @@ _COLLECTION_METHODS = frozenset(("list", "create", "deletecollection", "watch"))
 class Core:
     """Everything between authentication and the store."""
 
-    def __init__(self, objects: Objects, chain: Chain, authorization: Authorization) -> None:
+    def __init__(
+        self, objects: Objects, chain: Chain, authorization: Authorization, seats: Seats | None = None
+    ) -> None:
         self.objects, self.authorization = objects, authorization
         self.registry, self.clock = objects.registry, objects.clock
         self.writer = Writer(objects, chain)
         self.tables = Tables()
         self.metrics = Metrics()
         self.parts = Parts(objects, self.writer, self.tables, self.metrics)
-        self.seats = Seats()
+        self.seats = seats or Seats()
         self.discovery = Discovery(self.registry, lambda: self.address)
         self.handlers = Handlers()
         self.address = ""

@@ -169,6 +169,13 @@ def apiserver(
     tls_san: Annotated[
         list[str] | None, typer.Option("--tls-san", help="Another name of the server in its certificate.")
     ] = None,
+    max_requests_inflight: Annotated[
+        int, typer.Option("--max-requests-inflight", min=2, help="Reads in flight at most; half for one client.")
+    ] = 400,
+    max_mutating_requests_inflight: Annotated[
+        int,
+        typer.Option("--max-mutating-requests-inflight", min=2, help="Writes in flight at most; half for one client."),
+    ] = 200,
     kubeconfig: Annotated[
         Path | None, typer.Option("--kubeconfig", help="Add the administrator's access to this kubeconfig as well.")
     ] = None,
@@ -187,6 +194,7 @@ def apiserver(
         disable_admission=words(disable_admission_plugins),
         kubeconfig=kubeconfig,
         token_file=token_auth_file,
+        in_flight=(max_requests_inflight, max_mutating_requests_inflight),
         extra_sans=tuple(tls_san or ()),
         controllers=False,
         scheduler=False,
