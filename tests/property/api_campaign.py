@@ -434,6 +434,7 @@ class Campaign:
             if found is None or found.value != value:
                 await self.store.put(key, value)
         await self._quiet()
+        await self.store.compact(self.store.revision)
         async with asyncio.timeout(30):
             while self.server.hub.seen < self.store.revision:
                 await asyncio.sleep(0)

@@ -225,3 +225,13 @@ def test_a_long_text_that_is_no_json_is_refused_in_the_words_of_a_short_one(end:
         with pytest.raises(GoSyntaxError) as caught:
             parse(start + end)
         assert str(caught.value) == words
+
+
+def test_twenty_thousand_elements_are_merged_into_as_many() -> None:
+    live = {"metadata": {"name": "a", "finalizers": [f"a/b{at}" for at in range(20_000)]}}
+    more = {"metadata": {"finalizers": [f"a/c{at}" for at in range(20_000)]}}
+    made = patch_object(live, json.dumps(more).encode(), STRATEGIC, type_named("ConfigMap")).obj
+    assert len(made["metadata"]["finalizers"]) == 40_000
+    gone = {"metadata": {"$deleteFromPrimitiveList/finalizers": live["metadata"]["finalizers"]}}
+    made = patch_object(live, json.dumps(gone).encode(), STRATEGIC, type_named("ConfigMap")).obj
+    assert "finalizers" not in made["metadata"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from podfit.api.goprint import go_print
@@ -12,34 +13,50 @@ def _identity(item: Any, key: str | None) -> Any:
     return item.get(key) if key is not None and isinstance(item, dict) else item
 
 
-def _position(items: list[Any], identity: Any, key: str | None) -> int:
-    for index, item in enumerate(items):
-        if _identity(item, key) == identity:
-            return index
-    return -1
+class Places:
+    """Where the elements of a list are, by their merge key or, without one, by themselves; the first of equals."""
+
+    def __init__(self, items: list[Any], key: str | None) -> None:
+        self._key = key
+        self._at: dict[Any, int] = {}
+        for index, item in enumerate(items):
+            self._at.setdefault(_hashable(_identity(item, key)), index)
+
+    def of(self, item: Any) -> int:
+        """The place of the element that an element is merged with; -1 if there is none."""
+        return self._at.get(_hashable(_identity(item, self._key)), -1)
+
+    def add(self, item: Any, index: int) -> None:
+        self._at.setdefault(_hashable(_identity(item, self._key)), index)
+
+
+def _hashable(identity: Any) -> Any:
+    if isinstance(identity, (dict, list)):
+        return "json", json.dumps(identity, sort_keys=True)
+    return identity
 
 
 def enforce_order(items: list[Any], wanted: list[Any], server: list[Any], key: str | None) -> list[Any]:
     """Elements named in `wanted` come in its order; the others keep the server's order among themselves and, where
     possible, their place relative to the first. Elements the server did not have come as early as that allows."""
     named, others = [], []
+    by_patch, by_server = Places(wanted, key), Places(server, key)
     for item in items:
-        place = _position(wanted, _identity(item, key), key)
+        place = by_patch.of(item)
         if place >= 0:
             named.append((place, item))
         else:
-            others.append((_position(server, _identity(item, key), key), item))
+            others.append((by_server.of(item), item))
     named.sort(key=lambda pair: pair[0])
     others.sort(key=lambda pair: pair[0])
-    return _interleaved([item for _, item in others], [item for _, item in named], server, key)
+    return _interleaved([item for _, item in others], [item for _, item in named], by_server)
 
 
-def _interleaved(left: list[Any], right: list[Any], server: list[Any], key: str | None) -> list[Any]:
+def _interleaved(left: list[Any], right: list[Any], server: Places) -> list[Any]:
     out: list[Any] = []
     at = other = 0
     while at < len(left) and other < len(right):
-        mine = _position(server, _identity(left[at], key), key)
-        theirs = _position(server, _identity(right[other], key), key)
+        mine, theirs = server.of(left[at]), server.of(right[other])
         if mine >= 0 and theirs >= 0 and mine < theirs:
             out.append(left[at])
             at += 1

@@ -186,7 +186,10 @@ def _list_merger(key: str, struct: Struct) -> Merger:
             place = places.get(name)
             if place is None:
                 places[name] = _NEW
-                out, in_order = [*out, read(without_directives(item), None)], False
+                if out is document:
+                    out = list(document)
+                out.append(read(without_directives(item), None))
+                in_order = False
                 continue
             if place is _NEW:
                 raise Surprise

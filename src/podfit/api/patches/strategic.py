@@ -10,7 +10,7 @@ from typing import Any
 
 from podfit.api.goprint import go_print
 from podfit.api.patches.merge_patch import GO_MAP
-from podfit.api.patches.ordering import enforce_order, validate_order
+from podfit.api.patches.ordering import Places, enforce_order, validate_order
 from podfit.api.schema.decode import duplicate_fields
 from podfit.api.schema.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
 from podfit.api.schema.scalars import json_word
@@ -129,7 +129,8 @@ def _merge_maps(document: Map, patch: Map, kind: Type, key: str) -> Map:
 def _merge_lists(document: list[Any], patch: list[Any], kind: Type, key: str, deleting: bool) -> list[Any]:
     row = _row(kind, key)
     if deleting:
-        return [item for item in document if item not in patch]
+        unwanted = Places(patch, None)
+        return [item for item in document if unwanted.of(item) < 0]
     if not row.merge:
         return patch
     return merged_list(document, patch, row)
@@ -164,6 +165,7 @@ def _holds_maps(document: list[Any], patch: list[Any]) -> bool:
 def _special_elements(document: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any], bool]:
     """Obeys the elements that carry `$patch`: what remains of the list, the plain elements, and whether to replace."""
     given, replace = [], False
+    deleted: list[Any] = []
     for item in patch:
         said = item.get(DIRECTIVE)
         if said is None:
@@ -171,27 +173,33 @@ def _special_elements(document: list[Any], patch: list[Any], key: str) -> tuple[
         elif said == "delete":
             if key not in item:
                 raise no_merge_key(item, key)
-            document = [other for other in document if other.get(key) != item[key]]
+            deleted.append(item)
         elif said == "replace":
             replace = True
         elif said == "merge":
             raise server_error("merging lists cannot yet be specified in the patch")
         else:
             raise bad_directive(said, item)
+    if deleted:
+        unwanted = Places(deleted, key)
+        document = [other for other in document if unwanted.of(other) < 0]
     return document, given, replace
 
 
 def _merge_elements(document: list[Any], patch: list[Any], key: str, kind: Type) -> list[Any]:
     out = list(document)
+    places = Places([], key)
+    for index, other in enumerate(document):
+        if key in other:
+            places.add(other, index)
     for item in patch:
         if key not in item:
             raise no_merge_key(item, key)
-        wanted = item[key]
-        for index, other in enumerate(out):
-            if key in other and other[key] == wanted:
-                out[index] = merged(other, item, kind)
-                break
+        place = places.of(item)
+        if place >= 0:
+            out[place] = merged(out[place], item, kind)
         else:
+            places.add(item, len(out))
             out.append(without_directives(item))
     return out
 

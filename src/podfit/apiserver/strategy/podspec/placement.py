@@ -140,6 +140,8 @@ def _asked_twice(term: Object, path: str, errors: Errors) -> None:
 
 
 def spread(constraints: list[Object], path: str, errors: Errors) -> None:
+    pairs = [(each.get("topologyKey", ""), each.get("whenUnsatisfiable", "")) for each in constraints]
+    last = {pair: at for at, pair in enumerate(pairs)}
     for at, constraint in enumerate(constraints):
         here, action = f"{path}[{at}]", constraint.get("whenUnsatisfiable", "")
         if constraint.get("maxSkew", 0) <= 0:
@@ -150,11 +152,8 @@ def spread(constraints: list[Object], path: str, errors: Errors) -> None:
         if action not in ("DoNotSchedule", "ScheduleAnyway"):
             allowed = ("DoNotSchedule", "ScheduleAnyway")
             errors.append(not_supported(f"{here}.whenUnsatisfiable", action, allowed))
-        for other in constraints[at + 1 :]:
-            if other.get("topologyKey", "") == topology and other.get("whenUnsatisfiable", "") == action:
-                pair = f"{{{topology}, {action}}}"
-                errors.append(duplicate(f"{here}.{{topologyKey, whenUnsatisfiable}}", pair))
-                break
+        if last[topology, action] > at:
+            errors.append(duplicate(f"{here}.{{topologyKey, whenUnsatisfiable}}", f"{{{topology}, {action}}}"))
         _min_domains(constraint.get("minDomains"), action, f"{here}.minDomains", errors)
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             policy = constraint.get(field)
