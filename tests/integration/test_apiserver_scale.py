@@ -105,3 +105,43 @@ async def test_admission_sees_a_scale_and_may_change_it(ask: Scaler, tmp_path: P
     assert (asked["object"]["kind"], asked["object"]["spec"]) == ("Scale", {"replicas": 9})
     assert asked["oldObject"]["spec"] == {"replicas": 2}
     assert (await ask("GET", f"{SETS}/web"))[1]["spec"]["replicas"] == 3
+
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+HERDS = "/apis/example.com/v1/namespaces/default/herds"
+
+
+async def define_herds(ask: Asker) -> None:
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+        "subresources": {"scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}},
+    }
+    names = {"kind": "Herd", "plural": "herds"}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    code, answer = await ask("POST", DEFINITIONS, {"metadata": {"name": "herds.example.com"}, "spec": spec})
+    assert code == 201, answer
+
+
+async def test_the_scale_of_a_custom_resource_is_refused_by_its_own_validation(ask: Scaler) -> None:
+    await define_herds(ask)
+    herd = {"apiVersion": "example.com/v1", "kind": "Herd", "metadata": {"name": "h"}, "spec": {"size": 2}}
+    assert (await ask("POST", HERDS, herd))[0] == 201
+    code, status = await ask("PATCH", f"{HERDS}/h/scale", {"spec": {"replicas": -1}}, MERGE)
+    assert (code, status["message"]) == (
+        422,
+        'Herd.example.com "h" is invalid: .spec.size: Invalid value: -1: should be a non-negative integer',
+    )
+
+
+async def test_a_custom_resource_that_names_no_replicas_has_no_scale(ask: Scaler) -> None:
+    await define_herds(ask)
+    herd = {"apiVersion": "example.com/v1", "kind": "Herd", "metadata": {"name": "h"}, "spec": {}}
+    assert (await ask("POST", HERDS, herd))[0] == 201
+    code, status = await ask("GET", f"{HERDS}/h/scale")
+    assert (code, status["message"]) == (
+        500,
+        'Internal error occurred: the spec replicas field ".spec.size" does not exist',
+    )

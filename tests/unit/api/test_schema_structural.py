@@ -353,3 +353,13 @@ def test_what_scale_shows_must_be_a_number_of_replicas(spec: Any, complaint: str
     scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
     found = CustomSchema(None, scale).validate({"spec": spec})
     assert list(map(str, found)) == ([complaint] if complaint else [])
+
+
+def test_of_alternatives_for_a_number_the_first_is_complained_about() -> None:
+    rule = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+    assert [error.partition(": Invalid value: ")[2] for error in complaints({"f": 1.5}, f=rule)] == [
+        '"number": spec.f in body must be of type integer,string: "number"',
+        '"": "spec.f" must validate at least one schema (anyOf)',
+        '"number": spec.f in body must be of type integer: "number"',
+        '"": Checked value must be of type integer (default format) in spec.f',
+    ]

@@ -141,7 +141,7 @@ def _combinations(value: Any, schema: Schema, path: str) -> list[FieldError]:
     if "anyOf" in schema:
         results = [errors_of(value, branch, path) for branch in schema["anyOf"]]
         if all(results):
-            errors += [composite(f'"{path}" must validate at least one schema (anyOf)'), *_fewest(results)]
+            errors += [composite(f'"{path}" must validate at least one schema (anyOf)'), *_closest(value, results)]
     if "oneOf" in schema:
         results = [errors_of(value, branch, path) for branch in schema["oneOf"]]
         valid = sum(not found for found in results)
@@ -149,7 +149,7 @@ def _combinations(value: Any, schema: Schema, path: str) -> list[FieldError]:
             how = "Found none valid" if not valid else f"Found {valid} valid alternatives"
             errors.append(composite(f'"{path}" must validate one and only one schema (oneOf). {how}'))
             if not valid:
-                errors += _fewest(results)
+                errors += _closest(value, results)
     if "allOf" in schema:
         results = [errors_of(value, branch, path) for branch in schema["allOf"]]
         if any(results):
@@ -161,9 +161,9 @@ def _combinations(value: Any, schema: Schema, path: str) -> list[FieldError]:
     return errors
 
 
-def _fewest(results: list[list[FieldError]]) -> list[FieldError]:
-    """The complaints of the branch that came closest."""
-    return min(results, key=len)
+def _closest(value: Any, results: list[list[FieldError]]) -> list[FieldError]:
+    """The complaints of the branch that came closest: for a scalar that is always the first."""
+    return min(results, key=len) if isinstance(value, (dict, list)) else results[0]
 
 
 def _fits(pattern: str, value: str) -> bool:

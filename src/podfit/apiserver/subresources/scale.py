@@ -13,7 +13,7 @@ from podfit.api.schema import type_of
 from podfit.api.schema.decode import DecodeError, convert
 from podfit.api.schema.types import Struct
 from podfit.api.schema.walk import UNSTRUCTURED
-from podfit.api.status import Object, invalid, unprocessable
+from podfit.api.status import Object, internal_error, invalid, unprocessable
 from podfit.apiserver import managed
 from podfit.apiserver.bodies import check_name, read_body
 from podfit.apiserver.calls import Call
@@ -53,7 +53,10 @@ class ScaleHandlers:
         if verb == "get":
             record = call.objects.required(call.kind, call.namespace, call.route.name)
             record = (await call.objects.shown(call.kind, (record,)))[0]
-            return _answer(call, accepted, self._scale(call.kind, call.objects.served(call.kind, record)))
+            obj, path = call.objects.served(call.kind, record), self.where(call.kind).replicas
+            if call.kind.custom and _lookup(obj, path) is None:
+                raise internal_error(f'the spec replicas field ".{".".join(path)}" does not exist')
+            return _answer(call, accepted, self._scale(call.kind, obj))
         written = await (self._put(call) if verb == "update" else self._patch(call))
         return _answer(call, accepted, self._scale(call.kind, written))
 
@@ -134,7 +137,8 @@ class ScaleHandlers:
 
     def _scaled(self, call: Call, stored: Object, scale: Object) -> Object:
         replicas = (scale.get("spec") or {}).get("replicas", 0)
-        if replicas < 0:
+        if replicas < 0 and not call.kind.custom:
+            # Custom resources are refused by their own validation.
             error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
             raise unprocessable("Scale", call.route.name, [error], "autoscaling")
         revision = (scale.get("metadata") or {}).get("resourceVersion")
