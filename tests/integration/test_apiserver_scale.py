@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from podfit.api.kinds import kind_named
 from podfit.api.status import Object
+from podfit.apiserver.local import local_client
+from podfit.apiserver.request import ADMIN
 from podfit.testing.asking import Asker, serving
+from podfit.testing.expect import becomes
 from podfit.testing.hooks import HookServer
 from podfit.testing.whole import workload
 
@@ -123,6 +127,13 @@ async def define_herds(ask: Asker) -> None:
     spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
     code, answer = await ask("POST", DEFINITIONS, {"metadata": {"name": "herds.example.com"}, "spec": spec})
     assert code == 201, answer
+    client = local_client(ask.server, ADMIN, "test")
+    await becomes(client, kind_named("CustomResourceDefinition"), "", "herds.example.com", established)
+
+
+def established(definition: Object | None) -> bool:
+    conditions = ((definition or {}).get("status") or {}).get("conditions") or []
+    return ("Established", "True") in [(each["type"], each["status"]) for each in conditions]
 
 
 async def test_the_scale_of_a_custom_resource_is_refused_by_its_own_validation(ask: Scaler) -> None:
