@@ -138,3 +138,15 @@ async def test_deleting_a_job_keeps_its_pods_unless_the_request_says_otherwise(
     await ask("POST", f"/apis/batch/v1{SPACE}/jobs", {"metadata": {"name": "j"}, "spec": JOB})
     _, answer = await ask("DELETE", f"/apis/batch/v1{SPACE}/jobs/j", options)
     assert answer["metadata"].get("finalizers") == finalizers
+
+
+async def test_a_change_of_annotations_is_a_new_generation_of_a_deployment(ask: Asker) -> None:
+    path, _, more, _ = next(row for row in KINDS if row[1] == "Deployment")
+    await ask("POST", path, {"metadata": {"name": "d"}, **more})
+    annotated = {"metadata": {"annotations": {"a": "b"}}}
+    _, deployment = await ask("PATCH", f"{path}/d/status", annotated, MERGE)
+    assert deployment["metadata"]["generation"] == 1
+    _, deployment = await ask("PATCH", f"{path}/d", {"metadata": {"annotations": {"a": "c"}}}, MERGE)
+    assert deployment["metadata"]["generation"] == 2
+    _, deployment = await ask("PATCH", f"{path}/d", {"metadata": {"labels": {"a": "c"}}}, MERGE)
+    assert deployment["metadata"]["generation"] == 2

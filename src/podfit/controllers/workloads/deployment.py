@@ -236,7 +236,8 @@ class DeploymentController:
             return deployment
         # Of this very Deployment: what was decided so far is about no other.
         change = {"metadata": {"annotations": {REVISION: str(revision)}, "resourceVersion": meta["resourceVersion"]}}
-        return await self._world.client.patch(DEPLOYMENT, meta["namespace"], meta["name"], change)
+        # Through the status, where annotations do not count as a new generation.
+        return await self._world.client.patch(DEPLOYMENT, meta["namespace"], meta["name"], change, "status")
 
     # --- how large each
     async def _advance(self, deployment: Object, new: Object | None, old: list[Object], paused: bool) -> None:

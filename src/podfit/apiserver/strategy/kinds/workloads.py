@@ -194,6 +194,13 @@ class DeploymentStrategy(WorkloadStrategy):
         set_default(spec, "revisionHistoryLimit", 10)
         set_default(spec, "progressDeadlineSeconds", 600)
 
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        super().prepare_update(new, old, subresource)
+        mine, stored = new["metadata"], old.get("metadata") or {}
+        if not subresource and (mine.get("annotations") or {}) != (stored.get("annotations") or {}):
+            # They are copied to the ReplicaSets: the controller has work to do.
+            mine["generation"] = stored.get("generation", 0) + 1
+
     def keep_all_but_status(self, new: Object, old: Object) -> None:
         keep(new, old, "spec")
         keep(new.setdefault("metadata", {}), old.get("metadata") or {}, "labels")
