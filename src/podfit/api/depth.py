@@ -23,7 +23,7 @@ def allow_depth() -> None:
 
 def too_deep(raw: bytes, value: Any) -> bool:
     """Whether the value parsed from the text is nested too deeply. A text with few brackets need not be measured."""
-    if len(raw) <= MAX_DEPTH or raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
+    if len(raw) <= 2 * MAX_DEPTH or raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
         return False
     return deeper_than(value, MAX_DEPTH)
 

@@ -1,6 +1,7 @@
 """Decoded objects by the records that hold them: the newest state of each and, for those who compare, the one before.
 
-As many as the limit says; those that nobody asked for longest go first. Beyond them the newest states that parts of
+As many as the limit says, and no more than they hold bytes in the store: a client may make each of them megabytes
+large. Those that nobody asked for longest go first. Beyond them the newest states that parts of
 this process keep anyway (`Bare`): what the server needs besides to have the whole object is little.
 """
 
@@ -30,10 +31,16 @@ class Bare(Object):
         self.whole, self.at = whole, at
 
 
+AVERAGE = 16 * 1024
+"""Bytes of an object, on average, when as many as the limit says are remembered."""
+
+
 class Memory:
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._known: OrderedDict[str, tuple[int, Object, int, Object | None]] = OrderedDict()
+        self._limit, self._room = limit, limit * AVERAGE
+        self._known: OrderedDict[str, tuple[int, Object, int, Object | None, int]] = OrderedDict()
+        """By key: revision and object of the newest state and of the one before, and the bytes of both."""
+        self._bytes = 0
         self._kept: WeakValueDictionary[str, Bare] = WeakValueDictionary()
         self._fields = Parts()
 
@@ -57,14 +64,19 @@ class Memory:
     def put(self, record: Record, obj: Object) -> None:
         """`obj` is what `record` holds; from now on it is shared."""
         key, at = record.key, record.modified
-        known = self._known.get(key)
+        known, size = self._known.get(key), len(record.value)
         if known is None:
-            self._known[key] = (at, obj, 0, None)
-            if len(self._known) > self._limit:
-                self._known.popitem(last=False)
+            self._known[key] = (at, obj, 0, None, size)
         elif known[0] < at:
-            self._known[key] = (at, obj, known[0], known[1])
+            # The state before is counted as large as this one: it hardly ever is larger.
+            self._known[key] = (at, obj, known[0], known[1], 2 * size)
             self._known.move_to_end(key)
+            size = 2 * size - known[4]
+        else:
+            return
+        self._bytes += size
+        while len(self._known) > self._limit or self._bytes > self._room:
+            self._bytes -= self._known.popitem(last=False)[1][4]
 
     def bare(self, record: Record, obj: Object) -> Bare:
         """What `record` holds, for parts of this process. As long as one keeps it, the whole object is known."""

@@ -20,7 +20,8 @@ from podfit.kit.clock import Clock
 from podfit.store.backend import Mismatch, Record, Store
 
 _REMEMBERED, _REMEMBERED_EVENTS = 1024, 128
-_SHORT, _LISTS = 16, 1024
+_SHORT, _SMALL, _LISTS = 16, 64 * 1024, 1024
+"""Objects and bytes of a list that is kept, and how many lists are."""
 EVENT_TTL_S = 3600.0
 _EVENTS = EVENT.storage_prefix
 
@@ -78,8 +79,9 @@ class Objects:
         known, state = self._lists.get(folder), self.store.touched(folder)
         if known is not None and known[0] == state:
             return known[1]
-        found = tuple(self.decoded(record) for record in self.store.scan(folder))
-        if len(found) <= _SHORT:
+        records = self.store.scan(folder)
+        found = tuple(self.decoded(record) for record in records)
+        if len(found) <= _SHORT and sum(len(record.value) for record in records) <= _SMALL:
             # What admission asks about in every write: limit ranges, quotas, webhooks, mostly none of them.
             if len(self._lists) >= _LISTS:
                 self._lists.clear()

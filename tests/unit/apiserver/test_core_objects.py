@@ -7,7 +7,7 @@ from dataclasses import replace
 from podfit.api.kinds import EVENT, POD, Kind, Registry
 from podfit.api.status import Object
 from podfit.apiserver.hub import Hub
-from podfit.apiserver.memory import Memory
+from podfit.apiserver.memory import AVERAGE, Memory
 from podfit.apiserver.objects import EVENT_TTL_S, Objects
 from podfit.kit.clock import FakeClock
 from podfit.store.backend import Record
@@ -110,3 +110,12 @@ async def test_only_events_of_the_cluster_vanish_by_themselves() -> None:
     assert store.get(EVENT.key("ns", "a")) is None
     assert store.get(custom.key("ns", "a")) is not None
     await store.close()
+
+
+def test_large_objects_do_not_fill_the_memory_of_objects() -> None:
+    memory = Memory(10)
+    for at in range(1, 100):
+        value = b"x" * AVERAGE * 4
+        memory.put(Record(f"k{at % 50}", value, at, at), {"metadata": {}})
+    known = [memory.get(Record(f"k{at % 50}", b"", at, at)) for at in range(1, 100)]
+    assert sum(found is not None for found in known) <= 2

@@ -19,6 +19,8 @@ from podfit.apiserver.versions.webhook import ConversionWebhook
 from podfit.store.backend import Record
 
 _REMEMBERED = 4096
+_LARGE = 64 * 1024
+"""Bytes of a record that is not worth keeping."""
 
 
 class Plan:
@@ -123,6 +125,8 @@ class Versions:
         return None
 
     def _remember(self, plan: Plan, record: Record, wanted: str) -> None:
+        if len(record.value) > _LARGE:
+            return
         if len(self._shown) >= _REMEMBERED:
             self._shown.clear()
         self._shown[record.key, wanted] = (record.modified, plan, record)
