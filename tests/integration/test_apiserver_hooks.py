@@ -75,6 +75,8 @@ async def test_a_hook_whose_rules_change_is_asked_by_the_new_ones(ask: Hooked) -
     await ask.hook(VALIDATING, rule("", "v1", "configmaps"))
     assert (await ask("POST", MAPS, {"metadata": {"name": "one"}}))[0] == 201
     changed = ask.hooks.configuration(VALIDATING, "h", [rule("", "v1", "secrets")])
+    stands = await ask("GET", f"{HOOKS}/{VALIDATING.lower()}s/h")
+    changed["metadata"]["resourceVersion"] = stands[1]["metadata"]["resourceVersion"]
     assert (await ask("PUT", f"{HOOKS}/{VALIDATING.lower()}s/h", changed))[0] == 200
     assert (await ask("POST", MAPS, {"metadata": {"name": "two"}}))[0] == 201
     assert [asked["name"] for _, asked in ask.hooks.asked] == ["one"]

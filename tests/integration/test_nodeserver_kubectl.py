@@ -153,12 +153,14 @@ async def test_port_forward(whole: Whole, environment: dict[str, str]) -> None:
         await process.communicate()
 
 
-async def test_an_agent_of_its_own_process_serves_too(tmp_path: Path) -> None:
+async def test_an_agent_of_its_own_process_serves_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It joins with a kubeconfig and serves with a certificate of its own making."""
     async with Whole(tmp_path / "server", nodes=0) as whole:
         with socket.create_server(("127.0.0.1", 0)) as taken:
-            # The port it wants is in use: it takes another and says so.
-            config = AgentConfig("n9", tmp_path / "n9", address="127.0.0.1", port=taken.getsockname()[1])
+            # The port that nobody asked for by name is in use: it takes another and says so.
+            port = taken.getsockname()[1]
+            monkeypatch.setattr("podfit.agent.config.DEFAULT_PORT", port)
+            config = AgentConfig("n9", tmp_path / "n9", address="127.0.0.1", port=port)
             agent = await agent_alone(load(str(whole.up.kubeconfig)), "fake", config)
         try:
             await becomes(whole.client, NODE, "", "n9", lambda node: node is not None)
