@@ -12,7 +12,7 @@ import pytest
 
 from podfit.api.kinds import POD, VPA, VPA_CHECKPOINT, kind_named
 from podfit.api.quantity import Quantity
-from podfit.kit.clock import FakeClock
+from podfit.kit.clock import FakeClock, rfc3339
 from podfit.testing.autoscaling import DEPLOYMENT, Autoscaled, autoscaled
 from podfit.vpa.history.base import History
 from podfit.vpa.recommender.config import RecommenderConfig
@@ -330,3 +330,58 @@ async def test_other_recommenders_autoscalers_are_left_alone(cluster: Autoscaled
         await passes(cluster, recommender, 2)
     vpa = await cluster.admin.get(VPA, "default", "web")
     assert not vpa.get("status")
+
+
+def _ended(at: str) -> Any:
+    return {"terminated": {"reason": "OOMKilled", "exitCode": 137, "startedAt": at, "finishedAt": at}}
+
+
+def _counted(recommender: Recommender) -> float | None:
+    return recommender.registry.get_sample_value("vpa_recommender_oom_events_total", {"outcome": "counted"})
+
+
+async def test_each_kill_of_a_container_in_a_crash_loop_is_counted_once(cluster: Autoscaled) -> None:
+    (pod,) = await cluster.deployment("web", pods=1, memory="500Mi")
+    cluster.use(pod, "100m", "300000000")
+    await cluster.vpa("web", "web")
+    async with recommending(cluster) as recommender:
+        await passes(cluster, recommender)
+        for kill in range(7):
+            ended = _ended(rfc3339(cluster.clock.now()))
+            waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+            await cluster.running("default", pod, restartCount=kill, state=waits, lastState=ended)
+            await passes(cluster, recommender)
+            await cluster.running("default", pod, restartCount=kill + 1, lastState=ended)
+            await passes(cluster, recommender)
+        assert _counted(recommender) == 7
+
+
+async def test_a_kill_before_the_first_sample_raises_memory(cluster: Autoscaled) -> None:
+    (pod,) = await cluster.deployment("web", pods=1, memory="500Mi")
+    await cluster.vpa("web", "web")
+    async with recommending(cluster) as recommender:
+        await cluster.running("default", pod, state=_ended(rfc3339(cluster.clock.now())))
+        await cluster.clock.advance(30)  # type: ignore[attr-defined]
+        cluster.use(pod, "100m", "300000000")
+        await passes(cluster, recommender, 2)
+        assert _counted(recommender) == 1
+    vpa = await cluster.admin.get(VPA, "default", "web")
+    target = vpa["status"]["recommendation"]["containerRecommendations"][0]["target"]
+    assert Quantity.parse(target["memory"]).value > 600 * 2**20
+
+
+async def test_a_kill_while_no_recommender_ran_is_counted_by_the_next_one_alone(cluster: Autoscaled) -> None:
+    (pod,) = await cluster.deployment("web", pods=1, memory="500Mi")
+    cluster.use(pod, "100m", "300000000")
+    await cluster.vpa("web", "web")
+    async with recommending(cluster) as recommender:
+        await passes(cluster, recommender)
+    await cluster.clock.advance(60)  # type: ignore[attr-defined]
+    ended = _ended(rfc3339(cluster.clock.now()))
+    await cluster.running("default", pod, restartCount=1, lastState=ended)
+    found = []
+    for _ in range(2):
+        async with recommending(cluster) as recommender:
+            await passes(cluster, recommender)
+            found.append(_counted(recommender))
+    assert found == [1, 0]

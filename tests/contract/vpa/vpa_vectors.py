@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-UPSTREAM = {"recommend-without-samples": True, "expire-samples-without-metrics": True}
-"""The flags with which the recommender does as the recorded one does where there are no samples."""
+UPSTREAM = {"recommend-without-samples": True, "expire-samples-without-metrics": True, "miss-oom-kills": True}
+"""The flags with which the recommender does as the recorded one does."""
 FOLDER = Path(os.environ.get("PODFIT_VECTORS") or ROOT.parent / "shared" / "vectors") / "vpa"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from podfit.api.kinds import EVENT, VPA_CHECKPOINT
 from podfit.api.status import Object
@@ -16,12 +17,13 @@ from podfit.client.cache import key_of
 from podfit.vpa.model.pods import containers, labels_of, phase_of
 from podfit.vpa.model.readable import UNREADABLE
 from podfit.vpa.model.selectors import Selector, labels_from
-from podfit.vpa.model.times import Seconds
+from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
 from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets, Unsupported
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError
 from podfit.vpa.recommender.decide.cluster import ClusterState, PodId, UnknownTarget, Vpa, VpaId
+from podfit.vpa.recommender.decide.kills import Kills
 from podfit.vpa.recommender.decide.oom import Oom, ooms_between, ooms_of_eviction
 
 log = logging.getLogger(__name__)
@@ -40,6 +42,10 @@ class Feed:
         self.evictions = sight.follow(EVENT, fieldSelector="reason=Evicted")
         self.checkpoints = sight.follow(VPA_CHECKPOINT)
         self.ooms: deque[Oom] = deque(maxlen=OOM_QUEUE)
+        self._kills = Kills()
+        self.earlier_ooms: list[Oom] = []
+        """Kills that pods already reported when this recommender started, until `count_earlier` decides about them."""
+        self._started_up = False
         self.gone: set[PodId] = set()
         """Deleted since the last pass, and known until the end of the next."""
         self._seen: dict[VpaId, Seen] = {}
@@ -51,6 +57,7 @@ class Feed:
         """Call when the caches have their first picture."""
         self.pods.subscribe(self._on_pod)
         self.evictions.subscribe(self._on_eviction)
+        self._started_up = True
 
     # --- pods
 
@@ -59,13 +66,22 @@ class Feed:
             assert before is not None
             self.gone.add(key_of(before))
             return
-        if before is None:
+        if before is None or not _counts_the_same(before, after):
             self.add_pod(after)
+        if before is None or before.get("status") is not after.get("status"):
+            self._note_kills(before, after)
+
+    def _note_kills(self, before: Object | None, after: Object) -> None:
+        if self._config.model.miss_oom_kills:
+            self.ooms.extend(ooms_between(before, after) if before is not None else ())
             return
-        if before.get("status") is not after.get("status"):
-            self.ooms.extend(ooms_between(before, after))
-        if not _counts_the_same(before, after):
-            self.add_pod(after)
+        found = self._kills.seen(key_of(after), before, after)
+        (self.ooms if self._started_up else self.earlier_ooms).extend(found)
+
+    def count_earlier(self, known: Callable[[Oom], bool]) -> None:
+        """Counts the kills that pods reported when this recommender started, but for those that are `known`."""
+        self.ooms.extend(oom for oom in self.earlier_ooms if not known(oom))
+        self.earlier_ooms.clear()
 
     def add_pod(self, pod: Object) -> None:
         id = key_of(pod)
@@ -142,11 +158,23 @@ class Feed:
                 self.refused_checkpoints[id] = f"Checkpoint {checkpoint['metadata']['name']} cannot be used: {error}"
                 log.warning("checkpoint %s/%s: %s", *key_of(checkpoint), error)
 
+    def checkpointed(self) -> dict[tuple[str, str], Seconds]:
+        """By namespace and container, when the newest checkpoint was written."""
+        found: dict[tuple[str, str], Seconds] = {}
+        for checkpoint in self.checkpoints:
+            container = (checkpoint.get("spec") or {}).get("containerName") or ""
+            key = (checkpoint["metadata"].get("namespace", ""), container)
+            with suppress(ValueError, TypeError, AttributeError):
+                written = from_rfc3339((checkpoint.get("status") or {}).get("lastUpdateTime"))
+                found[key] = max(found.get(key, NEVER), written)
+        return found
+
     # --- forgetting
 
     def forget_gone(self) -> None:
         for id in self.gone:
             self.cluster.delete_pod(id)
+            self._kills.forget(id)
         self.gone.clear()
 
     def collect_garbage(self, now: Seconds) -> None:

@@ -194,8 +194,21 @@ class Recommender:
             # What the history knows is not taken from checkpoints a second time.
             self.feed.load_checkpoints(lambda vpa, container: (vpa.id[0], container) not in past.containers)
             self._report_checkpoints()
+        self._count_earlier(past, until)
         log.info("history: %d samples of %d containers", past.samples, len(past.containers))
         self.fetching = ""
+
+    def _count_earlier(self, past: Past, started: Seconds) -> None:
+        """Kills from before the start count once: not if the history or a checkpoint has them, nor if they are old."""
+        within = self.config.prometheus.history_resolution if self.config.storage == "prometheus" else 1.0
+        written = self.feed.checkpointed() if self.history.writes_checkpoints else {}
+        oldest = started - self.config.model.memory_aggregation_interval
+
+        def known(kill: Oom) -> bool:
+            seen = max(oldest, written.get((kill.namespace, kill.container), oldest))
+            return kill.instant < seen or past.knows(kill, within)
+
+        self.feed.count_earlier(known)
 
     def _report_checkpoints(self) -> None:
         for id, words in self.feed.refused_checkpoints.items():

@@ -14,6 +14,7 @@ from podfit.vpa.model.times import NEVER, Seconds
 from podfit.vpa.recommender.decide.cluster import ClusterState, PodId, UnknownTarget
 from podfit.vpa.recommender.decide.container import OomRefused
 from podfit.vpa.recommender.decide.fleet.rows import RowContainer
+from podfit.vpa.recommender.decide.oom import Oom
 from podfit.vpa.recommender.usage import ingest_handles
 
 _SHADOW = "\0past"
@@ -29,6 +30,7 @@ class Past:
         self.samples = 0
         self.containers: set[tuple[str, str]] = set()
         """(namespace, container) that the past told something about."""
+        self._kills: dict[tuple[PodId, str], list[Seconds]] = {}
 
     def take(self, batch: Batch) -> None:
         fleet = self._cluster.fleet
@@ -82,7 +84,13 @@ class Past:
         self._of[real] = id
         return id
 
+    def knows(self, kill: Oom, within: Seconds) -> bool:
+        """Whether the past has this kill, at most so much later than the pod's status has it."""
+        found = self._kills.get(((kill.namespace, kill.pod), kill.container), ())
+        return any(-1.0 <= instant - kill.instant <= within for instant in found)
+
     def _oom(self, real: PodId, container: str, instant: Seconds, memory: int) -> None:
+        self._kills.setdefault((real, container), []).append(instant)
         try:
             self._cluster.record_oom(self._of.get(real, real), container, instant, memory)
         except (OomRefused, UnknownTarget):

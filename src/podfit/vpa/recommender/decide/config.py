@@ -43,6 +43,9 @@ class Config:
     """Recommend the smallest size for a container or resource that has no samples, as upstream does."""
     expire_samples_without_metrics: bool = False
     """Forget samples after the memory window even when no newer ones arrived, as upstream does."""
+    miss_oom_kills: bool = False
+    """Count only the out-of-memory kills that the Kubernetes autoscaler counts: not those of a container that waits
+    before it starts again, nor those before the first sample of a container."""
 
     @property
     def max_allowed(self) -> dict[str, Quantity]:

@@ -48,7 +48,8 @@ class ContainerState:
             self.window_end = instant
         if instant < self.window_end:
             # A first sample of 0 bytes leaves nothing to replace: later ones of the window are not entered.
-            if self.peak == 0 or amount <= self.peak:
+            uncounted = self.peak == 0 and (not oom or aggregate.config.miss_oom_kills)
+            if uncounted or amount <= self.peak:
                 return True
             aggregate.subtract_peak(self.peak, self.window_end)
         else:
@@ -64,7 +65,9 @@ class ContainerState:
 
     def record_oom(self, aggregate: AggregateState, requested: int, instant: Seconds) -> int:
         """Counts the memory the container would have needed, what it had and some more, and answers how much."""
-        if instant < self.window_end - aggregate.memory_interval:
+        # A kill before the first sample of a window is part of what the window shows.
+        windows = 1 if aggregate.config.miss_oom_kills else 2
+        if instant < self.window_end - windows * aggregate.memory_interval:
             when = datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
             raise OomRefused(f"OOM event will be discarded - it is too old ({when})")
         # The peak of earlier out-of-memory events is left out: otherwise a series of them would run away.

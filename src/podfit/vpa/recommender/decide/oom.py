@@ -25,7 +25,7 @@ class Oom:
 
 
 def ooms_between(old: Object, new: Object) -> list[Oom]:
-    """The kills that one change of a pod reveals."""
+    """The kills that one change of a pod reveals to the Kubernetes autoscaler; `Kills` finds the others too."""
     return [
         oom
         for status in (new.get("status") or {}).get("containerStatuses") or ()
@@ -35,7 +35,7 @@ def ooms_between(old: Object, new: Object) -> list[Oom]:
 
 def _oom_of(old: Object, new: Object, status: Object) -> Oom | None:
     is_now, last = status.get("state") or {}, (status.get("lastState") or {}).get("terminated")
-    if not _killed(is_now.get("terminated")) and not _killed(last):
+    if not killed(is_now.get("terminated")) and not killed(last):
         return None
     name = status.get("name") or ""
     before = container_status(old, name)
@@ -43,21 +43,22 @@ def _oom_of(old: Object, new: Object, status: Object) -> Oom | None:
         return None
     was = before.get("state") or {}
     restarted = (status.get("restartCount") or 0) > (before.get("restartCount") or 0)
-    if _killed(is_now.get("terminated")) and (was.get("terminated") is None or restarted):
-        return _record(new, name, is_now["terminated"], new)
+    if killed(is_now.get("terminated")) and (was.get("terminated") is None or restarted):
+        return record(new, name, is_now["terminated"], new)
     # A state is there as soon as it is named, even if nothing more is said about it.
     ran = was.get("running") is not None and is_now.get("running") is not None
-    if ran and restarted and last is not None and _killed(last):
+    if ran and restarted and last is not None and killed(last):
         # It died and came back between two looks: what it was allowed then stands in the older pod.
-        return _record(old, name, last, new)
+        return record(old, name, last, new)
     return None
 
 
-def _killed(terminated: Object | None) -> bool:
+def killed(terminated: Object | None) -> bool:
     return (terminated or {}).get("reason") == "OOMKilled"
 
 
-def _record(source: Object, container: str, terminated: Object, pod: Object) -> Oom:
+def record(source: Object, container: str, terminated: Object, pod: Object) -> Oom:
+    """`source` is the pod as it was when the container died: its request counts."""
     meta = pod.get("metadata") or {}
     memory = requests_of(source, container).get("memory")
     return Oom(

@@ -1,0 +1,82 @@
+"""Out-of-memory kills in any sequence of looks at a pod: each is counted once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podfit.vpa.recommender.decide.kills import Kills
+
+POD = ("default", "web-0")
+
+
+def pod(state: Any, last: Any, restarts: int) -> Any:
+    entry: Any = {"name": "app", "restartCount": restarts, "state": state}
+    if last is not None:
+        entry["lastState"] = {"terminated": last}
+    spec = {"containers": [{"name": "app", "resources": {"requests": {"memory": "100Mi"}}}]}
+    return {
+        "metadata": {"namespace": POD[0], "name": POD[1]},
+        "spec": spec,
+        "status": {"containerStatuses": [entry]},
+    }
+
+
+def end(run: int, reason: str) -> Any:
+    return {"reason": reason, "finishedAt": f"2024-05-05T10:{run:02}:00Z", "containerID": f"podfit://{run}"}
+
+
+def life(reasons: list[str], shows: list[set[str]]) -> list[Any]:
+    """The statuses of a container whose run i ends for reasons[i]: running, terminated, waiting, running again."""
+    last, looks = None, []
+    for run, (reason, shown) in enumerate(zip(reasons, shows, strict=True)):
+        ended = end(run, reason)
+        if "running" in shown:
+            looks.append(pod({"running": {}}, last, run))
+        if "terminated" in shown:
+            looks.append(pod({"terminated": ended}, last, run))
+        last = ended
+        if "waiting" in shown:
+            looks.append(pod({"waiting": {"reason": "CrashLoopBackOff"}}, last, run))
+    return looks
+
+
+def counted(looks: list[Any]) -> int:
+    kills, before, found = Kills(), None, 0
+    for look in looks:
+        found += len(kills.seen(POD, before, look))
+        before = look
+    return found
+
+
+SHOWN = st.sets(st.sampled_from(["running", "terminated", "waiting"]), min_size=1)
+ENDS = st.lists(st.sampled_from(["OOMKilled", "Error", "Completed"]), min_size=1, max_size=12)
+
+
+@given(ENDS, st.data())
+def test_every_kill_is_counted_once_whichever_states_show_its_end(reasons: list[str], data: st.DataObject) -> None:
+    ends = st.sampled_from([{"running", "terminated", "waiting"}, {"running", "waiting"}, {"terminated"}, {"waiting"}])
+    shows = [data.draw(ends) for _ in reasons]
+    assert counted(life(reasons, shows)) == reasons.count("OOMKilled")
+
+
+@given(st.integers(1, 12), st.data())
+def test_a_series_of_kills_is_counted_in_full_when_looks_miss_some(number: int, data: st.DataObject) -> None:
+    shows = [{"running"}] + [data.draw(SHOWN | st.just(set())) for _ in range(number - 1)]
+    looks = life(["OOMKilled"] * number, shows)
+    looks.append(pod({"running": {}}, end(number - 1, "OOMKilled"), number))
+    assert counted(looks) == number
+
+
+@given(ENDS, st.data())
+def test_the_same_look_again_counts_nothing(reasons: list[str], data: st.DataObject) -> None:
+    looks = life(reasons, [data.draw(SHOWN) for _ in reasons])
+    assert counted([look for look in looks for _ in range(2)]) == counted(looks)
+
+
+def test_two_kills_within_one_second_are_two() -> None:
+    killed = {"reason": "OOMKilled", "finishedAt": "2024-05-05T10:00:00Z"}
+    looks = [pod({"running": {}}, None, 0), pod({"running": {}}, killed, 1), pod({"running": {}}, killed, 2)]
+    assert counted(looks) == 2
