@@ -39,6 +39,7 @@ URL = "podfit.dev/url"
 AUTOMANAGED = "kube-aggregator.kubernetes.io/automanaged"
 _RETRY_S = 10.0
 _LARGEST = 3 << 20
+_REDIRECTED = b"the backend attempted to redirect this request, which is not permitted"
 _LOCAL = ("Local", "Local APIServices are always available")
 _SKIPPED = frozenset(
     ("host", "connection", "authorization", "content-length", "transfer-encoding", "upgrade", "accept-encoding")
@@ -204,9 +205,14 @@ class Aggregation:
                 headers=[*kept, *_identity(request.user)],
                 data=request.body or None,
                 ssl=self._context(service) if base.startswith("https") else False,
+                allow_redirects=False,
             )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {why_not(error)}") from None
+        if 300 <= answer.status < 400 and answer.headers.get("Location"):
+            # Followed by us it would carry our certificate, followed by the client its credentials.
+            answer.close()
+            return Response(502, _REDIRECTED, "text/plain; charset=utf-8")
         media = answer.headers.get("Content-Type", "application/json")
         told = [(k, v) for k, v in answer.headers.items() if k.lower() not in _NOT_TOLD]
         return Response(answer.status, content_type=media, headers=told, stream=_pieces(answer))

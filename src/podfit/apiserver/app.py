@@ -26,6 +26,7 @@ from podfit.apiserver.admission.webhooks.plugins import Webhooks
 from podfit.apiserver.aggregation import API_SERVICE, Aggregation, local_services
 from podfit.apiserver.auth.authenticate import Authenticator, TokenAuthenticator
 from podfit.apiserver.auth.authorize import Authorization
+from podfit.apiserver.auth.bootstrap_roles import KUBELET_CLIENT
 from podfit.apiserver.auth.node import NodeAuthorizer, NodeGraph
 from podfit.apiserver.auth.other_tokens import BootstrapTokens, StaticTokens
 from podfit.apiserver.auth.pki import Pki
@@ -84,7 +85,7 @@ class ApiServer:
         self.core.writer.before_create["", "services"] = self.addresses.allot
         self.aggregation = Aggregation(self.objects, self.core.discovery, self.pki)
         self.core.foreign = self.aggregation.handler
-        self.nodes = NodeProxy(_node_context(self.pki), self.authorization)
+        self.nodes = NodeProxy(_node_context(self.pki), self.authorization, config.advertised)
         self.converters = Caller(self._resolve)
         self.custom = self._handlers()
         self.groups = CustomGroups(self.objects, self.core.writer)
@@ -206,11 +207,15 @@ def _defaulted(attrs: Attributes, obj: Object) -> Object:
 
 
 def _node_context(pki: Pki) -> ssl.SSLContext:
-    """For connections to nodes. Their certificates are taken as they are, as Kubernetes does unless told otherwise."""
+    """For connections to nodes. Their certificates are taken as they are, as Kubernetes does unless told otherwise.
+
+    The client certificate holds the rights of system:kubelet-api-admin and no more: a node that reports another
+    address has the API server connect there with it.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    pair = pki.issue_client_cert("kube-apiserver-kubelet-client", ("system:masters",))
+    pair = pki.issue_client_cert(KUBELET_CLIENT)
     with tempfile.TemporaryDirectory() as folder:
         cert, key = Path(folder, "client.crt"), Path(folder, "client.key")
         cert.write_bytes(pair.cert)

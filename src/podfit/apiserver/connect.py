@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.status import ApiError, Object, bad_request, forbidden, go_quote
+from podfit.apiserver import upgrade
 from podfit.apiserver.admission.base import CONNECT, Attributes
 from podfit.apiserver.auth.authorize import Action, Authorization
 from podfit.apiserver.calls import Call
@@ -41,9 +42,11 @@ async def admitted(call: Call) -> Object:
 
 
 def check_create(authorization: Authorization, call: Call) -> None:
-    """A WebSocket opens with GET: whoever may only read must not get into a pod that way."""
+    """A WebSocket opens with GET: whoever may only read must not get into a pod that way, nor through the server of
+    its node, which runs commands in all of them."""
     route = call.route
-    if route.verb == "create" or route.subresource not in _STREAMING:
+    through_node = route.resource == "nodes" and upgrade.wanted(call.request)
+    if route.verb == "create" or not (route.subresource in _STREAMING or through_node):
         return
     action = Action(
         "create", route.group, route.resource, route.subresource, route.namespace, route.name, version=route.version

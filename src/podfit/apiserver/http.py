@@ -31,6 +31,7 @@ from podfit.kit.door import Door, Visitor
 
 log = logging.getLogger(__name__)
 Handle = Callable[[Request], Awaitable[Response]]
+_IDENTITY = ("impersonate-", "x-remote-")
 _LONG = 128 * 1024
 _PATIENCE_S = 60.0
 _SLICE = 256 * 1024
@@ -94,6 +95,7 @@ class HttpFront:
         raw_path, _, raw_query = http.raw_path.partition("?")
         if raw_path[:1] != "/":
             raw_path = urlsplit(raw_path).path
+        path = unquote(raw_path)
         headers = _headers(http)
         user = self._authenticator.authenticate(headers, _peer(http))
         named = user is not None and user is not ANONYMOUS
@@ -101,7 +103,7 @@ class HttpFront:
             http.protocol.trusted = True
         return Request(
             http.method,
-            unquote(raw_path) or "/",
+            path if path.startswith("/") else f"/{path}",
             parse_qs(raw_query, keep_blank_values=True) if raw_query else {},
             headers,
             user=user or ANONYMOUS,
@@ -244,7 +246,11 @@ def _headers(http: web.BaseRequest) -> dict[str, str]:
         if not value.isascii():
             # Bytes that are no UTF-8 come as halves of surrogate pairs, which nothing could be encoded with.
             value = value.encode(errors="surrogateescape").decode(errors="replace")
-        headers[name] = f"{headers[name]},{value}" if name in headers else value
+        if name not in headers:
+            headers[name] = value
+        else:
+            # Names of groups may hold commas, no header can hold a line's end.
+            headers[name] += ("\n" if name.startswith(_IDENTITY) else ",") + value
     return headers
 
 
@@ -280,8 +286,9 @@ async def _body(http: web.BaseRequest, patience_s: float) -> bytes:
 
 
 def _closing(http: web.BaseRequest, answer: web.Response) -> web.Response:
-    """What is left of a body that nobody reads ends with the connection."""
-    if http.body_exists and not http.content.at_eof():
+    """What is left of a body that nobody reads ends with the connection, and so does whatever a client sends after
+    an upgrade that it did not get: none of it is a request."""
+    if (http.body_exists and not http.content.at_eof()) or "Upgrade" in http.headers:
         answer.force_close()
     return answer
 

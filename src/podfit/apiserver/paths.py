@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _HEALTH = ("healthz", "livez", "readyz")
 _BOOTSTRAP = "poststarthook/bootstrap"
+_ENDED = (".well-known", "api", "apis", "openid", "version")
 _TEXT = "text/plain; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -67,7 +68,7 @@ class Paths:
         """Health by name: why a part does not work, "" where it does."""
 
     async def answer(self, request: Request, route: Route | None) -> Response:
-        parts = [part for part in request.path.split("/") if part]
+        parts = _parts(request.path)
         if request.method not in ("GET", "HEAD"):
             if self._known(parts, route):
                 raise ApiError(
@@ -177,6 +178,17 @@ class Paths:
         if "verbose" not in request.query:
             return _ok()
         return Response(200, ("\n".join([*lines, f"{kind} check passed"]) + "\n").encode(), _TEXT)
+
+
+def _parts(path: str) -> list[str]:
+    """The parts of a path. It is served as it was authorized: an empty part is not skipped, and a slash at the end is
+    part of the path but for a few documents."""
+    parts = path[1:].split("/")
+    if not parts[-1] and (len(parts) == 1 or parts[0] in _ENDED):
+        parts.pop()
+    if "" in parts:
+        raise page_not_found()
+    return parts
 
 
 def _ok() -> Response:

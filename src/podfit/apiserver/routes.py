@@ -31,7 +31,7 @@ def truthy(values: list[str] | None) -> bool:
 
 
 def parse(method: str, path: str, query: dict[str, list[str]]) -> Route | None:
-    """The route of an API path; None for every other path (health, discovery roots, metrics, nonsense)."""
+    """The route of an API path; None for every other path (health, discovery roots, metrics, empty parts)."""
     parts = path.split("/")
     end = len(parts)
     if end < 2:
@@ -47,7 +47,7 @@ def parse(method: str, path: str, query: dict[str, list[str]]) -> Route | None:
         end -= 1
     verb = _VERBS.get(method, "")
     if at == end:
-        return Route(verb, group, version) if version else None
+        return None if "" in parts[1:end] else Route(verb, group, version)
     watching = verb == "get" and truthy(query.get("watch"))
     if parts[at] == "watch" and end > at + 1:
         at, watching = at + 1, verb == "get"
@@ -56,6 +56,9 @@ def parse(method: str, path: str, query: dict[str, list[str]]) -> Route | None:
         namespace = parts[at + 1]
         if end > at + 2 and parts[at + 2] not in _NAMESPACE_SUBRESOURCES:
             at += 2
+    # What is asked of a proxy is the other side's business; in a path of ours no part is empty.
+    if "" in parts[1 : min(end, at + 3)]:
+        return None
     resource = parts[at]
     name = parts[at + 1] if end > at + 1 else ""
     subresource = parts[at + 2] if end > at + 2 else ""
@@ -63,11 +66,11 @@ def parse(method: str, path: str, query: dict[str, list[str]]) -> Route | None:
     if subresource == "proxy":
         rest = "".join([f"/{part}" for part in parts[at + 3 : end]]) + ("/" if ended else "")
     elif end > at + 3:
+        if "" in parts[at + 3 : end]:
+            return None
         subresource = "/".join(parts[at + 2 : end])
     if not name or (watching and not subresource):
         verb = _collection_verb(verb, watching)
-    if resource == "namespaces":
-        namespace = name
     return Route(verb, group, version, resource, namespace, name, subresource, rest)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podfit.api.kinds import Kind
-from podfit.api.selectors import FieldSelector, LabelSelector, SelectorError
+from podfit.api.selectors import FieldSelector, FieldTerm, LabelSelector, SelectorError
 from podfit.api.status import Object, bad_request, go_quote
 from podfit.apiserver.events import Happening
 from podfit.apiserver.objects import Objects
@@ -73,20 +73,23 @@ class Chosen:
         return None
 
 
-def chosen(objects: Objects, kind: Kind, labels: str, fields: str) -> Chosen | None:
-    """None when everything is selected. Raises 400 in Kubernetes' words."""
-    if not labels and not fields:
+def chosen(objects: Objects, kind: Kind, labels: str, fields: str, name: str = "") -> Chosen | None:
+    """None when everything is selected; `name`: of the only object that may be. Raises 400 in Kubernetes' words."""
+    if not labels and not fields and not name:
         return None
     try:
         by_labels, by_fields = LabelSelector.parse(labels), FieldSelector.parse(fields)
     except SelectorError as error:
         raise bad_request(str(error)) from None
+    if name:
+        # Not by way of the text: a selector that ends in a backslash would take the name for its own.
+        by_fields = FieldSelector((*by_fields.terms, FieldTerm("metadata.name", True, name)))
     views = objects.views(kind)
     for term in by_fields.terms:
         _check_field(kind, views, term.field)
     if by_labels.everything and not by_fields.terms:
         return None
-    return Chosen(views, by_labels, by_fields, (labels, fields))
+    return Chosen(views, by_labels, by_fields, (labels, str(by_fields)))
 
 
 def _check_field(kind: Kind, views: Views, field: str) -> None:

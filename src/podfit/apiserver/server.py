@@ -202,6 +202,8 @@ class Core:
         )
 
     def _verb(self, kind: Kind, route: Route) -> Verb:
+        if _misplaced(kind, route):
+            raise self._nothing_there(kind.group)
         if route.subresource:
             return self._subresource_verb(kind, route)
         special = self.handlers.kinds.get((kind.group, kind.plural))
@@ -231,6 +233,13 @@ class Core:
         """Groups of built-in kinds answer with a Status, all others with the bare page."""
         built_in = not group or any(kind.group == group and not kind.custom for kind in self.registry)
         return not_found_status() if built_in else paths.page_not_found()
+
+
+def _misplaced(kind: Kind, route: Route) -> bool:
+    """A path through a namespace to something of the whole cluster. Authorization has asked about that namespace only,
+    where roles may allow everything."""
+    own = route.name if kind.plural == "namespaces" else ""
+    return not kind.namespaced and route.namespace != own
 
 
 def _check_timeout(text: str) -> None:

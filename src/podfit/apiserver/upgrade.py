@@ -46,6 +46,9 @@ async def pass_on(request: Request, url: str, context: ssl.SSLContext | None) ->
     except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
         raise NoAnswer(_words(url, error)) from None
     try:
+        if answer.status < 400 and answer.status != 101:
+            # Not a refusal, and no way for this connection: least of all to where a redirect leads.
+            raise NoAnswer(f"invalid upgrade response: status code {answer.status}")
         if answer.status != 101:
             return await _refusal(answer, reader)
         made, client, to_client = await take_over(http, answer.headers)

@@ -90,7 +90,7 @@ class MetricsApi:
             return refusal(ApiError(503, "ServiceUnavailable", f"the API server cannot be asked: {error}"))
 
     async def _value(self, method: str, path: str, query: Query, form: str) -> Object:
-        parts = [part for part in path.split("/") if part][3:]
+        parts = path.strip("/").split("/")[3:]
         if method not in ("GET", "HEAD") or _first(query, "watch") in ("true", "1"):
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         if not parts:

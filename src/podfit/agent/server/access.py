@@ -35,6 +35,10 @@ _FINE = {
 }
 
 
+_RUNNING = frozenset(("exec", "attach", "portForward", "run"))
+"""They open with GET as WebSockets, and are never a mere look."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     name: str
@@ -63,19 +67,20 @@ def caller_of(certificate: Mapping[str, Any] | None) -> Caller | None:
     """From what ssl tells of a verified certificate."""
     if not certificate:
         return None
-    names, groups = [], []
+    name, groups = "", []
     for part in certificate.get("subject", ()):
         for key, value in part:
             if key == "commonName":
-                names.append(value)
+                # The last one counts, as for the API server: the same certificate is the same user everywhere.
+                name = value
             elif key == "organizationName":
                 groups.append(value)
-    return Caller(names[0], (*groups, "system:authenticated")) if names else None
+    return Caller(name, (*groups, "system:authenticated")) if name else None
 
 
-def subresources(path: str) -> tuple[str, ...]:
-    """What access to a path is called, the narrow name first; nodes/proxy opens everything."""
-    fine = _FINE.get(path.strip("/").split("/", 1)[0].lower())
+def subresources(head: str) -> tuple[str, ...]:
+    """What access to paths below `head` is called, the narrow name first; nodes/proxy opens everything."""
+    fine = _FINE.get(head)
     return (fine, "proxy") if fine else ("proxy",)
 
 
@@ -85,14 +90,16 @@ class Gate:
         self._tokens: dict[str, tuple[float, Caller | None]] = {}
         self._verdicts: dict[tuple[Caller, str, str], tuple[float, bool]] = {}
 
-    async def check(self, certificate: Mapping[str, Any] | None, authorization: str, method: str, path: str) -> None:
-        """Returns if the request may go on, raises Refusal (401, 403) if not."""
+    async def check(self, certificate: Mapping[str, Any] | None, authorization: str, method: str, head: str) -> None:
+        """Returns if the request may go on, raises Refusal (401, 403) if not. `head`: the path's first part, as
+        routing reads it."""
         caller = caller_of(certificate) or await self._of_token(authorization)
         if caller is None:
             raise Refusal(401, "Unauthorized")
         if "system:masters" in caller.groups:
             return
-        verb, names = _VERBS.get(method, method.lower()), subresources(path)
+        names = subresources(head)
+        verb = "create" if head in _RUNNING else _VERBS.get(method, method.lower())
         for name in names:
             if await self._allowed(caller, verb, name):
                 return

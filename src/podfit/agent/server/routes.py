@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -15,6 +15,11 @@ Handler = Callable[[web.BaseRequest, Info], Awaitable[web.StreamResponse]]
 _Row = tuple[tuple[str, ...], tuple[str, ...], Handler]
 
 
+def words_of(raw_path: str) -> list[str]:
+    """The parts of a path, at least one. Access is decided by these as well: by the very words that are served."""
+    return [unquote(part) for part in raw_path.partition("?")[0].strip("/").split("/")]
+
+
 class Routes:
     def __init__(self) -> None:
         self._by_head: dict[str, list[_Row]] = {}
@@ -24,8 +29,8 @@ class Routes:
         head, *parts = pattern.strip("/").split("/")
         self._by_head.setdefault(head, []).append((tuple(methods.split()), tuple(parts), handler))
 
-    def find(self, method: str, raw_path: str) -> tuple[Handler, Info]:
-        head, *parts = [unquote(part) for part in raw_path.partition("?")[0].strip("/").split("/")]
+    def find(self, method: str, words: Sequence[str]) -> tuple[Handler, Info]:
+        head, *parts = words
         known = False
         for methods, pattern, handler in self._by_head.get(head, ()):
             info = _match(pattern, parts)

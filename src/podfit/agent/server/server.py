@@ -21,7 +21,7 @@ from podfit.agent.server import exposition, settings
 from podfit.agent.server.access import Gate
 from podfit.agent.server.logformat import BadLogOptions, LogOptions
 from podfit.agent.server.logs import follow_log, read_log
-from podfit.agent.server.routes import Handler, Info, Routes
+from podfit.agent.server.routes import Handler, Info, Routes, words_of
 from podfit.agent.server.states import four_states
 from podfit.agent.server.streams import Streams
 from podfit.agent.server.summary import summary
@@ -97,14 +97,15 @@ class NodeServer:
     # --- every request
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            if self._gate is not None and request.path.split("/")[1] != _OPEN:
+            words = words_of(request.raw_path)
+            if self._gate is not None and words[0] != _OPEN:
                 transport = request.transport
                 certificate = transport.get_extra_info("peercert") if transport is not None else None
                 word = request.headers.get("Authorization", "")
-                await self._gate.check(certificate, word, request.method, request.path)
+                await self._gate.check(certificate, word, request.method, words[0])
                 if isinstance(request.protocol, Visitor):
                     request.protocol.trusted = True
-            handler, info = self._routes.find(request.method, request.raw_path)
+            handler, info = self._routes.find(request.method, words)
             return await handler(request, info)
         except Refusal as refusal:
             return web.Response(status=refusal.code, text=refusal.text)

@@ -9,9 +9,18 @@ import secrets
 from typing import Any
 
 from podfit.api.kinds import kind_named
-from podfit.api.pod_references import containers, secret_names
+from podfit.api.pod_references import secret_names
 from podfit.api.status import Object
-from podfit.apiserver.admission.base import CREATE, Attributes, Cluster, Plugin, annotations_of, meta_of, spec_of
+from podfit.apiserver.admission.base import (
+    CREATE,
+    UPDATE,
+    Attributes,
+    Cluster,
+    Plugin,
+    annotations_of,
+    meta_of,
+    spec_of,
+)
 from podfit.kit.clock import Clock, RealClock
 
 SERVICE_ACCOUNT = kind_named("ServiceAccount")
@@ -34,10 +43,14 @@ class ServiceAccount(Plugin):
         self._clock = clock or RealClock()
 
     def handles(self, attrs: Attributes) -> bool:
-        return attrs.resource == ("", "pods") and not attrs.subresource and attrs.operation == CREATE
+        if attrs.resource != ("", "pods"):
+            return False
+        if attrs.subresource == "ephemeralcontainers":
+            return attrs.operation == UPDATE
+        return not attrs.subresource and attrs.operation == CREATE
 
     async def admit(self, attrs: Attributes) -> None:
-        if MIRROR in annotations_of(attrs.object):
+        if MIRROR in annotations_of(attrs.object) or attrs.subresource:
             return
         spec = spec_of(attrs.object)
         name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
@@ -51,7 +64,7 @@ class ServiceAccount(Plugin):
     async def validate(self, attrs: Attributes) -> None:
         assert attrs.object is not None
         spec = spec_of(attrs.object)
-        if MIRROR in annotations_of(attrs.object):
+        if MIRROR in annotations_of(attrs.object) and not attrs.subresource:
             _check_mirror(attrs, spec)
             return
         name = spec.get("serviceAccountName")
@@ -59,7 +72,7 @@ class ServiceAccount(Plugin):
             raise attrs.forbid(f"no service account specified for pod {attrs.namespace}/{attrs.display_name}")
         account = await self._account(attrs, name)
         if annotations_of(account).get(ENFORCE_MOUNTABLE) in ("1", "t", "T", "true", "TRUE", "True"):
-            _check_references(attrs, spec, account)
+            _Allowance(attrs, account).check(spec)
 
     async def _account(self, attrs: Attributes, name: str) -> Object:
         # A new namespace gets its `default` account from a controller; its first pods wait a second for it.
@@ -125,24 +138,41 @@ def _check_mirror(attrs: Attributes, spec: dict[str, Any]) -> None:
             raise attrs.forbid("a mirror pod may not use ServiceAccountToken volume projections")
 
 
-def _check_references(attrs: Attributes, spec: dict[str, Any], account: Object) -> None:
-    """Accounts may ask that their pods mount no secrets but those the account lists."""
-    owner = meta_of(account).get("name")
-    because = f"is not allowed because service account {owner} does not reference that"
-    mountable = {ref.get("name") for ref in account.get("secrets") or ()}
-    for volume in spec.get("volumes") or ():
-        name = (volume.get("secret") or {}).get("secretName")
-        if name and name not in mountable:
-            raise attrs.forbid(f'volume with secret.secretName="{name}" {because} secret')
-    for container in containers(spec):
-        for variable in container.get("env") or ():
-            name = ((variable.get("valueFrom") or {}).get("secretKeyRef") or {}).get("name")
-            if name and name not in mountable:
-                raise attrs.forbid(
-                    f"container {container.get('name')} with envVar {variable.get('name')} "
-                    f'referencing secret.secretName="{name}" {because} secret'
+class _Allowance:
+    """Accounts may ask that their pods use no secrets but those the account lists."""
+
+    def __init__(self, attrs: Attributes, account: Object) -> None:
+        self._attrs = attrs
+        self._because = f"is not allowed because service account {meta_of(account).get('name')} does not reference that"
+        self._mountable = {ref.get("name") for ref in account.get("secrets") or ()}
+        self._pullable = {ref.get("name") for ref in account.get("imagePullSecrets") or ()}
+
+    def check(self, spec: dict[str, Any]) -> None:
+        if self._attrs.subresource:
+            self._check_containers(spec, "ephemeral container", "ephemeralContainers")
+            return
+        for volume in spec.get("volumes") or ():
+            self._mount((volume.get("secret") or {}).get("secretName"), "volume with secret.secretName=")
+            for source in (volume.get("projected") or {}).get("sources") or ():
+                # Kubernetes lets these pass.
+                self._mount((source.get("secret") or {}).get("name"), "volume with projected secret.name=")
+        self._check_containers(spec, "init container", "initContainers")
+        self._check_containers(spec, "container", "containers")
+        for index, ref in enumerate(spec.get("imagePullSecrets") or ()):
+            if (name := ref.get("name")) not in self._pullable:
+                raise self._attrs.forbid(f'imagePullSecrets[{index}].name="{name}" {self._because} imagePullSecret')
+
+    def _check_containers(self, spec: dict[str, Any], what: str, field: str) -> None:
+        for container in spec.get(field) or ():
+            here = f"{what} {container.get('name')} with"
+            for variable in container.get("env") or ():
+                name = ((variable.get("valueFrom") or {}).get("secretKeyRef") or {}).get("name")
+                self._mount(name, f"{here} envVar {variable.get('name')} referencing secret.secretName=")
+            for source in container.get("envFrom") or ():
+                self._mount(
+                    (source.get("secretRef") or {}).get("name"), f"{here} envFrom referencing secret.secretName="
                 )
-    pullable = {ref.get("name") for ref in account.get("imagePullSecrets") or ()}
-    for index, ref in enumerate(spec.get("imagePullSecrets") or ()):
-        if ref.get("name") not in pullable:
-            raise attrs.forbid(f'imagePullSecrets[{index}].name="{ref.get("name")}" {because} imagePullSecret')
+
+    def _mount(self, name: str | None, what: str) -> None:
+        if name and name not in self._mountable:
+            raise self._attrs.forbid(f'{what}"{name}" {self._because} secret')

@@ -91,7 +91,7 @@ def _bearer(credential: str) -> str:
 
 def _socket_bearer(headers: Mapping[str, str]) -> str:
     """Browsers cannot send headers with a WebSocket: they name the token among the protocols they speak."""
-    if _IN_PROTOCOL not in headers.get("sec-websocket-protocol", ""):
+    if _IN_PROTOCOL not in headers.get("sec-websocket-protocol", "") or not _opens_websocket(headers):
         return ""
     words = [word.strip() for word in headers["sec-websocket-protocol"].split(",")]
     tokens = [word.removeprefix(_IN_PROTOCOL) for word in words if word.startswith(_IN_PROTOCOL)]
@@ -101,6 +101,10 @@ def _socket_bearer(headers: Mapping[str, str]) -> str:
         return base64.urlsafe_b64decode(tokens[0] + "=" * (-len(tokens[0]) % 4)).decode()
     except ValueError:
         raise unauthorized() from None
+
+
+def _opens_websocket(headers: Mapping[str, str]) -> bool:
+    return "upgrade" in headers.get("connection", "").lower() and headers.get("upgrade", "").lower() == "websocket"
 
 
 def without_bearer(protocols: str) -> str:
@@ -134,11 +138,15 @@ def with_authenticated(user: User) -> User:
 
 
 def _user_behind_proxy(headers: Mapping[str, str]) -> User:
-    """The user an aggregating API server vouches for, in X-Remote-* headers."""
+    """The user an aggregating API server vouches for, in X-Remote-* headers; several of a name are lines of one."""
     name = headers.get("x-remote-user", "")
     if not name:
         raise unauthorized()
-    groups = tuple(part.strip() for part in headers.get("x-remote-group", "").split(",") if part.strip())
+    groups = tuple(group for group in headers.get("x-remote-group", "").split("\n") if group)
     prefix = "x-remote-extra-"
-    extra = {unquote(key[len(prefix) :]): (value,) for key, value in headers.items() if key.startswith(prefix)}
+    extra = {
+        unquote(key[len(prefix) :]): tuple(value.split("\n"))
+        for key, value in headers.items()
+        if key.startswith(prefix)
+    }
     return with_authenticated(User(name, groups, headers.get("x-remote-uid", ""), extra))

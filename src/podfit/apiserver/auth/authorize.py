@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from podfit.api.selectors import FieldSelector, SelectorError
 from podfit.api.status import ApiError, forbidden, go_quote
 from podfit.apiserver.request import User
 
@@ -115,11 +116,17 @@ def with_selected_name(action: Action) -> Action:
     """A list or watch of one object by `metadata.name=x` counts as asking for x."""
     if not action.field_selector or action.name or action.verb not in ("list", "watch", "deletecollection"):
         return action
-    for part in action.field_selector.split(","):
-        field, _, value = part.strip().replace("==", "=", 1).partition("=")
-        if field == "metadata.name" and value:
-            return msgspec.structs.replace(action, name=value)
-    return action
+    name = demanded(action.field_selector, "metadata.name")
+    return msgspec.structs.replace(action, name=name) if name else action
+
+
+def demanded(selector: str, field: str) -> str:
+    """The value that a selector demands of a field, read exactly as it is served: a value may hold an escaped comma
+    behind which something like a further condition stands. "" for none, and for a selector that cannot be read."""
+    try:
+        return FieldSelector.parse(selector).exact(field) or ""
+    except SelectorError:
+        return ""
 
 
 def refusal(user: User, action: Action, reason: str = "") -> ApiError:

@@ -14,6 +14,8 @@ from podfit.apiserver.auth import part_roles
 from podfit.apiserver.auth.rules import Rule, rule
 
 API_VERSION = "rbac.authorization.k8s.io/v1"
+KUBELET_CLIENT = "kube-apiserver-kubelet-client"
+"""As whom the API server asks nodes."""
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "deletecollection", "patch", "update")
 READ_WRITE = (*READ, *WRITE)
@@ -223,6 +225,7 @@ def cluster_role_bindings() -> list[Object]:
             ("User", "system:kube-controller-manager"),
         ),
         *(_binding(name, name, *subjects) for name, subjects in part_roles.SUBJECTS.items()),
+        _binding("podfit:kubelet-api-admin", "system:kubelet-api-admin", ("User", KUBELET_CLIENT)),
         _binding("podfit:node-bootstrapper", "system:node-bootstrapper", bootstrappers),
         _binding("podfit:node-autoapprove-bootstrap", f"{requests}nodeclient", bootstrappers),
         _binding(

@@ -36,8 +36,7 @@ class Wanted:
 
 
 def wanted_of(headers: Sequence[tuple[str, str]] | Mapping[str, str]) -> Wanted | None:
-    """Reads the headers: pairs when groups come in several headers, a mapping when they are joined by commas."""
-    joined = isinstance(headers, Mapping)
+    """Reads the headers: pairs when groups come in several headers, a mapping when they are lines of one."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     name = uid = ""
     groups: list[str] = []
@@ -51,10 +50,10 @@ def wanted_of(headers: Sequence[tuple[str, str]] | Mapping[str, str]) -> Wanted 
         elif key == "impersonate-uid":
             uid = value
         elif key == "impersonate-group":
-            groups.extend(part.strip() for part in value.split(",")) if joined else groups.append(value)
+            groups.extend(value.split("\n"))
         elif key.startswith("impersonate-extra-"):
             field = unquote(key[len("impersonate-extra-") :])
-            extra[field] = (*extra.get(field, ()), value)
+            extra[field] = (*extra.get(field, ()), *value.split("\n"))
     if not name and (uid or groups or extra):
         raise bad_request(f"requested {_as_go(uid, groups, extra)} without impersonating a user name")
     return Wanted(name, uid, tuple(groups), extra) if name else None

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from podfit.api.pod_references import claim_names, config_map_names, secret_names
 from podfit.api.status import Object
-from podfit.apiserver.auth.authorize import ALLOWED, NO_OPINION, Action, Decision
+from podfit.apiserver.auth.authorize import ALLOWED, NO_OPINION, Action, Decision, demanded
 from podfit.apiserver.auth.rules import Rule, rule
 from podfit.apiserver.request import User
 
@@ -212,16 +212,12 @@ class NodeAuthorizer:
             case "", "get":
                 return self._get(node, action)
             case "", "list" | "watch":
-                if f"spec.nodeName={node}" in _requirements(action.field_selector):
+                if demanded(action.field_selector, "spec.nodeName") == node:
                     return ALLOWED
                 if action.name:
                     return self._if_related(node, action)
                 return Decision(False, "can only list/watch pods with spec.nodeName field selector")
         return NO_OPINION
-
-
-def _requirements(selector: str) -> set[str]:
-    return {part.strip().replace("==", "=", 1) for part in selector.split(",")}
 
 
 def _node(node: str, action: Action) -> Decision:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from podfit.api.selectors import FieldSelector, FieldTerm
 from podfit.api.status import Object, bad_request, invalid, unprocessable
 from podfit.apiserver.auth.authorize import Action, Authorization, Decision
 from podfit.apiserver.auth.rbac import Rbac
@@ -100,10 +101,16 @@ def _selector_text(selector: Object) -> str:
     if selector.get("rawSelector"):
         return str(selector["rawSelector"])
     rows = selector.get("requirements") or ()
-    return ",".join(
-        f"{row.get('key')}={row['values'][0]}"
-        for row in rows
-        if row.get("operator") == "In" and len(row.get("values") or ()) == 1
+    return str(
+        FieldSelector(
+            tuple(
+                FieldTerm(str(row.get("key")), True, str(row["values"][0]))
+                for row in rows
+                if row.get("operator") == "In"
+                and len(row.get("values") or ()) == 1
+                and not set(str(row.get("key"))) & set(",=!\\")
+            )
+        )
     )
 
 

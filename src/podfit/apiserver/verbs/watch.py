@@ -33,11 +33,7 @@ async def watch(call: Call) -> Response:
     accepted = call.accepted()
     form = call.form(accepted)
     options = list_options(call.request.query, True)
-    fields = options.field_selector
-    if call.route.name:
-        named = f"metadata.name={call.route.name}"
-        fields = f"{fields},{named}" if fields else named
-    selection = chosen(call.objects, call.kind, options.label_selector, fields)
+    selection = chosen(call.objects, call.kind, options.label_selector, options.field_selector, call.route.name)
     if options.revision:
         parse_revision(options.revision)
     return Response(200, content_type=JSON, stream=_Stream(call, form, options, selection))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from podfit.agent.server.access import Gate, caller_of, subresources
+from podfit.agent.server.routes import words_of
 from podfit.agent.server.targets import Refusal
 from podfit.api.status import ApiError
 from podfit.client.rest import Client
@@ -45,7 +46,7 @@ class World:
     async def refusal(self, certificate: Any = None, token: str = "", method: str = "GET", path: str = "/pods") -> int:
         """The code of the refusal; 0 for none."""
         try:
-            await self.gate.check(certificate, f"Bearer {token}" if token else "", method, path)
+            await self.gate.check(certificate, f"Bearer {token}" if token else "", method, words_of(path)[0])
         except Refusal as refusal:
             return refusal.code
         return 0
@@ -72,10 +73,13 @@ async def test_either_the_narrow_right_or_the_proxys_opens_a_path(right: str) ->
     assert await World(("jane", "get", right)).refusal(USER) == 0
 
 
-async def test_commands_need_the_right_to_create() -> None:
-    world = World(("bot", "get", "proxy"))
-    assert await world.refusal(token="good", path="/run/ns/p/c") == 0
-    assert await world.refusal(token="good", path="/run/ns/p/c", method="POST") == 403
+@pytest.mark.parametrize(
+    "path", ["/run/ns/p/c", "/exec/ns/p/c", "/attach/ns/p/c", "/portForward/ns/p", "/%65xec/n/p/c"]
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_commands_need_the_right_to_create(path: str, method: str) -> None:
+    assert await World(("bot", "get", "proxy")).refusal(token="good", path=path, method=method) == 403
+    assert await World(("bot", "create", "proxy")).refusal(token="good", path=path, method=method) == 0
 
 
 async def test_verdicts_are_kept_for_a_while_and_then_asked_for_again() -> None:
@@ -112,4 +116,4 @@ def test_a_certificate_without_a_name_is_nobody() -> None:
     ],
 )
 def test_paths_have_the_kubelets_names(path: str, names: tuple[str, ...]) -> None:
-    assert subresources(path) == names
+    assert subresources(words_of(path)[0]) == names

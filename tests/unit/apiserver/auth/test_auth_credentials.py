@@ -96,8 +96,8 @@ def test_certificate_of_a_stranger_does_not_get_in(pki, tmp_path):
 def test_front_proxy_speaks_for_others_and_never_for_itself(pki, tmp_path):
     peer = peer_of(pki.server_tls(), client_tls(pki, tmp_path, pki.front_proxy_client))
     trusting = Authenticator()
-    user = trusting.authenticate({"x-remote-user": "jane", "x-remote-group": "a, b"}, peer)
-    assert (user.name, user.groups) == ("jane", ("a", "b", "system:authenticated"))
+    user = trusting.authenticate({"x-remote-user": "jane", "x-remote-group": "a\nb,system:masters"}, peer)
+    assert (user.name, user.groups) == ("jane", ("a", "b,system:masters", "system:authenticated"))
     with pytest.raises(ApiError):
         trusting.authenticate({}, peer)
     admin = peer_of(pki.server_tls(), client_tls(pki, tmp_path, pki.admin))
@@ -151,11 +151,13 @@ class _Known:
 )
 def test_browsers_name_their_token_among_the_protocols_of_a_websocket(protocols, name):
     authenticator = Authenticator([_Known()])
+    headers = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-protocol": protocols}
     if name is None:
         with pytest.raises(ApiError):
-            authenticator.authenticate({"sec-websocket-protocol": protocols})
+            authenticator.authenticate(headers)
     else:
-        assert authenticator.authenticate({"sec-websocket-protocol": protocols}).name == name
+        assert authenticator.authenticate(headers).name == name
+    assert authenticator.authenticate({"sec-websocket-protocol": protocols}).name == "system:anonymous"
 
 
 def test_a_token_among_the_protocols_is_not_passed_on():
