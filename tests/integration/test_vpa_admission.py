@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import LEASE, POD, VPA, kind_named
+from podfit.api.kinds import LEASE, NAMESPACE, POD, VPA, kind_named
 from podfit.api.status import ApiError
 from podfit.kit.clock import FakeClock
 from podfit.testing.autoscaling import REPLICA_SET, Autoscaled, autoscaled
@@ -153,6 +153,37 @@ async def test_pods_start_while_the_webhook_is_away(cluster: Autoscaled) -> None
         pass
     pod = await create(cluster)
     assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "100m"
+
+
+@pytest.mark.parametrize("brake", ["panic", "namespace", "vpa"])
+async def test_new_pods_keep_their_own_size_while_changes_are_frozen(cluster: Autoscaled, brake: str) -> None:
+    await cluster.deployment("web", 0)
+    await cluster.vpa("web", "web")
+    await cluster.recommend("web", {"cpu": "500m", "memory": "300Mi"})
+    note: Any = {"metadata": {"annotations": {"podfit.dev/freeze": "true"}}}
+    panic = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "podfit-panic"}}
+    if brake == "panic":
+        await cluster.admin.create(kind_named("ConfigMap"), panic, "kube-system")
+    elif brake == "namespace":
+        await cluster.admin.patch(NAMESPACE, "", "default", note)
+    else:
+        await cluster.admin.patch(VPA, "default", "web", note)
+    async with admitting(cluster) as webhook:
+        vpa = await cluster.admin.get(VPA, "default", "web")
+        frozen = await create(cluster, "frozen")
+        assert frozen["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "100m"
+        assert "vpaUpdates" not in (frozen["metadata"].get("annotations") or {})
+        note["metadata"]["annotations"]["podfit.dev/freeze"] = None
+        if brake == "panic":
+            await cluster.admin.delete(kind_named("ConfigMap"), "kube-system", "podfit-panic")
+        elif brake == "namespace":
+            await cluster.admin.patch(NAMESPACE, "", "default", note)
+        else:
+            vpa = await cluster.admin.patch(VPA, "default", "web", note)
+        while webhook.brakes.frozen(vpa) is not None or webhook.sight.vpas.get("default", "web") != vpa:
+            await cluster.clock.sleep(0.01)
+        freed = await create(cluster, "freed")
+        assert freed["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "500m"
 
 
 async def test_owners_younger_than_the_cache_are_looked_up(cluster: Autoscaled) -> None:

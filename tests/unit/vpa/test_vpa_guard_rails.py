@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from podfit.api.quantity import Quantity
 from podfit.kit.clock import FakeClock
+from podfit.vpa.model.waits import Wait
+from podfit.vpa.model.windows import BadWindow, open_now
 from podfit.vpa.serve.bucket import Bucket
 from podfit.vpa.updater.decide.actions import resize
-from podfit.vpa.updater.decide.amend import Rails, Room, Wait, amend, changes_of
+from podfit.vpa.updater.decide.amend import Rails, Room, amend, changes_of
 from podfit.vpa.updater.decide.steady import Steady
-from podfit.vpa.updater.decide.windows import BadWindow, open_now
 
 
 def at(text: str) -> float:

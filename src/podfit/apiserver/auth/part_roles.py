@@ -46,10 +46,18 @@ CLUSTER_ROLES: dict[str, tuple[Rule, ...]] = {
         rule(["patch"], [""], ["pods", "pods/resize"]),
         rule(["create"], [""], ["pods/eviction"]),
         rule(["create", "patch"], [""], ["events"]),
+        # A resize that restarts containers respects disruption budgets.
+        rule(_READ, ["policy"], ["poddisruptionbudgets"]),
+        # The condition that a target exceeds every node.
+        rule(["get", "patch"], ["autoscaling.k8s.io"], ["verticalpodautoscalers/status"]),
+        # To see whether the registered webhook answers.
+        rule(["get"], ["admissionregistration.k8s.io"], _WEBHOOKS[:1], ["vpa-webhook-config"]),
         # To see whether a resize was too small.
         rule(["get", "list"], ["metrics.k8s.io"], ["pods"]),
     ),
     f"{_PREFIX}{_ADMISSION}": (
+        # Freezes of a namespace, and the room that nodes and quotas have.
+        rule(_READ, [""], ["namespaces", "nodes", "resourcequotas"]),
         rule(["create"], ["admissionregistration.k8s.io"], _WEBHOOKS),
         rule(["get", "update"], ["admissionregistration.k8s.io"], _WEBHOOKS, ["vpa-webhook-config"]),
     ),
@@ -67,6 +75,7 @@ ROLES: dict[str, tuple[Rule, ...]] = {
         _lease("patch", "vpa-admission-controller"),
         rule(["create"], [""], ["secrets"]),
         rule(["get", "update"], [""], ["secrets"], ["vpa-tls-certs"]),
+        rule(_READ, [""], ["configmaps"], ["podfit-panic"]),
     ),
 }
 """All in kube-system."""

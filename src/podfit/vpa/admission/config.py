@@ -50,6 +50,9 @@ class AdmissionConfig:
     certificate_lifetime: float = 30 * 86400.0
     change_without_recommendation: bool = False
     """Annotate pods, and scale containers to a LimitRange, where nothing is recommended, as upstream does."""
+    panic_namespace: str = "kube-system"
+    panic_name: str = "podfit-panic"
+    """The ConfigMap that stops all changes while it exists."""
     register_delay: float = 0.0
     """Upstream waits 10 s before it registers, to be serving by then; here it serves first."""
 

@@ -37,6 +37,7 @@ from podfit.vpa.admission.lookup import Ask, Freshest, HttpAsk, Index, Owners
 from podfit.vpa.admission.measures import Measures
 from podfit.vpa.admission.registration import register
 from podfit.vpa.model.matching import controlling_vpa, target_of
+from podfit.vpa.observe.brakes import Brakes
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import WELL_KNOWN, Sight
 from podfit.vpa.observe.targets import Targets
@@ -74,6 +75,7 @@ class AdmissionWebhook:
         )
         self.limit_ranges = self.sight.follow(kind_named("LimitRange"))
         self.index = Index(self.sight, self.sight.follow(kind_named("HorizontalPodAutoscaler")))
+        self.brakes = Brakes(self.sight, self.config.panic_namespace, self.config.panic_name)
         self.scales = Scales(client, self.clock)
         self.targets = Targets(self.sight, self.scales)
         self.owners = Owners(client, self.sight, self.targets)
@@ -296,6 +298,9 @@ class AdmissionWebhook:
             vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
         if vpa is None:
             return world, None
+        if self.brakes.frozen(vpa) is not None:
+            # The pod starts as its template has it; one that requires an autoscaler waits.
+            return replace(world, vpas={}), None
         fresh = await self.freshest.improve(placed, vpa)
         target = target_of(vpa)
         if fresh is vpa or target is None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from podfit.vpa.flags import BadFlag, namespaces_apart, own_namespace, parse
 from podfit.vpa.leading import check_election
+from podfit.vpa.model.windows import BadWindow, windows
 from podfit.vpa.updater.decide.config import Config
-from podfit.vpa.updater.decide.windows import BadWindow, windows
 
 
 @dataclass(frozen=True)

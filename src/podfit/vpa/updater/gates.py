@@ -20,8 +20,8 @@ from podfit.vpa.model.gate import GATE
 from podfit.vpa.model.limitranges import NamespaceBounds, merged
 from podfit.vpa.model.matching import Target, acts_on_creation, controlling_vpa
 from podfit.vpa.model.policy import container_recommendations
+from podfit.vpa.observe.brakes import Brakes
 from podfit.vpa.observe.targets import Targets
-from podfit.vpa.updater.brakes import Brakes
 from podfit.vpa.updater.decide.actions import resize
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from typing import Any
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from podfit.api.kinds import LEASE, NAMESPACE, NODE, POD, kind_named
+from podfit.api.kinds import LEASE, NODE, POD, kind_named
 from podfit.api.status import ApiError
-from podfit.client import Cache, Client, EventRecorder
+from podfit.client import Client, EventRecorder
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, RealClock, parse_rfc3339
 from podfit.kit.tasks import Tasks
@@ -24,15 +24,15 @@ from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontall
 from podfit.vpa.model.jsonpatch import Patch
 from podfit.vpa.model.matching import by_target
 from podfit.vpa.observe import trims
+from podfit.vpa.observe.brakes import Brakes
 from podfit.vpa.observe.scales import Scales
-from podfit.vpa.observe.sight import PAGE, Sight
+from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.serve.bucket import Bucket
 from podfit.vpa.serve.http import Health, HttpServer
 from podfit.vpa.serve.profiling import add_profiling
 from podfit.vpa.serve.requests import measured
 from podfit.vpa.updater.act import Hands
-from podfit.vpa.updater.brakes import Brakes
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.decide.one_pass import World, controlled_pods
 from podfit.vpa.updater.decide.restriction import Attempts
@@ -71,9 +71,8 @@ class Updater:
         self.headroom = Headroom(
             self.sight.follow(NODE, indexes={}), self.pods, self.sight.follow(kind_named("ResourceQuota"))
         )
-        panic = self._panic_cache()
         self.brakes = Brakes(
-            panic, self.sight.follow(NAMESPACE, indexes={}), self.config.maintenance_windows, self.clock
+            self.sight, self.config.panic_namespace, self.config.panic_name, self.config.maintenance_windows
         )
         self.scales = Scales(client, self.clock)
         self.targets = Targets(self.sight, self.scales)
@@ -98,13 +97,6 @@ class Updater:
         self._attempts: dict[VpaId, Attempts] = {}
         self._tasks = Tasks("vpa-updater")
         self.passes = 0
-
-    def _panic_cache(self) -> Cache:
-        """One ConfigMap, followed by name: a watch of its own, so that it is the first to be heard."""
-        kind = kind_named("ConfigMap")
-        name = f"metadata.name={self.config.panic_name}"
-        cache = Cache(self.client, kind, self.config.panic_namespace, clock=self.clock, page=PAGE, fieldSelector=name)
-        return self.sight.add(cache)
 
     # --- running
 

@@ -11,9 +11,10 @@ from podfit.vpa.model.container_resources import resources_for_pod
 from podfit.vpa.model.limitranges import NamespaceBounds
 from podfit.vpa.model.pods import containers, requests_of
 from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, RESOURCES, container_recommendations, update_mode
+from podfit.vpa.model.waits import Wait
 from podfit.vpa.serve.measures import size_class
 from podfit.vpa.updater.decide.actions import Evict, Resize
-from podfit.vpa.updater.decide.amend import Rails, Wait, amend, cut_short, eased
+from podfit.vpa.updater.decide.amend import Rails, amend, cut_short, eased
 from podfit.vpa.updater.decide.one_pass import Action, Report, World, update_pass
 from podfit.vpa.updater.decide.restriction import Attempts, Restriction
 from podfit.vpa.updater.decide.whynot import WhyNot, why_not

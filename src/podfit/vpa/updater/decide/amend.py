@@ -13,19 +13,12 @@ from typing import Any
 from podfit.api.quantity import Quantity
 from podfit.vpa.model.pods import containers, limits_of, requests_of
 from podfit.vpa.model.policy import CPU, RESOURCES
+from podfit.vpa.model.waits import Wait
 from podfit.vpa.updater.decide.actions import Resize
 
 Object = Mapping[str, Any]
 Change = dict[tuple[int, str, str], Quantity]
 """(container number, `requests` or `limits`, resource) → amount."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Not now; who is in the way, and by how much."""
-
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,13 @@
+"""The verdict that a change has to wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Not now: which rule says so, and a message with its numbers and with what would change the verdict."""
+
+    reason: str
+    message: str
