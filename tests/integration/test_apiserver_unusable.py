@@ -243,3 +243,20 @@ async def test_roles_that_aggregate_one_another_cost_what_they_hold(tmp_path: Pa
             assert (await ask(server, "POST", path, role)).status == 201
         assert await watches_work(server)
         assert server.rbac.rules_of(("", "r0")) == ()
+
+
+async def test_names_that_clients_make_up_do_not_become_metrics(tmp_path: Path) -> None:
+    async with running(tmp_path) as server:
+        await ask(server, "GET", "/api/v1/made-up")
+        before = len((await ask(server, "GET", "/metrics")).body.splitlines())
+        for at in range(50):
+            for path in (
+                f"/apis/g{at}/v1/x",
+                f"/api/v1/x{at}",
+                f"/apis/apps/v{at}/deployments",
+                f"/api/v1/pods/x/y{at}",
+            ):
+                await ask(server, "GET", path)
+                await ask(server, f"M{at}", path)
+        after = len((await ask(server, "GET", "/metrics")).body.splitlines())
+        assert after - before < 100

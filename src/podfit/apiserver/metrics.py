@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -51,6 +52,8 @@ class Metrics:
             ("group", "version", "resource"),
             registry=self.registry,
         )
+        self.is_served: Callable[[Route], bool] = lambda route: True
+        """Whether there is what a route names."""
         self._children: dict[tuple[Any, ...], tuple[Counter, Histogram]] = {}
         """By what of a request and its answer makes the labels, which cost more than to count."""
         self.reading = self._inflight.labels("readOnly")
@@ -62,6 +65,10 @@ class Metrics:
             scope = 2 if route.name else 1 if route.namespace else 0
             key = (route.verb, route.group, route.version, route.resource, route.subresource, scope, code, dry_run)
         found = self._children.get(key)
+        if found is None and route is not None and not self.is_served(route):
+            # A client may ask for any name: only those that are served become labels.
+            self.answered(None, code, seconds, dry_run)
+            return
         if found is None:
             labels = (*_labels(route), "All" if dry_run else "")
             found = self._children[key] = (

@@ -82,6 +82,7 @@ class Core:
         self.address = ""
         self.paths = paths.Paths(self)
         self.discovery.listeners.append(self.paths.forget)
+        self.metrics.is_served = self._is_served
         self.foreign: Callable[[str, str], ForeignGroup | None] = lambda group, version: None
         """Who answers for a group and version that is served elsewhere."""
         self.notices = dict(_DEPRECATED)
@@ -102,6 +103,17 @@ class Core:
             dry_run = bool(request.query.get("dryRun"))
             self.metrics.answered(route, response.status, self.clock.monotonic() - started, dry_run)
         return response
+
+    def _is_served(self, route: Route) -> bool:
+        """Whether there is such a resource, here or at another server whose discovery document names it."""
+        if not route.resource:
+            return self.discovery.document("version", route.group, route.version) is not None
+        kind = self.registry.resource(route.group, route.version, route.resource)
+        if kind is not None:
+            return not route.subresource or kind.subresource(route.subresource) is not None
+        foreign = (self.discovery.foreign.get(route.group) or {}).get("resources", {}).get(route.version) or ()
+        wanted = f"{route.resource}/{route.subresource}" if route.subresource else route.resource
+        return any(row.get("name") == wanted for row in foreign)
 
     async def _seated(self, request: Request, route: Route | None) -> Response:
         """Waits for a seat, and keeps it until the answer has left."""

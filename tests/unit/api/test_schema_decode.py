@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import pytest
@@ -318,3 +320,17 @@ def test_broken_yaml_gets_gos_message(text: bytes, why: str) -> None:
     with pytest.raises(YamlError) as caught:
         parse_yaml(text)
     assert str(caught.value) == why
+
+
+def test_an_object_with_a_surprise_is_not_held_on_to() -> None:
+    class Marked(dict[str, Any]):
+        """A dict that can be referred to weakly."""
+
+    body = Marked(a=1)
+    alive = weakref.ref(body)
+    struct = type_of(kind_named("ConfigMap"))
+    assert struct is not None
+    assert convert({"data": {"a": "b"}, "unknown": body}, struct).warnings == ['unknown field "unknown"']
+    del body
+    gc.collect()
+    assert alive() is None

@@ -28,9 +28,6 @@ class Surprise(Exception):
     """Not for the quick way."""
 
 
-_SURPRISE = Surprise()
-
-
 def reader(struct: Struct) -> Reader:
     found = struct.cache.get("fast")
     if found is None:
@@ -91,7 +88,7 @@ def _struct_reader(struct: Struct) -> Reader:
             # Only now: types refer to themselves (JSONSchemaProps), so compiling them at once would not end.
             rows = _rows(struct)
         if value.__class__ is not dict:
-            raise _SURPRISE
+            raise Surprise
         fields, always = rows
         known, before = (base, _NEVER) if base.__class__ is dict else (None, base)
         out: dict[str, Any] = {}
@@ -103,14 +100,14 @@ def _struct_reader(struct: Struct) -> Reader:
                     continue
             field = fields.get(key)
             if field is None:
-                raise _SURPRISE
+                raise Surprise
             if item is None:
                 continue
             read_field, drop = field
             if read_field is not None:
                 item = read_field(item, before)
             elif item.__class__ is not str:
-                raise _SURPRISE
+                raise Surprise
             if item or not drop:
                 out[key] = item
         for name, row, zero in always:
@@ -144,11 +141,11 @@ def _scalar_reader(form: str) -> Reader:
 
     def read(value: Any, base: Any) -> Any:
         if exact and value.__class__ is float:
-            raise _SURPRISE  # how the fraction was written matters, and only the thorough way knows
+            raise Surprise  # how the fraction was written matters, and only the thorough way knows
         try:
             return full(value)
         except (Unreadable, WrongType):
-            raise _SURPRISE from None
+            raise Surprise from None
 
     return read
 
@@ -156,13 +153,13 @@ def _scalar_reader(form: str) -> Reader:
 def _string(value: Any, base: Any) -> str:
     if value.__class__ is str:
         return value
-    raise _SURPRISE
+    raise Surprise
 
 
 def _bool(value: Any, base: Any) -> bool:
     if value.__class__ is bool:
         return value
-    raise _SURPRISE
+    raise Surprise
 
 
 def _raw(value: Any, base: Any) -> Any:
@@ -172,13 +169,13 @@ def _raw(value: Any, base: Any) -> Any:
 def _copied(value: Any) -> Any:
     if value.__class__ is dict:
         if any(key.__class__ is not str for key in value):
-            raise _SURPRISE
+            raise Surprise
         return {key: _copied(item) for key, item in value.items()}
     if value.__class__ is list:
         return [_copied(item) for item in value]
     if value is None or value.__class__ in _PLAIN:
         return value
-    raise _SURPRISE
+    raise Surprise
 
 
 def _list_reader(kind: ListOf) -> Reader:
@@ -186,7 +183,7 @@ def _list_reader(kind: ListOf) -> Reader:
 
     def read(value: Any, base: Any) -> list[Any]:
         if value.__class__ is not list or None in value:
-            raise _SURPRISE
+            raise Surprise
         if base.__class__ is not list:
             return [item_reader(item, base) for item in value]
         pairs = zip_longest(value, base[: len(value)], fillvalue=_NEVER)
@@ -201,22 +198,22 @@ def _map_reader(kind: MapOf) -> Reader:
 
         def read_strings(value: Any, base: Any) -> dict[str, Any]:
             if value.__class__ is not dict:
-                raise _SURPRISE
+                raise Surprise
             for key, item in value.items():
                 if item.__class__ is not str or key.__class__ is not str:
-                    raise _SURPRISE
+                    raise Surprise
             return dict(value)
 
         return read_strings
 
     def read(value: Any, base: Any) -> dict[str, Any]:
         if value.__class__ is not dict:
-            raise _SURPRISE
+            raise Surprise
         known = base if base.__class__ is dict else None
         out = {}
         for key, item in value.items():
             if item is None or key.__class__ is not str:
-                raise _SURPRISE
+                raise Surprise
             out[key] = item_reader(item, base if known is None else known.get(key, _NEVER))
         return out
 
