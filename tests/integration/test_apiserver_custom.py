@@ -164,3 +164,22 @@ async def test_a_second_definition_may_not_take_the_kind(ask: Waiter) -> None:
 async def test_the_autoscalers_definitions_are_there_from_the_start(ask: Waiter) -> None:
     code, listed = await ask("GET", "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers")
     assert (code, listed["items"]) == (200, [])
+
+
+@pytest.mark.parametrize("said", ["example.com/v1beta1", "v1", ""])
+async def test_a_body_of_another_version_is_refused(ask: Waiter, said: str) -> None:
+    status, answer = await ask("POST", THINGS, {"apiVersion": said, "kind": "Other", "metadata": {"name": "a"}})
+    expected = "does not match the expected API version (example.com/v1)"
+    assert (status, answer["message"]) == (400, f"the API version in the data ({said}) {expected}")
+
+
+async def test_a_body_of_another_kind_is_invalid(ask: Waiter) -> None:
+    body = {"apiVersion": "example.com/v1", "kind": "Other", "metadata": {"name": "a"}}
+    status, answer = await ask("POST", THINGS, body)
+    assert status == 422
+    assert answer["message"] == 'Other.example.com "a" is invalid: kind: Invalid value: "Other": must be Thing'
+
+
+async def test_a_limit_range_without_a_name_gets_one(ask: Waiter) -> None:
+    status, made = await ask("POST", "/api/v1/namespaces/default/limitranges", {"spec": {"limits": []}})
+    assert status == 201 and len(made["metadata"]["name"]) == 36

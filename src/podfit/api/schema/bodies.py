@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from podfit.api.kinds import BUILT_IN, Kind
 from podfit.api.schema.scalars import json_word
 from podfit.api.schema.types import Struct
-from podfit.api.status import ApiError, Object, bad_request
+from podfit.api.status import ApiError, Object, bad_request, invalid, unprocessable
 
 _META = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 _PACKAGE = {"": "core", "events.k8s.io": "core", "rbac.authorization.k8s.io": "rbac"}
@@ -72,14 +72,14 @@ def checked_type(value: Any, kind: Kind, raw: bytes) -> TypeMeta:
     if value.__class__ is dict and value.get("kind") == kind.kind and value.get("apiVersion") == kind.api_version:
         return TypeMeta(kind.api_version, kind.kind)
     meta = type_meta(value, kind, raw)
-    _check_type(meta, kind)
+    if kind.custom:
+        _check_custom(meta, kind, value)
+    else:
+        _check_type(meta, kind)
     return meta
 
 
 def _check_type(meta: TypeMeta, kind: Kind) -> None:
-    if kind.custom:
-        _check_custom(meta, kind)
-        return
     said_kind, said_version = meta.kind or kind.kind, meta.api_version or kind.api_version
     if (said_version, said_kind) == (kind.api_version, kind.kind):
         return
@@ -118,11 +118,14 @@ def patched_type_refused(value: Object, kind: Kind) -> str:
     return ""
 
 
-def _check_custom(meta: TypeMeta, kind: Kind) -> None:
-    if meta.api_version != kind.api_version and meta.kind == kind.kind:
+def _check_custom(meta: TypeMeta, kind: Kind, value: Any) -> None:
+    if meta.api_version != kind.api_version:
         raise _other_version(meta.api_version, kind)
-    if meta.kind != kind.kind and meta.api_version:
-        raise bad_request(f"the kind in the data ({meta.kind}) does not match the expected kind ({kind.kind})")
+    if meta.kind != kind.kind:
+        given = value.get("metadata")
+        name = given.get("name") if isinstance(given, dict) else ""
+        complaint = invalid("kind", meta.kind, f"must be {kind.kind}")
+        raise unprocessable(meta.kind, name if isinstance(name, str) else "", [complaint], kind.group)
 
 
 def _other_version(said: str, kind: Kind) -> ApiError:

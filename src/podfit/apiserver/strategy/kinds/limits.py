@@ -12,6 +12,7 @@ from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy import names, resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, names_valid
+from podfit.kit.uids import new_uid
 
 Object = dict[str, Any]
 
@@ -49,6 +50,11 @@ class LimitRangeStrategy(Strategy):
                 resourcelists.normalise(item.get(kind))
             if item.get("type") == "Container":
                 self._container(item)
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        if not obj["metadata"].get("name"):
+            obj["metadata"]["name"] = new_uid()
 
     def _container(self, item: Object) -> None:
         """Defaults follow from max, requests from defaults and, where there are none, from min."""
