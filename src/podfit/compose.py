@@ -320,18 +320,19 @@ class Up:
 
 
 async def remove_leftovers(data_dir: Path) -> int:
-    """Ends the pods that a `podfit up` or `podfit agent` on this data directory left running; returns how many nodes
-    it had."""
+    """Ends the pods that a `podfit up` or `podfit agent` on this data directory left running; returns how many."""
     from podfit.agent.furnish.volumes import remove_memory_volumes
+    from podfit.agent.runtimes.base import running_pods
 
-    folders = sorted([*data_dir.glob("nodes/*/runtime"), *data_dir.glob("runtime")])
-    for folder in folders:
+    ended = 0
+    for folder in sorted([*data_dir.glob("nodes/*/runtime"), *data_dir.glob("runtime")]):
         runtime = make_runtime("process", folder.parent, RealClock())
         await runtime.open()
+        ended += len(await running_pods(runtime))
         await runtime.purge()
         await runtime.close()
         remove_memory_volumes(folder.parent / "pods")
-    return len(folders)
+    return ended
 
 
 # --- one component alone ------------------------------------------------------------------------------------------

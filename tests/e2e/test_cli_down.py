@@ -64,7 +64,7 @@ def test_down_with_force_returns_after_the_running_up_has_ended(up: Running) -> 
     code, out, err = podfit("down", "--force", "--data-dir", str(up.folder))
     assert code == 0, err
     assert up.process is not None and up.process.wait(0) == 0
-    assert f"stopping `podfit up` (pid {pid_of(up)})" in err and "ended the pods of" in out
+    assert f"stopping `podfit up` (pid {pid_of(up)})" in err and out == "no pods were running\n"
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
@@ -94,6 +94,14 @@ def test_an_agent_holds_its_data_directory_and_may_share_it_with_the_cluster(up:
         part.stop()
 
 
+def test_an_agent_with_the_name_of_a_running_node_is_refused(up: Running, tmp_path: Path) -> None:
+    agent = ("agent", "--kubeconfig", str(up.kubeconfig), "--runtime", "fake", "--node-name", "n1")
+    for folder in (up.folder, tmp_path / "elsewhere"):
+        code, out, err = podfit(*agent, "--data-dir", str(folder))
+        assert (code, out, err.count("\n")) == (1, "", 1), err
+        assert "node n1 is already served by an agent at " in err and "--node-name" in err
+
+
 def test_down_without_a_data_directory_makes_none(tmp_path: Path) -> None:
     code, out, _ = podfit("down", "--data-dir", str(tmp_path / "none"))
     assert code == 0 and "no pods to end" in out
@@ -110,8 +118,9 @@ def test_pods_of_a_running_up_survive_a_refused_down_and_end_with_force(tmp_path
         assert pods_of(running.folder)
         assert container_of(running) == before
     finally:
-        code, _, err = podfit("down", "--force", "--data-dir", str(running.folder))
-        assert code == 0, err
+        code, out, err = podfit("down", "--force", "--data-dir", str(running.folder))
+        assert (code, out) == (0, "ended 1 pod; its object is still in the store\n"), err
+    assert podfit("down", "--data-dir", str(running.folder))[1] == "no pods were running\n"
     assert running.process is not None and running.process.wait(0) == 0
     assert not pods_of(running.folder)
     shutil.rmtree(running.folder)

@@ -16,15 +16,9 @@ async def note_pods_left(agents: Iterable[Agent], command: str, option: str) -> 
 
     Called after the agents stopped: pods they ended are not counted, nor are those of the fake runtime, which end
     with the process."""
-    from podfit.agent.runtimes.base import RUNNING
+    from podfit.agent.runtimes.base import running_pods
 
-    left = [
-        pod
-        for agent in agents
-        if agent.runtime.name != "fake"
-        for pod in await agent.runtime.pods()
-        if pod.alive and any(container.state == RUNNING for container in pod.containers)
-    ]
+    left = [pod for agent in agents if agent.runtime.name != "fake" for pod in await running_pods(agent.runtime)]
     if left:
         pods = "1 pod keeps" if len(left) == 1 else f"{len(left)} pods keep"
         note(f"{pods} running: `podfit down {option}` ends what is left, `{command} --stop-pods` ends pods on exit")

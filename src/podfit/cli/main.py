@@ -85,6 +85,7 @@ TOLD = frozenset(
         "StoreError",
         "RuntimeFailure",
         "JoinRefused",
+        "NodeTaken",
         "ApiError",
         "BadFlag",
         "NoSuchTarget",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,22 @@ def test_a_cluster_keeps_the_port_of_its_first_start(dev: Cluster) -> None:
         first = own_port(dev)
         assert first != taken
     assert own_port(dev) == own_port(dev) == first
+
+
+def test_a_port_that_a_stopped_cluster_keeps_is_not_given_to_another_one(dev: Cluster) -> None:
+    other = chosen("other", DEFAULT_DATA.resolve())
+    other.data_dir.mkdir(parents=True)
+    (other.data_dir / "port").write_text("6443\n")
+    assert own_port(dev) != 6443
+    assert own_port(other) == own_port(other)
+
+
+def test_clusters_that_start_at_the_same_moment_choose_different_ports(state: Path) -> None:
+    clusters = [chosen(f"c{number}", DEFAULT_DATA.resolve()) for number in range(8)]
+    for cluster in clusters:
+        cluster.data_dir.mkdir(parents=True)
+    with ThreadPoolExecutor(len(clusters)) as pool:
+        assert len(set(pool.map(own_port, clusters))) == len(clusters)
 
 
 def test_a_cluster_that_has_to_move_says_so(dev: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

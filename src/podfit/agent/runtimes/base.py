@@ -352,3 +352,12 @@ class Runtime(Protocol):
 
     async def image_user(self, image: str) -> str:
         """Whom an image that is here runs as, as its USER says it: "", "1000", "app", "app:staff"."""
+
+
+async def running_pods(runtime: Runtime) -> list[PodState]:
+    """Those with a process."""
+    return [
+        pod
+        for pod in await runtime.pods()
+        if pod.alive and any(container.state == RUNNING for container in pod.containers)
+    ]

@@ -313,6 +313,7 @@ def agent(
     verbose: Verbose = 0,
 ) -> None:
     from podfit.agent.config import AgentConfig
+    from podfit.agent.rivals import refuse_second
     from podfit.client.kubeconfig import Access, load
     from podfit.compose import BadSetting, agent_alone
 
@@ -341,6 +342,7 @@ def agent(
             access = await join(asking, name, data_dir / f"node-{name}.kubeconfig")
         else:
             access = load(kubeconfig)
+        await refuse_second(access, name)
         started = await agent_alone(access, runtime, config)
 
         async def start() -> str:

@@ -55,9 +55,12 @@ def down(
 async def _end_pods(data_dir: Path, delete: bool) -> None:
     from podfit.compose import remove_leftovers
 
-    nodes = await remove_leftovers(data_dir)
-    kept = "" if delete else "; their objects are still in the store"
-    say(f"ended the pods of {nodes} node{'s' if nodes != 1 else ''}{kept}")
+    ended = await remove_leftovers(data_dir)
+    if not ended:
+        say("no pods were running")
+        return
+    pods, objects = ("1 pod", "its object is") if ended == 1 else (f"{ended} pods", "their objects are")
+    say(f"ended {pods}" if delete else f"ended {pods}; {objects} still in the store")
 
 
 def _unmerge(cluster: Cluster) -> None:
