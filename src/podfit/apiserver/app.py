@@ -90,6 +90,7 @@ class ApiServer:
         self.custom = self._handlers()
         self.groups = CustomGroups(self.objects, self.core.writer)
         self.core.paths.checks["watch-hub"] = self.hub.problem
+        self.core.paths.checks["store"] = lambda: config.store.trouble
         context = self.pki.server_tls() if config.tls else None
         self.front = HttpFront(self.core.handle, self.authenticator, context)
         self.standing = Standing(self.objects, self.rbac, self.graph, self.addresses)

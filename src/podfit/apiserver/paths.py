@@ -158,6 +158,9 @@ class Paths:
 
     def _health(self, kind: str, rest: list[str], request: Request) -> Response:
         problems = {check: problem() for check, problem in self.checks.items()}
+        if kind == "livez":
+            # A restart makes no room on a disk.
+            problems["store"] = ""
         problems[_BOOTSTRAP] = "" if self.ready or kind == "livez" else "not finished"
         if rest:
             check = "/".join(rest)

@@ -101,6 +101,10 @@ class Store(Protocol):
     def compacted(self) -> int:
         """The oldest revision still readable with `scan_at` and watchable from."""
 
+    @property
+    def trouble(self) -> str:
+        """Why the store cannot be written just now; "" while it can."""
+
     async def sync(self) -> int:
         """Waits until the view holds everything acknowledged anywhere before the call; returns its revision."""
 

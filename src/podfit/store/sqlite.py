@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 import threading
 import time
 from collections import deque
@@ -25,7 +24,7 @@ from podfit.kit.clock import Clock, RealClock
 from podfit.kit.pace import Pace
 from podfit.store.backend import Change, Mismatch, Record, Unavailable
 from podfit.store.expiry import Expiry
-from podfit.store.sqlite_file import Row, SqliteFile
+from podfit.store.sqlite_file import DiskFull, Row, SqliteFile, is_full
 from podfit.store.view import View, next_change
 
 log = logging.getLogger(__name__)
@@ -34,6 +33,12 @@ GROUP = 512
 GROUP_BYTES = 8 << 20
 PATIENCE_S = 0.001
 PAUSE_S = 0.00002
+FULL = "the store cannot be written: the disk is full"
+LOOK_S = 2.0
+"""How often a full disk is looked at again when nobody writes."""
+GROWTH = 4096
+"""By this much an object may grow at a full disk: its deletion is noted in it, and the end of a pod in its status."""
+SHORT_HISTORY = 1000
 
 
 class Write(msgspec.Struct, eq=False):
@@ -78,11 +83,20 @@ class SqliteStore(View):
         self._scheduled = self._in_flight = False
         self._pace = pace or Pace()
         self._courtesy: asyncio.TimerHandle | None = None
+        self._usual = (self._limit, self._limit_bytes)
+        self._full = self._clearing = False
+        self._grown = 0
+        """By how much all objects have grown since the disk is full."""
+        self._look: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
         compacted, rows = await asyncio.to_thread(self._file.open)
+        # Not more history than a small disk has room for.
+        self._limit_bytes = min(self._limit_bytes, 8 * self._file.reserve.log_bytes)
+        self._usual = (self._limit, self._limit_bytes)
         self._restore(compacted, rows)
+        self._follow_disk()
         self._idle.set()
         self._thread = threading.Thread(target=self._carry, name="podfit-store", daemon=True)
         self._thread.start()
@@ -91,6 +105,8 @@ class SqliteStore(View):
         """Ends after everything that was asked for is on the disk."""
         thread, self._thread = self._thread, None
         await self._expiry.stop()
+        if self._look is not None:
+            self._look.cancel()
         if thread is not None:
             await self._idle.wait()
             self._jobs.put(None)
@@ -146,7 +162,7 @@ class SqliteStore(View):
     def _start_group(self) -> None:
         self._scheduled, self._in_flight = False, True
         group = self._next_group()
-        if not group.compactions and self._pace.in_place():
+        if not group.compactions and not self._full and self._pace.in_place():
             began = time.perf_counter()
             error = self._commit(group)
             self._pace.took(time.perf_counter() - began)
@@ -170,12 +186,17 @@ class SqliteStore(View):
         group.compactions, self._compactions = self._compactions, []
         ahead: dict[str, Record | None] = {}
         revision = self.revision
-        while self._queue and len(group.writes) < GROUP and size < GROUP_BYTES:
+        most = self._file.reserve.log_bytes // 4 if self._full else GROUP_BYTES
+        clearing, self._clearing = self._clearing, False
+        while self._queue and not clearing and len(group.writes) < GROUP and size < most:
             write = self._queue.popleft()
             if write.done.cancelled():
                 continue
-            group.writes.append(write)
             current = ahead[write.key] if write.key in ahead else self.get(write.key)
+            if self._full and not self._spares_room(write, current):
+                write.done.set_exception(Unavailable(FULL))
+                continue
+            group.writes.append(write)
             try:
                 change = next_change(current, write.key, write.value, write.expect, revision + 1)
             except Mismatch as mismatch:
@@ -187,6 +208,8 @@ class SqliteStore(View):
             created = revision if change.record is None else change.record.created
             group.rows.append(Row(revision, change.key, created, write.value, write.expires))
             size += len(write.value or b"")
+            if self._full and current is not None:
+                self._grown = max(0, self._grown + len(write.value or b"") - len(current.value))
         return group
 
     def _carry(self) -> None:
@@ -201,7 +224,7 @@ class SqliteStore(View):
 
     def _commit(self, group: Group) -> Exception | None:
         try:
-            if group.rows or group.garbage:
+            if group.rows or group.garbage or self._full:
                 self._file.append(group.rows, group.garbage, group.compacted)
             if group.compactions:
                 self._file.compact(group.compacted)
@@ -214,18 +237,56 @@ class SqliteStore(View):
         if self._courtesy is not None:
             self._courtesy.cancel()
             self._courtesy = None
-        if error is not None:
+        if isinstance(error, DiskFull):
+            self._decide_again(group)
+        elif error is not None:
             self._refuse(group, error)
         else:
+            self.trouble = ""
             for write in group.writes:
                 self._finish(write)
             for done in group.compactions:
                 if not done.done():
                     done.set_result(None)
+        self._follow_disk()
         if self._queue or self._compactions:
             self._schedule()
         else:
             self._idle.set()
+
+    def _spares_room(self, write: Write, current: Record | None) -> bool:
+        """Whether a write is accepted at a full disk: a deletion, or one that does not grow by much."""
+        if write.value is None:
+            return True
+        if current is None:
+            return False
+        growth = len(write.value) - len(current.value)
+        return growth <= 0 or (growth <= GROWTH and self._grown + growth <= self._file.reserve.bytes // 4)
+
+    def _decide_again(self, group: Group) -> None:
+        """The disk turned out to be full. History goes first; what that makes no room for is decided after it."""
+        self._clearing = True
+        self._queue.extendleft(reversed(group.writes))
+        self._garbage = group.garbage + self._garbage
+        self._compactions = group.compactions + self._compactions
+
+    def _follow_disk(self) -> None:
+        """After each group: whether the disk is full, and what follows from it."""
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        if self._file.full != self._full:
+            self._full, self._grown = self._file.full, 0
+            log.error("store: %s", f"{FULL}: only deletions go on" if self._full else "the disk has room again")
+        if not self._full:
+            self._limit, self._limit_bytes = self._usual
+            return
+        self.trouble = FULL
+        # What was replaced or deleted is kept for watches that resume; at a full disk its room is needed more.
+        self._limit = min(self._usual[0], SHORT_HISTORY)
+        self._limit_bytes = min(self._usual[1], self._file.reserve.bytes // 4)
+        self._trim()
+        self._look = self._loop.call_later(LOOK_S, self._schedule)
 
     def _finish(self, write: Write) -> None:
         outcome = write.outcome
@@ -245,9 +306,7 @@ class SqliteStore(View):
     def _refuse(self, group: Group, error: Exception) -> None:
         log.error("store: %d writes failed: %s", len(group.writes), error)
         self._garbage = group.garbage + self._garbage
-        reason = f"the store cannot be written: {error}"
-        if (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF == sqlite3.SQLITE_FULL:
-            reason = "the store cannot be written: the disk is full"
+        self.trouble = reason = FULL if is_full(error) else f"the store cannot be written: {error}"
         waiting: list[asyncio.Future[Any]] = [*(write.done for write in group.writes), *group.compactions]
         for done in waiting:
             if not done.done():
@@ -258,8 +317,13 @@ class SqliteStore(View):
         expires: dict[str, tuple[float, int]] = {}
         split = next((at for at, row in enumerate(rows) if row.revision > compacted), len(rows))
         for row in rows[:split]:
+            # Older rows of a key and deletions are here only if the process ended while it was removing them.
+            if (older := base.pop(row.key, None)) is not None:
+                self._garbage.append(older.modified)
             if row.value is not None:
                 base[row.key] = Record(row.key, row.value, row.created, row.revision)
+            else:
+                self._garbage.append(row.revision)
         self.reset(base.values(), compacted, compacted)
         for row in rows[split:]:
             self.apply(next_change(self.get(row.key), row.key, row.value, None, row.revision))

@@ -23,11 +23,16 @@ import msgspec
 from podfit.kit.atomicfile import sync_folder
 from podfit.store.backend import Unusable
 from podfit.store.sqlite_mark import Mark
+from podfit.store.sqlite_reserve import PAGE, Reserve
 
 SCHEMA = 1
 APPLICATION = 0x706F6466  # "podf": says whose file it is
 WIDEST = 64
 VACUUM_PAGES = 4096
+SPARE_PAGES = 256
+"""Some free pages are the working room of a store in use; moving them in and out would only cost."""
+VACUUM_STEPS = 24
+USUAL_CHECKPOINT = 1000
 
 CREATE = """
 PRAGMA auto_vacuum = INCREMENTAL;
@@ -57,11 +62,18 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         return zlib.crc32(self.value or b"", zlib.crc32(head.encode("utf-8", "surrogatepass")))
 
 
+class DiskFull(Exception):
+    """Nothing was written, and from now on only what needs next to no room is."""
+
+
 class SqliteFile:
     def __init__(self, path: Path, busy_s: float = 1.0) -> None:
         self.path = path
         self._busy_s = busy_s
         self._mark = Mark(path.with_name(path.name + ".mark"))
+        self.reserve = Reserve(path)
+        self.full = False
+        """The disk is: what is appended lives on the reserve, and every append tries to give room back."""
         self._connection: sqlite3.Connection | None = None
         self._lock: int | None = None
 
@@ -76,8 +88,11 @@ class SqliteFile:
         try:
             self._take()
             self._check_log()
+            self.reserve.open()
             self._connect()
-            return self._load()
+            loaded = self._load()
+            self._take_room(0)
+            return loaded
         except sqlite3.Error as error:
             self.close()
             raise Unusable(self._explain(error)) from error
@@ -91,13 +106,71 @@ class SqliteFile:
             raise
 
     def append(self, rows: list[Row], garbage: list[int], compacted: int) -> None:
-        """One transaction: new rows in, rows of forgotten history out. On return it is on the disk."""
-        if len(rows) <= WIDEST and not garbage:
-            self._insert(rows)  # a statement on its own is a transaction
+        """One transaction: new rows in, rows of forgotten history out. On return it is on the disk.
+
+        Raises DiskFull when it finds that the disk is, and does with less from the next call on.
+        """
+        if self.full:
+            self._append_reserved(rows, garbage, compacted)
         else:
-            self._replace(rows, garbage, compacted)
+            self._append_counted(rows, garbage, compacted)
         if rows:
             self._mark.write(rows[-1].revision)
+
+    def _append_counted(self, rows: list[Row], garbage: list[int], compacted: int) -> None:
+        # A value may begin and end within a page, and every row takes some bytes besides.
+        size = 512 * len(rows) + 2 * sum([len(row.value) for row in rows if row.value])
+        if not self.reserve.counts(size) and not self._take_room(size):
+            raise DiskFull
+        try:
+            if len(rows) <= WIDEST and not garbage:
+                self._insert(rows)  # a statement on its own is a transaction
+            else:
+                self._replace(rows, garbage, compacted)
+        except sqlite3.Error as error:
+            if is_full(error):
+                self.full = True
+                raise DiskFull from error
+            raise
+        if self.reserve.is_lost():
+            # What was written is on the disk; if there is no room behind it, the next writes find the disk full.
+            self._take_room(0)
+
+    def _append_reserved(self, rows: list[Row], garbage: list[int], compacted: int) -> None:
+        """In pieces that the reserve of the write-ahead log can hold. Old rows go first, so that new ones find room.
+
+        The oldest of them first: if the process dies in between, no deletion is forgotten before what it deleted.
+        """
+        step, garbage = self._step, sorted(garbage)
+        if not rows:
+            self._checkpoint()
+        for start in range(0, len(garbage), step):
+            self._replace([], garbage[start : start + step], compacted)
+        if rows:
+            self._replace(rows, [], compacted)
+        for _ in range(VACUUM_STEPS):
+            if not self._vacuum(step):
+                break
+            self._checkpoint()
+        self.full = not (self._take_room(0) and self.reserve.roomy())
+
+    @property
+    def _step(self) -> int:
+        """How many pages or rows a transaction may touch at a full disk."""
+        return self.reserve.log_bytes // 4 // PAGE
+
+    def _checkpoint(self) -> None:
+        """Moves everything to the database, so that the next transaction writes over the log from its beginning."""
+        self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _take_room(self, size: int) -> bool:
+        (pages,) = self.connection.execute("PRAGMA page_count").fetchone()
+        try:
+            self.reserve.take(pages, size)
+        except OSError:
+            self.full = True
+            return False
+        return True
 
     def _replace(self, rows: list[Row], garbage: list[int], compacted: int) -> None:
         connection = self.connection
@@ -118,17 +191,22 @@ class SqliteFile:
     def compact(self, compacted: int) -> None:
         """Notes the start of history and gives pages no longer needed back to the disk, a few MiB at a time."""
         self.connection.execute("UPDATE state SET compacted = max(compacted, ?)", (compacted,))
-        free = self.connection.execute("PRAGMA freelist_count").fetchone()[0]
-        # Some free pages are the working room of a store in use; moving them in and out would only cost.
-        if free > 256:
-            # As a script: `execute` takes one step of a statement without columns, and this one frees a page a step.
-            self.connection.executescript(f"PRAGMA incremental_vacuum({min(free - 256, VACUUM_PAGES)})")
+        self._vacuum(self._step if self.full else VACUUM_PAGES)
+
+    def _vacuum(self, most: int) -> bool:
+        (free,) = self.connection.execute("PRAGMA freelist_count").fetchone()
+        if free <= SPARE_PAGES:
+            return False
+        # As a script: `execute` takes one step of a statement without columns, and this one frees a page a step.
+        self.connection.executescript(f"PRAGMA incremental_vacuum({min(free - SPARE_PAGES, most)})")
+        return True
 
     def close(self) -> None:
         if self._connection is not None:
             connection, self._connection = self._connection, None
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
+        self.reserve.close()
         self._mark.close()
         if self._lock is not None:
             lock, self._lock = self._lock, None
@@ -177,6 +255,9 @@ class SqliteFile:
             self.connection.execute(f"PRAGMA {pragma}").fetchall()
         for pragma in ("synchronous = FULL", "journal_size_limit = 16777216", "temp_store = MEMORY"):
             self.connection.execute(f"PRAGMA {pragma}").fetchall()
+        # At most half of the log's reserve is in use when the disk turns out to be full.
+        pages = min(USUAL_CHECKPOINT, self.reserve.log_bytes // 2 // PAGE)
+        self.connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchall()
         # In exclusive mode the first transaction takes the file, and no other process can open it from here on.
         self.connection.execute("BEGIN EXCLUSIVE")
         self.connection.execute("COMMIT")
@@ -239,3 +320,7 @@ class SqliteFile:
             f"the store {self.path} is damaged ({damage}); nothing was thrown away. "
             "Restore it from a copy together with its -wal file, or move both away to start empty"
         )
+
+
+def is_full(error: BaseException | None) -> bool:
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF == sqlite3.SQLITE_FULL

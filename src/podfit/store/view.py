@@ -48,6 +48,9 @@ def next_change(current: Record | None, key: str, value: bytes | None, expect: i
 
 
 class View:
+    trouble = ""
+    """Why the store cannot be written; "" while it can."""
+
     def __init__(self, history: int = 10_000, history_bytes: int = 64 << 20) -> None:
         """`history` bounds the changes kept, `history_bytes` the superseded values they hold on to."""
         self._limit, self._limit_bytes = history, history_bytes

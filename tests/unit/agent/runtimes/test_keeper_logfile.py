@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.disks import fill, needs_root, small_disk
 
 from podfit.agent.runtimes.process.keeper.children import read_json, reserve_state, write_state
 from podfit.agent.runtimes.process.keeper.logfile import LogFile
@@ -72,25 +69,9 @@ def test_half_an_entry_of_a_killed_keeper_is_removed(tmp_path: Path) -> None:
     assert texts(tmp_path) == ["whole", "next"]
 
 
-@contextlib.contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "small", str(folder)], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def fill(file: Path) -> None:
-    with contextlib.suppress(OSError), file.open("ab", buffering=0) as filled:
-        while filled.write(bytes(512)):
-            pass
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small disk")
+@needs_root
 def test_output_at_a_full_disk_is_dropped_and_counted(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk", 256 << 10) as disk:
         log = LogFile(str(disk / "0.log"))
         log.add("stdout", b"before\n")
         fill(disk / "ballast")
@@ -107,9 +88,9 @@ def test_output_at_a_full_disk_is_dropped_and_counted(tmp_path: Path) -> None:
         ]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small disk")
+@needs_root
 def test_how_a_container_ended_is_recorded_at_a_full_disk(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk", 256 << 10) as disk:
         reserve_state(str(disk))
         assert read_json(str(disk), "state.json") == {}
         fill(disk / "ballast")
