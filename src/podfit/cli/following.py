@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from podfit.api.kinds import POD
 from podfit.api.status import ApiError, Object
-from podfit.cli.output import note
+from podfit.cli.output import note, visible
 from podfit.cli.stages import STAGES, Progress, bar, progress
 from podfit.client import Client
 from podfit.client.transport import Unreachable
@@ -89,7 +89,7 @@ class Bars(Show):
         drawn = Table.grid(padding=(0, 2))
         for (_, name), step in self._followed.steps.items():
             color = "green" if step.done else "red" if step.refused else "yellow" if step.reason else "cyan"
-            drawn.add_row(f"pod/{name}", Text(bar(step), style=color), Text(words(step), style=color))
+            drawn.add_row(f"pod/{name}", Text(bar(step), style=color), Text(visible(words(step)), style=color))
         return drawn
 
 

@@ -28,6 +28,7 @@ from podfit.cli.commands import (
 )
 from podfit.cli.completing import answer
 from podfit.cli.completing.scripts import ASK
+from podfit.cli.output import note
 from podfit.kit.oserrors import system_words
 
 app = typer.Typer(
@@ -111,12 +112,12 @@ def main() -> None:
         sys.exit(130)
     except OSError as error:
         # What the machine refuses (a port that is taken, a folder that is not ours) is for the user, too.
-        print(f"podfit: {refusal(error)}", file=sys.stderr)
+        note(f"podfit: {refusal(error)}")
         sys.exit(1)
     except Exception as error:
         if not is_told(error):
             raise
-        print(f"podfit: {error}", file=sys.stderr)
+        note(f"podfit: {error}")
         sys.exit(getattr(error, "exit_code", 1))
 
 

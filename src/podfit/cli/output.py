@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -18,6 +19,8 @@ OBJECTS = ("", "json", "yaml", "name")
 DATA = ("", "json", "yaml")
 LEAST = 24
 """A wrapped column is never narrower than this."""
+_CONTROL = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]")
+"""All of Unicode that moves the cursor, or changes the order in which letters are shown, but tab and line feed."""
 _WHOLE: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 
@@ -47,11 +50,22 @@ def check_format(output: str, allowed: Sequence[str] = TABLES) -> str:
 
 def note(text: str) -> None:
     """A word to the person, not to the next program."""
-    print(text, file=sys.stderr, flush=True)
+    print(visible(text), file=sys.stderr, flush=True)
 
 
 def say(text: str = "") -> None:
-    print(text, flush=True)
+    print(visible(text), flush=True)
+
+
+def visible(text: str) -> str:
+    """Control characters as something to read. Texts of a cluster (messages, annotations, arguments) are written by
+    others, and a terminal obeys what it is sent."""
+    return _CONTROL.sub(_shown, text)
+
+
+def _shown(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"^{chr(code ^ 0x40)}" if code < 0x80 else f"\\u{code:04x}"
 
 
 def terminal_width() -> int:
@@ -102,7 +116,8 @@ def _wrapped(lines: list[tuple[str, ...]], widths: list[int], width: int) -> Ite
 def print_object(output: str, value: Any) -> None:
     """`value` as JSON or YAML."""
     if output == "json":
-        say(json.dumps(value, indent=4, ensure_ascii=False))
+        # JSON has a way of its own to write them.
+        say(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, indent=4, ensure_ascii=False)))
     else:
         import yaml
 

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 
-from podfit.cli.output import say
+from podfit.cli.output import say, visible
 
 Page = Callable[[], Awaitable[str]]
 
@@ -27,10 +27,10 @@ async def show(page: Page, watch: bool, every_s: float = 2.0, times: int = 0) ->
     from rich.live import Live
     from rich.text import Text
 
-    with Live(Text(await page()), auto_refresh=False, screen=False, vertical_overflow="crop") as live:
+    with Live(Text(visible(await page())), auto_refresh=False, screen=False, vertical_overflow="crop") as live:
         while True:
             shown += 1
             if shown == times:
                 return
             await asyncio.sleep(every_s)
-            live.update(Text(await page()), refresh=True)
+            live.update(Text(visible(await page())), refresh=True)

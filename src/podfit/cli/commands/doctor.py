@@ -12,7 +12,7 @@ import typer
 from podfit.cli.clusters import DEFAULT_DATA, DataDir
 from podfit.cli.commands.components import Listen
 from podfit.cli.connect import Context, Kubeconfig
-from podfit.cli.output import DATA, DataOutput, check_format, print_object, wrong
+from podfit.cli.output import DATA, DataOutput, check_format, print_object, visible, wrong
 from podfit.cli.ports import host_port
 from podfit.cli.run import finish
 
@@ -78,7 +78,7 @@ def _print(finding: Finding) -> None:
 
     mark, color = MARKS[finding.level]
     console = Console(file=sys.stdout, soft_wrap=True)
-    line = Text.assemble((mark, color), f" {finding.name + ':':<16}", finding.found)
+    line = Text.assemble((mark, color), f" {finding.name + ':':<16}", visible(finding.found))
     if finding.help:
         line.append(f"\n  {'':<16}→ {finding.help}", style="dim")
     console.print(line)
