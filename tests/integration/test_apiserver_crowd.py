@@ -19,30 +19,17 @@ import pytest
 import yaml
 
 from podfit.apiserver.app import ApiServer
-from podfit.apiserver.auth.certificates import Pair
-from podfit.apiserver.config import Config
 from podfit.client.kubeconfig import load
-from podfit.store.memory import MemoryStore
+from podfit.testing.asking import serving, tls_of
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
-def tls_of(server: ApiServer, pair: Pair | None, folder: Path) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=server.pki.ca.decode())
-    if pair is not None:
-        (folder / "c.crt").write_bytes(pair.cert)
-        (folder / "c.key").write_bytes(pair.key)
-        context.load_cert_chain(folder / "c.crt", folder / "c.key")
-    return context
-
-
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
-    made = ApiServer(Config(MemoryStore(), tmp_path / "data"))
-    await made.start()
-    yield made
-    await made.stop()
+    async with serving(tmp_path / "data") as made:
+        yield made
 
 
 @pytest.fixture

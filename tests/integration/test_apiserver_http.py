@@ -14,34 +14,23 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from podfit.apiserver.app import ApiServer
-from podfit.apiserver.auth.certificates import Pair
 from podfit.apiserver.config import BODY_LIMIT, Config
 from podfit.apiserver.request import ADMIN, Request, Response
 from podfit.store.memory import MemoryStore
+from podfit.testing.asking import serving, tls_of
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
-def context_of(server: ApiServer, pair: Pair | None, folder: Path) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=server.pki.ca.decode())
-    if pair is not None:
-        (folder / "c.crt").write_bytes(pair.cert)
-        (folder / "c.key").write_bytes(pair.key)
-        context.load_cert_chain(folder / "c.crt", folder / "c.key")
-    return context
-
-
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
-    made = ApiServer(Config(MemoryStore(), tmp_path / "data"))
-    await made.start()
-    yield made
-    await made.stop()
+    async with serving(tmp_path / "data") as made:
+        yield made
 
 
 @pytest.fixture
 async def admin(server: ApiServer, tmp_path: Path) -> AsyncIterator[aiohttp.ClientSession]:
-    connector = aiohttp.TCPConnector(ssl=context_of(server, server.pki.admin, tmp_path))
+    connector = aiohttp.TCPConnector(ssl=tls_of(server, server.pki.admin, tmp_path))
     async with aiohttp.ClientSession(server.url, connector=connector) as session:
         yield session
 
@@ -54,7 +43,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 async def test_anonymous_sees_version_and_health_only(server: ApiServer, tmp_path: Path) -> None:
-    connector = aiohttp.TCPConnector(ssl=context_of(server, None, tmp_path))
+    connector = aiohttp.TCPConnector(ssl=tls_of(server, None, tmp_path))
     async with aiohttp.ClientSession(server.url, connector=connector) as nobody:
         codes = {}
         for path in ("/version", "/healthz", "/readyz", "/api/v1/pods", "/metrics"):
@@ -64,7 +53,7 @@ async def test_anonymous_sees_version_and_health_only(server: ApiServer, tmp_pat
 
 
 async def test_a_bad_token_is_not_anonymous(server: ApiServer, tmp_path: Path) -> None:
-    connector = aiohttp.TCPConnector(ssl=context_of(server, None, tmp_path))
+    connector = aiohttp.TCPConnector(ssl=tls_of(server, None, tmp_path))
     async with aiohttp.ClientSession(server.url, connector=connector) as nobody:
         async with nobody.get("/version", headers={"Authorization": "Bearer nonsense"}) as answer:
             assert answer.status == 401
@@ -78,7 +67,7 @@ async def test_a_token_of_a_service_account_is_its_user(
     await admin.post(accounts, json={"metadata": {"name": "robot"}})
     async with admin.post(f"{accounts}/robot/token", json={}) as answer:
         token = (await answer.json())["status"]["token"]
-    connector = aiohttp.TCPConnector(ssl=context_of(server, None, tmp_path))
+    connector = aiohttp.TCPConnector(ssl=tls_of(server, None, tmp_path))
     bearer = {"Authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession(server.url, connector=connector, headers=bearer) as robot:
         async with robot.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", json={}) as answer:

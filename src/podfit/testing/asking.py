@@ -6,12 +6,14 @@ They go straight to the server's handler, so a test sees the answer itself, not 
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from podfit.apiserver.app import ApiServer
+from podfit.apiserver.auth.certificates import Pair
 from podfit.apiserver.config import Config
 from podfit.apiserver.request import ADMIN, Request, User
 from podfit.store.memory import MemoryStore
@@ -38,6 +40,16 @@ class Asker:
         headers = {"content-type": media, **({"accept": accept} if accept else {})}
         answer = await self.server.handle(Request(method, path, asked, headers, data, user))
         return answer.status, json.loads(answer.body) if answer.body.startswith(b"{") else answer.body
+
+
+def tls_of(server: ApiServer, pair: Pair | None, folder: Path) -> ssl.SSLContext:
+    """For a client that trusts the server and shows a certificate, if it has one."""
+    context = ssl.create_default_context(cadata=server.pki.ca.decode())
+    if pair is not None:
+        (folder / "c.crt").write_bytes(pair.cert)
+        (folder / "c.key").write_bytes(pair.key)
+        context.load_cert_chain(folder / "c.crt", folder / "c.key")
+    return context
 
 
 @asynccontextmanager

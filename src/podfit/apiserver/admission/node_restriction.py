@@ -9,8 +9,8 @@ import base64
 from typing import Any
 
 from podfit.api.kinds import NODE, POD
+from podfit.api.pod_references import referenced
 from podfit.api.status import Object, not_found
-from podfit.apiserver.admission.api_references import UnknownVolume, referenced
 from podfit.apiserver.admission.base import (
     CONNECT,
     CREATE,
@@ -111,7 +111,7 @@ class NodeRestriction(Plugin):
         self._owner(node, attrs, meta_of(attrs.object).get("ownerReferences") or [])
         try:
             found = referenced(attrs.object)
-        except UnknownVolume as error:
+        except ValueError as error:
             raise attrs.forbid(f"error checking mirror pod for API references: {error}") from None
         if found:
             raise attrs.forbid(f'node "{node}" can not create pods that reference {found}')
