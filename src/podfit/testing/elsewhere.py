@@ -30,9 +30,10 @@ class Seen:
 
 
 class Elsewhere:
-    def __init__(self, folder: Path, client_ca: bytes) -> None:
-        """`client_ca`: clients may show a certificate of this authority."""
+    def __init__(self, folder: Path, client_ca: bytes, *names: str) -> None:
+        """`client_ca`: clients may show a certificate of this authority. `names` of the server, instead of its own."""
         self._folder, self._client_ca = folder, client_ca
+        self._names = list(names) or ["localhost", "127.0.0.1"]
         self.seen: list[Seen] = []
         self.answer: Callable[[Seen], web.Response] = lambda seen: web.json_response({})
         self.port = 0
@@ -43,7 +44,7 @@ class Elsewhere:
 
     async def __aenter__(self) -> Elsewhere:
         self.authority = new_authority("elsewhere", _DAY)
-        pair = Authority.load(self.authority).server("server", ["localhost", "127.0.0.1"], _DAY)
+        pair = Authority.load(self.authority).server("server", self._names, _DAY)
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "crt").write_bytes(pair.cert)
         (self._folder / "key").write_bytes(pair.key)

@@ -103,6 +103,7 @@ class ContainerMaker:
         pod = record.sized(allocated).pod if allocated is not None else record.pod
         ips = record.state.ips if record.state is not None else ()
         await self._check_user(record, container)
+        _check_profiles(record, container)
         await self._mount(pod, ips)
         try:
             environment = await self._environment.of(pod, container, ips)
@@ -203,6 +204,19 @@ def _sub_path(mount: Object, environment: Mapping[str, str]) -> str:
     if ".." in Path(sub).parts:
         raise ConfigProblem(f"unable to provision SubPath `{sub}`: must not contain '..'")
     return sub
+
+
+def _check_profiles(record: PodRecord, container: Object) -> None:
+    """A profile that is asked for and cannot be applied must not be left out: the container would run unconfined."""
+    merged = {**(record.pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
+    for field, what in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
+        profile = merged.get(field)
+        if profile is not None and profile.get("type") not in ("RuntimeDefault", "Unconfined"):
+            name = profile.get("localhostProfile") or ""
+            raise ConfigProblem(
+                f'{what} profile "{name}" of type {profile.get("type") or "<none>"} is not supported: only '
+                f'RuntimeDefault and Unconfined (pod: "{record.who}", container: {container["name"]})'
+            )
 
 
 def security(spec: dict[str, Any], container: Object) -> Security:

@@ -29,6 +29,9 @@ class Routes:
         head, *parts = pattern.strip("/").split("/")
         self._by_head.setdefault(head, []).append((tuple(methods.split()), tuple(parts), handler))
 
+    def paths(self) -> list[str]:
+        return ["/".join(("", head, *parts)) for head, rows in self._by_head.items() for _, parts, _ in rows]
+
     def find(self, method: str, words: Sequence[str]) -> tuple[Handler, Info]:
         head, *parts = words
         known = False

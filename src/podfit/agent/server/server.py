@@ -54,8 +54,8 @@ class NodeServer:
         self._usage = UsageReader(agent, machine)
         self._streams = Streams(agent)
         self._started_at = agent.clock.now()
-        self._routes = Routes()
-        self._add_routes(self._routes)
+        self.routes = Routes()
+        self._add_routes(self.routes)
         self._door: Door | None = None
 
     async def start(self) -> None:
@@ -105,7 +105,7 @@ class NodeServer:
                 await self._gate.check(certificate, word, request.method, words[0])
                 if isinstance(request.protocol, Visitor):
                     request.protocol.trusted = True
-            handler, info = self._routes.find(request.method, words)
+            handler, info = self.routes.find(request.method, words)
             return await handler(request, info)
         except Refusal as refusal:
             return web.Response(status=refusal.code, text=refusal.text)
