@@ -198,3 +198,22 @@ async def test_a_namespace_tells_what_it_waits_for(whole: Whole) -> None:
     await becomes(client, NAMESPACE, "", "n", lambda one: condition(one, "NamespaceContentRemaining") == empty)
     one = await client.get(NAMESPACE, "", "n")
     assert one["spec"]["finalizers"] == ["x.y/z"]
+
+
+async def test_what_protects_a_pod_outlives_it_when_their_namespace_is_deleted(whole: Whole) -> None:
+    """CVE-2024-7598."""
+    client = whole.client
+    await whole.namespace("n")
+    await client.create(CONFIG, {"metadata": {"name": "policy", "namespace": "n"}})
+    meta = {"name": "p", "namespace": "n", "finalizers": ["a.b/c"]}
+    await client.create(POD, {"metadata": meta, "spec": pod_spec()})
+    await client.delete(NAMESPACE, "", "n")
+
+    def waits(one: Any) -> bool:
+        rows = {row["type"]: row["message"] for row in status_of(one).get("conditions") or ()}
+        return rows.get("NamespaceContentRemaining") == "Some resources are remaining: pods. has 1 resource instances"
+
+    await becomes(client, NAMESPACE, "", "n", waits)
+    assert "deletionTimestamp" not in (await client.get(CONFIG, "n", "policy"))["metadata"]
+    await client.patch(POD, "n", "p", {"metadata": {"finalizers": None}})
+    await becomes(client, NAMESPACE, "", "n", lambda one: one is None)

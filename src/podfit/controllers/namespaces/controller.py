@@ -1,7 +1,8 @@
 """A Terminating namespace: delete everything in it, say what is left, and drop the finalizer when nothing is.
 
-Pods go first and with their grace; the namespace waits for them by their deletion events, not by polling. Only where
-something else keeps content alive (a finalizer of somebody's) is it looked at again after a while.
+Pods go first and with their grace, and everything else waits for them: what protects a pod (a NetworkPolicy, a Secret
+it reads at its end) outlives it. Their deletion events are waited for, not polled. Only where something else keeps
+content alive (a finalizer of somebody's) is it looked at again after a while.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from podfit.reconcile import DONE, Again, Engine, Result
 log = logging.getLogger(__name__)
 
 FINALIZER = "kubernetes"
+_PODS = "pods."
 
 
 class NamespaceController:
@@ -52,7 +54,7 @@ class NamespaceController:
         left, failures = await self._empty(name)
         if left or failures:
             await self._report(namespace, left, failures)
-            return Again(5.0 if set(left) <= {"pods"} else 1.0, "content remains in the namespace")
+            return Again(5.0 if set(left) <= {_PODS} else 1.0, "content remains in the namespace")
         finalizers = [word for word in namespace["spec"]["finalizers"] if word != FINALIZER]
         body = {**namespace, "spec": {**namespace["spec"], "finalizers": finalizers}}
         made = await self._world.client.update(NAMESPACE, body, "finalize")
@@ -76,13 +78,14 @@ class NamespaceController:
             if remaining:
                 # With the dot also where there is no group: that is how Kubernetes words it.
                 left[f"{kind.plural}.{kind.group}"] = remaining
+            if _PODS in left:
+                break
         return left, failures
 
     async def _kinds(self) -> list[Kind]:
         found = await discover(self._world.client)
         wanted = [kind for kind in found if kind.namespaced and {"deletecollection", "list"} <= set(kind.verbs)]
-        # Workloads before pods would only make controllers recreate less; pods last but one lets owners go first.
-        return sorted(wanted, key=lambda kind: (kind.plural == "pods", kind.group, kind.plural))
+        return sorted(wanted, key=lambda kind: ((kind.group, kind.plural) != ("", "pods"), kind.group, kind.plural))
 
     async def _report(self, namespace: Object, left: dict[str, list[Object]], failures: list[str]) -> None:
         now = rfc3339(self._world.clock.now())
