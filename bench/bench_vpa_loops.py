@@ -24,8 +24,9 @@ from bench.reporting import Row, print_table, spread_ms
 from podfit.api.kinds import POD, POD_METRICS, VPA, kind_named
 from podfit.client.rest import Client
 from podfit.client.transport import Ask, Reply, Stream
-from podfit.kit.clock import rfc3339
+from podfit.kit.clock import FakeClock, rfc3339
 from podfit.testing.autoscaling import REPLICA_SET, autoscaled
+from podfit.testing.loops import Loops
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.loop import AdmissionWebhook
 from podfit.vpa.recommender.config import RecommenderConfig
@@ -146,6 +147,24 @@ async def updater_rate(pods: int) -> list[Row]:
     return [Row(f"updater: {done} pods resized in place in one pass", f"{done / seconds:.0f}/s", "≥ 100/s")]
 
 
+async def step_met(before: float, after: float) -> list[Row]:
+    """How many passes of the updater pass until a pod whose load steps up has a limit above it."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with autoscaled(Path(folder), FakeClock()) as cluster:
+            cpu = f"{int(before * 1000)}m"
+            pods = await cluster.deployment("web", 1, cpu=cpu, limits={"cpu": cpu, "memory": "1Gi"})
+            await cluster.vpa("web", "web", updatePolicy={"updateMode": "InPlaceOrRecreate", "minReplicas": 1})
+            passes = 0
+            async with Loops(cluster, pods) as loops:
+                for _ in range(120):
+                    await loops.minute(before * 0.8)
+                while passes < 60:
+                    passes += 1
+                    if await loops.minute(after) >= after * 1000:
+                        break
+    return [Row(f"a step from {before:g} to {after:g} cores is met, in place", f"{passes} updater passes", "≤ 2")]
+
+
 async def webhook_latency(count: int, rate: float) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         async with autoscaled(Path(folder)) as cluster:
@@ -203,7 +222,8 @@ async def _ask(port: int, body: bytes, count: int, rate: float) -> list[float]:
 
 
 async def measure(vpas: int) -> list[Row]:
-    return [*await recommender_pass(vpas), *await updater_rate(400), *await webhook_latency(600, 200.0)]
+    loops = [*await recommender_pass(vpas), *await updater_rate(400), *await step_met(0.1, 2.0)]
+    return [*loops, *await webhook_latency(600, 200.0)]
 
 
 def main() -> None:

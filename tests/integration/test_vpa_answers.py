@@ -195,3 +195,27 @@ async def test_metrics_and_health_are_served(recommender: Recommender) -> None:
     ):
         assert name in text
     assert await ask(recommender, "GET", "/health-check") == (200, "OK")
+
+
+async def test_the_numbers_of_a_starved_container_are_explained(cluster: Autoscaled) -> None:
+    [pod] = await cluster.deployment("busy", 1, cpu="300m", limits={"cpu": "300m", "memory": "1Gi"})
+    cluster.use(pod, "299m", "100000000")
+    await cluster.vpa("busy", "busy", updatePolicy={"updateMode": "InPlaceOrRecreate"})
+    made = Recommender(cluster.client, RecommenderConfig(address="127.0.0.1:0"), None, cluster.clock)
+    await made.start()
+    await cluster.clock.advance(60)  # type: ignore[attr-defined]
+    await made.one_pass()
+    try:
+        _, story = await ask(made, "GET", "/explain/default/busy")
+    finally:
+        await made.stop()
+    vpa = await cluster.admin.get(VPA, "default", "busy")
+    [given] = vpa["status"]["recommendation"]["containerRecommendations"]
+    explained = story["containers"]["main"]["resources"]["cpu"]
+    assert explained["target"]["steps"][-1] == {
+        "what": "raised: the container uses up its CPU limit",
+        "value": given["target"]["cpu"],
+    }
+    assert {size: explained[size]["value"] for size in ("target", "lowerBound", "upperBound")} == {
+        size: given[size]["cpu"] for size in ("target", "lowerBound", "upperBound")
+    }

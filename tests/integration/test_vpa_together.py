@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from podfit.api.kinds import LEASE, POD, VPA, kind_named
+from podfit.api.quantity import Quantity
 from podfit.testing.expect import all_become, becomes
 from podfit.testing.whole import Whole, pod_spec, workload
 
@@ -47,6 +48,29 @@ async def test_a_deployment_is_resized_in_place(tmp_path: Path) -> None:
         pods = await all_become(whole.client, POD, "default", lambda found: len(found) == 3, labelSelector="app=web")
         newest = max(pods, key=lambda pod: int(pod["metadata"]["resourceVersion"]))
         assert newest["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "300m"
+
+
+async def test_a_starved_deployment_is_given_what_it_needs(tmp_path: Path) -> None:
+    """Limit and request are 300m, the load is 1.2 cores."""
+    flags = {"recommender": ["--recommender-interval=200ms"], "updater": ["--updater-interval=200ms"]}
+    async with Whole(tmp_path, vpa=True, vpa_flags=flags) as whole:
+        pod = pod_spec("300m", "64Mi")
+        pod["containers"][0]["resources"]["limits"] = {"cpu": "300m"}
+        deployment = workload("Deployment", "web", 1, pod=pod)
+        deployment["spec"]["template"]["metadata"]["annotations"] = {"podfit.dev/fake-cpu": "constant:1.2"}
+        await whole.client.create(DEPLOYMENT, deployment)
+        spec = {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "updatePolicy": {"updateMode": "InPlaceOrRecreate", "minReplicas": 1},
+        }
+        vpa = {"apiVersion": VPA.api_version, "kind": VPA.kind, "metadata": {"name": "web"}, "spec": spec}
+        await whole.client.create(VPA, vpa, "default")
+
+        def enough(pods: list[dict[str, object]]) -> bool:
+            return len(pods) == 1 and Quantity.parse(str(_cpu(pods[0]) or "0")).milli >= 1200
+
+        [found] = await all_become(whole.client, POD, "default", enough, labelSelector="app=web")
+        assert found["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
 async def test_a_cluster_that_serves_no_metrics_keeps_its_pods_as_they_are(tmp_path: Path) -> None:

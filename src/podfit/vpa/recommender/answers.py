@@ -53,7 +53,8 @@ class Answers:
         if vpa is None:
             return web.json_response({"kind": "Status", "message": f"no autoscaler {id[0]}/{id[1]}"}, status=404)
         ledger, config, plugin = self._of.ledger, self._of.cluster.config, self._of.plugin_of(vpa)
-        story = explain(vpa.object, self._of.cluster.merged(vpa), config, ledger.ooms_of(vpa), plugin)
+        needs = self._of.needs_of(vpa)
+        story = explain(vpa.object, self._of.cluster.merged(vpa), config, ledger.ooms_of(vpa), plugin, needs)
         story["recommender"], story["settings"] = plugin, to_flags(config)
         story["pods"] = len(vpa.pods)
         story["conditions"] = (vpa.object.get("status") or {}).get("conditions") or []

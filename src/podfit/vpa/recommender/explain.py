@@ -21,6 +21,7 @@ from podfit.vpa.recommender.decide.config import Config, from_flags, to_flags
 from podfit.vpa.recommender.decide.estimate import (
     LOWER,
     UPPER,
+    Estimate,
     confidence,
     minimums,
     sampled_resources,
@@ -29,6 +30,7 @@ from podfit.vpa.recommender.decide.estimate import (
 )
 from podfit.vpa.recommender.decide.histogram import mean
 from podfit.vpa.recommender.decide.postprocess import whole_cores
+from podfit.vpa.recommender.decide.starvation import Need, raised
 
 Object = Mapping[str, Any]
 Steps = list[dict[str, Any]]
@@ -72,8 +74,9 @@ def explain(
     config: Config,
     ooms: Iterable[Mapping[str, Any]] = (),
     recommender: str = "",
+    needs: Mapping[str, Need] | None = None,
 ) -> dict[str, Any]:
-    """Everything behind an autoscaler's recommendation, by container and resource."""
+    """Everything behind an autoscaler's recommendation, by container and resource. `needs`: of starved containers."""
     meta = vpa.get("metadata") or {}
     counted = {name: state for name, state in states.items() if not scaling_off(container_policy(vpa, name))}
     least = minimums(config, len(counted)) if counted else {}
@@ -90,7 +93,17 @@ def explain(
                 "withoutSamples": sorted(set(_controlled(vpa, name)) - set(_sampled(vpa, name, state, config))),
                 "resources": {
                     resource: _resource(
-                        _Told(vpa, name, state, resource, config, least[resource], len(counted), recommender)
+                        _Told(
+                            vpa,
+                            name,
+                            state,
+                            resource,
+                            config,
+                            least[resource],
+                            len(counted),
+                            recommender,
+                            (needs or {}).get(name) if resource == "cpu" else None,
+                        )
                     )
                     for resource in _sampled(vpa, name, state, config)
                 },
@@ -144,6 +157,7 @@ class _Told:
     least: int
     siblings: int
     recommender: str
+    need: Need | None = None
 
     @property
     def trust(self) -> float:
@@ -161,13 +175,12 @@ def _resource(told: _Told) -> dict[str, Any]:
 
 
 def _size(told: _Told, size: str) -> dict[str, Any]:
-    amount, steps = _estimated(told, size)
-    if told.by_mean and size != "target":
-        target = _estimated(told, "target")[0]
-        kept = min(amount, target) if size == "lowerBound" else max(amount, target)
-        if kept != amount:
-            amount = kept
-            steps.append(_step("moved to enclose the target", told.resource, amount))
+    amount, steps = _enclosing(told, size)
+    if told.need is not None and (more := _raised(told, told.need, size)) != amount:
+        amount = more
+        used_up = "the container uses up its CPU limit"
+        why = used_up if told.need.lower_bound else "what the container used lately, after it had used up its CPU limit"
+        steps.append(_step(f"raised: {why}", told.resource, amount))
     step = told.config.round_cpu_millicores if told.resource == "cpu" else told.config.round_memory_bytes
     if rounded_up(amount, step) != amount:
         amount = rounded_up(amount, step)
@@ -181,6 +194,25 @@ def _size(told: _Told, size: str) -> dict[str, Any]:
     capped, words = _capped(told.vpa, told.container, told.resource, told.config, quantity)
     steps += [{"what": what, "value": value.as_written()} for what, value in words]
     return {"value": capped.as_written(), "steps": steps}
+
+
+def _enclosing(told: _Told, size: str) -> tuple[int, Steps]:
+    """The same as `_estimated`, with bounds that enclose a target that is a mean."""
+    amount, steps = _estimated(told, size)
+    if told.by_mean and size != "target":
+        target = _estimated(told, "target")[0]
+        kept = min(amount, target) if size == "lowerBound" else max(amount, target)
+        if kept != amount:
+            amount = kept
+            steps.append(_step("moved to enclose the target", told.resource, amount))
+    return amount, steps
+
+
+def _raised(told: _Told, need: Need, size: str) -> int:
+    """What a starved container's size becomes."""
+    target, lower, upper = ({"cpu": _enclosing(told, one)[0]} for one in ("target", "lowerBound", "upperBound"))
+    found = raised(Estimate(target, lower, upper), need, told.config)
+    return {"target": found.target, "lowerBound": found.lower, "upperBound": found.upper}[size]["cpu"]
 
 
 def _estimated(told: _Told, size: str) -> tuple[int, Steps]:

@@ -25,6 +25,7 @@ from podfit.vpa.recommender.decide.checkpoint import CheckpointError
 from podfit.vpa.recommender.decide.cluster import ClusterState, PodId, UnknownTarget, Vpa, VpaId
 from podfit.vpa.recommender.decide.kills import Kills
 from podfit.vpa.recommender.decide.oom import Oom, ooms_between, ooms_of_eviction
+from podfit.vpa.recommender.throttle import cpu_limits, set_limits
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,13 @@ class Feed:
             self.add_pod(after)
         if before is None or before.get("status") is not after.get("status"):
             self._note_kills(before, after)
+        self._note_limits(before, after)
+
+    def _note_limits(self, before: Object | None, after: Object) -> None:
+        limits = cpu_limits(after)
+        pod = self.cluster.pod(key_of(after)) if before is None or cpu_limits(before) != limits else None
+        if pod is not None:
+            set_limits(pod, limits, self._sight.clock.now())
 
     def _note_kills(self, before: Object | None, after: Object) -> None:
         if self._config.model.miss_oom_kills:
@@ -143,6 +151,7 @@ class Feed:
             for pod in self.pods.by("namespace", namespace):
                 if self.cluster.pod(key_of(pod)) is None:
                     self.add_pod(pod)
+                    self._note_limits(None, pod)
 
     def load_checkpoints(self, wanted: Callable[[Vpa, str], bool]) -> None:
         """Makes the checkpoints that are `wanted` part of their autoscalers' past; bad ones are reported."""

@@ -22,6 +22,7 @@ from podfit.vpa.history.base import History, HistoryAway, NoHistory
 from podfit.vpa.history.prometheus import PrometheusHistory
 from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontally
 from podfit.vpa.model.pods import annotations_of
+from podfit.vpa.model.policy import IN_PLACE_MODES, update_mode
 from podfit.vpa.model.times import Seconds, from_rfc3339
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import Sight
@@ -35,14 +36,16 @@ from podfit.vpa.recommender.decide.estimate import Estimate
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.oom import Oom
 from podfit.vpa.recommender.decide.samples import kept_containers, missing_samples, spans_of
-from podfit.vpa.recommender.decide.status import Outcome, outcome
+from podfit.vpa.recommender.decide.starvation import Need, Starvation, raised
+from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome
 from podfit.vpa.recommender.explain import settings_note
 from podfit.vpa.recommender.feed import Feed
 from podfit.vpa.recommender.ledger import Ledger
 from podfit.vpa.recommender.measures import METRICS_CLIENT, Measures, Recommendations
-from podfit.vpa.recommender.notes import extra_conditions, metrics_gone, missing_since, trust_of
+from podfit.vpa.recommender.notes import extra_conditions, metrics_gone, missing_since, starved, trust_of
 from podfit.vpa.recommender.past import Past
 from podfit.vpa.recommender.plugins import WORKLOAD, plugin_for, sizes_by_plugin
+from podfit.vpa.recommender.throttle import note_starved
 from podfit.vpa.recommender.writes import Checkpoints, write_statuses
 from podfit.vpa.serve.http import Health, HttpServer
 from podfit.vpa.serve.profiling import add_profiling
@@ -98,6 +101,7 @@ class Recommender:
             self.measures,
             lambda vpa: settings_note(self.config.model, self.plugin_of(vpa), self.http.url_here),
         )
+        self.starvation = Starvation(self.config.model)
         self.passes = 0
         self.fetching = ""
         """Why the past is not loaded, or empty."""
@@ -234,6 +238,7 @@ class Recommender:
         turns = Turns(self.clock)
         for found in usage.in_parts(used, self.cluster, now, self.feed.gone):
             self.measures.quality.scraped(found, self.cluster.fleet)
+            note_starved(found, self.cluster.fleet, self.starvation, self.config.model.starved_above)
             self.measures.samples.inc(usage.ingest(found, self.cluster.fleet))
             if self.history.keeps_samples:
                 self.history.record(found.batch())
@@ -291,17 +296,35 @@ class Recommender:
         for vpa in self.cluster.vpas.values():
             chosen.setdefault(self.plugin_of(vpa), []).append(vpa)
         sizes = sizes_by_plugin(self.cluster, chosen)
+        needs = self._starved(sizes)
         scaled = scaled_horizontally(self.hpas)
         now = self.clock.now()
         self.cluster.stamp_created(now)
         self._outcomes = {
-            id: self._decided(vpa, sizes[id], horizontal_resources(vpa.object, scaled), now)
+            id: self._decided(vpa, sizes[id], horizontal_resources(vpa.object, scaled), now, starved(needs.get(id)))
             for id, vpa in self.cluster.vpas.items()
         }
         return {id: decided for id, (_, decided) in self._outcomes.items()}
 
+    def needs_of(self, vpa: Vpa) -> dict[str, Need]:
+        """What its starved containers need, by name. Only what lasts is worth an eviction."""
+        return self.starvation.needs(vpa, sustained=update_mode(vpa.object) not in IN_PLACE_MODES)
+
+    def _starved(self, sizes: dict[VpaId, dict[str, Estimate]]) -> dict[VpaId, dict[str, Need]]:
+        """Raises the sizes of starved containers, and answers what they need."""
+        found: dict[VpaId, dict[str, Need]] = {}
+        if not self.starvation:
+            return found
+        self.starvation.forget(self.cluster.has_aggregate)
+        for id, vpa in self.cluster.vpas.items():
+            if needs := self.needs_of(vpa):
+                found[id] = needs
+                for name in needs.keys() & sizes[id].keys():
+                    sizes[id][name] = raised(sizes[id][name], needs[name], self.config.model)
+        return found
+
     def _decided(
-        self, vpa: Vpa, sizes: dict[str, Estimate], scaled: Mapping[str, str], now: Seconds
+        self, vpa: Vpa, sizes: dict[str, Estimate], scaled: Mapping[str, str], now: Seconds, starved: Condition
     ) -> tuple[Seen, Outcome]:
         config, spans = self.cluster.config, spans_of(vpa)
         patience = max(STALE_S, STALE_PASSES * self.config.recommender_interval)
@@ -316,6 +339,7 @@ class Recommender:
             fetching=self.fetching,
             metrics=metrics_gone(vpa, missing, self._usage_gone, since, now - patience),
             scaled=scaled,
+            starved=starved,
         )
         words, version = missing.never_message(since), vpa.object["metadata"].get("resourceVersion")
         seen = (sizes, version, vpa.unsupported, bool(vpa.pods), extra, words, kept)

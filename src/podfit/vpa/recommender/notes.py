@@ -16,9 +16,11 @@ from podfit.vpa.recommender.decide.cluster import Vpa
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.estimate import confidence
 from podfit.vpa.recommender.decide.samples import NOTHING_MISSING, Missing, Span
+from podfit.vpa.recommender.decide.starvation import Need
 from podfit.vpa.recommender.decide.status import FETCHING_HISTORY, LOW_CONFIDENCE, NO_SAMPLES, Condition
 
 METRICS_GONE = "MetricsUnavailable"
+CPU_STARVED = "CPUStarved"
 API_FAILED, STOPPED = "MetricsApiFailed", "SamplesStopped"
 
 
@@ -55,8 +57,22 @@ def metrics_gone(vpa: Vpa, missing: Missing, usage_gone: str, since: str, stale_
     return Condition(METRICS_GONE, bool(message), reason, message)
 
 
+def starved(needs: Mapping[str, Need] | None) -> Condition:
+    """Whether containers use up their CPU limit. Without numbers, which would change with every step."""
+    names = sorted(name for name, need in (needs or {}).items() if need.lower_bound)
+    words = [f"Container {name} uses up its CPU limit: its usage is a lower bound of its need." for name in names]
+    return Condition(CPU_STARVED, bool(names), "UsageAtLimit", " ".join(words))
+
+
 def extra_conditions(
-    vpa: Vpa, *, trust: float | None, low_below: float, fetching: str, metrics: Condition, scaled: Mapping[str, str]
+    vpa: Vpa,
+    *,
+    trust: float | None,
+    low_below: float,
+    fetching: str,
+    metrics: Condition,
+    scaled: Mapping[str, str],
+    starved: Condition,
 ) -> tuple[Condition, ...]:
     """`fetching` is empty or says what is the matter; `scaled` are resources with their HPA."""
     low = trust is not None and trust < low_below
@@ -66,6 +82,7 @@ def extra_conditions(
         Condition(LOW_CONFIDENCE, low, "TooFewSamples", words),
         Condition(FETCHING_HISTORY, bool(fetching), "HistoryNotLoaded", fetching),
         metrics,
+        starved,
         Condition(
             horizontal.CONDITION,
             bool(scaled),

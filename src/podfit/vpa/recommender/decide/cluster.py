@@ -163,6 +163,9 @@ class ClusterState:
         pod = self.pod(pod_id)
         return self._target(pod, container) if pod is not None and container in pod.containers else None
 
+    def has_aggregate(self, key: AggregateKey) -> bool:
+        return key in self._aggregates_in.get(key.namespace, {})
+
     # --- autoscalers ----------------------------------------------------------------------------------------------
 
     def add_vpa(self, object: Mapping[str, Any], selector: Selector | None, unsupported: str | None = None) -> Vpa:

@@ -46,6 +46,10 @@ class Config:
     miss_oom_kills: bool = False
     """Count only the out-of-memory kills that the Kubernetes autoscaler counts: not those of a container that waits
     before it starts again, nor those before the first sample of a container."""
+    starved_above: float = 0.95
+    """CPU use, as a part of the limit, from which a container counts as starved; 0 switches that off."""
+    starvation_growth: float = 4.0
+    """How much more than it uses a starved container is recommended."""
 
     @property
     def max_allowed(self) -> dict[str, Quantity]:

@@ -39,6 +39,12 @@ class Fleet:
         self.window_end: Floats = np.zeros(0)
         self.memory_peak: Ints = np.zeros(0, np.int64)
         self.oom_peak: Ints = np.zeros(0, np.int64)
+        self.limit: Ints = np.zeros(0, np.int64)
+        """The CPU limit in force, in millicores; 0 without one."""
+        self.lowered: Floats = np.zeros(0)
+        """When the limit was last lowered."""
+        self.watched: Flags = np.zeros(0, np.bool_)
+        """Rows with containers that use up their CPU limit, or did lately."""
         self.lost_row: Callable[[int], int] = lambda handle: NO_ROW
         """Finds a new row for a container whose aggregate was forgotten."""
         self._seen_row: NDArray[np.int32] = np.zeros(0, np.int32)
@@ -57,6 +63,7 @@ class Fleet:
         self.first[row], self.last[row] = np.inf, NEVER
         self.count[row] = 0
         self.interval[row] = self.config.memory_aggregation_interval
+        self.watched[row] = False
         return row
 
     def free_row(self, row: int) -> None:
@@ -72,7 +79,8 @@ class Fleet:
         self.row[handle] = row
         for array in (self.last_cpu, self.last_memory, self.window_end):
             array[handle] = NEVER
-        self.memory_peak[handle] = self.oom_peak[handle] = 0
+        self.memory_peak[handle] = self.oom_peak[handle] = self.limit[handle] = 0
+        self.lowered[handle] = NEVER
         return handle
 
     def free_handle(self, handle: int) -> None:
@@ -81,9 +89,10 @@ class Fleet:
 
     @property
     def nbytes(self) -> int:
-        rows = (self.first, self.last, self.count, self.interval)
+        rows = (self.first, self.last, self.count, self.interval, self.watched)
         handles = (self.row, self.last_cpu, self.last_memory, self.window_end, self.memory_peak, self.oom_peak)
-        return self.cpu.nbytes + self.memory.nbytes + sum(array.nbytes for array in (*rows, *handles))
+        limits = (self.limit, self.lowered)
+        return self.cpu.nbytes + self.memory.nbytes + sum(array.nbytes for array in (*rows, *handles, *limits))
 
     def _grow_rows(self) -> None:
         before = len(self.first)
@@ -92,6 +101,7 @@ class Fleet:
         self.memory.resize_rows(after)
         self.first, self.last = grown(self.first, after), grown(self.last, after)
         self.count, self.interval = grown(self.count, after), grown(self.interval, after)
+        self.watched = grown(self.watched, after)
         self._seen_row = grown(self._seen_row, after)
         self._free_rows = list(range(after - 1, before - 1, -1))
 
@@ -104,7 +114,16 @@ class Fleet:
         self.last_cpu, self.last_memory = grown(self.last_cpu, after), grown(self.last_memory, after)
         self.window_end = grown(self.window_end, after)
         self.memory_peak, self.oom_peak = grown(self.memory_peak, after), grown(self.oom_peak, after)
+        self.limit, self.lowered = grown(self.limit, after), grown(self.lowered, after)
         self._free_handles = list(range(after - 1, before - 1, -1))
+
+    def set_limit(self, handle: int, millicores: int, now: float) -> None:
+        """The CPU limit that is in force for a container from now on; 0 for none."""
+        before = int(self.limit[handle])
+        if before != millicores:
+            self.limit[handle] = millicores
+            if 0 < millicores < before:
+                self.lowered[handle] = now
 
     # --- samples --------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,100 @@
+"""Containers that use up their CPU limit: how fast recommender and updater give them what they need."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.api.kinds import VPA
+from podfit.api.quantity import Quantity
+from podfit.kit.clock import FakeClock
+from podfit.testing.autoscaling import Autoscaled, autoscaled
+from podfit.testing.loops import Loops
+from podfit.vpa.recommender.config import RecommenderConfig
+
+IN_PLACE = {"updateMode": "InPlaceOrRecreate", "minReplicas": 1}
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Autoscaled]:
+    async with autoscaled(tmp_path / "server", FakeClock()) as made:
+        yield made
+
+
+async def target(cluster: Autoscaled) -> int:
+    vpa = await cluster.admin.get(VPA, "default", "web")
+    return Quantity.parse(vpa["status"]["recommendation"]["containerRecommendations"][0]["target"]["cpu"]).milli
+
+
+async def condition(cluster: Autoscaled, type: str) -> Any:
+    vpa = await cluster.admin.get(VPA, "default", "web")
+    return next((one["status"] for one in vpa["status"]["conditions"] if one["type"] == type), None)
+
+
+async def starved(cluster: Autoscaled, cpu: str, **policy: Any) -> list[str]:
+    pods = await cluster.deployment("web", 1, cpu=cpu, memory="300Mi", limits={"cpu": cpu, "memory": "600Mi"})
+    await cluster.vpa("web", "web", updatePolicy=policy or IN_PLACE)
+    return pods
+
+
+async def test_a_step_from_a_tenth_to_two_cores_is_met_within_two_passes_of_the_updater(cluster: Autoscaled) -> None:
+    async with Loops(cluster, await starved(cluster, "100m")) as loops:
+        for _ in range(60):
+            await loops.minute(0.08)
+        assert await target(cluster) < 110
+        limits = [await loops.minute(2.0) for _ in range(2)]
+    assert limits[-1] >= 2000, limits
+
+
+async def test_a_container_at_its_limit_is_not_left_within_bounds(cluster: Autoscaled) -> None:
+    async with Loops(cluster, await starved(cluster, "300m")) as loops:
+        limits = [await loops.minute(2.0) for _ in range(4)]
+    assert limits[-1] >= 2000
+    assert await condition(cluster, "CPUStarved") == "False"
+
+
+async def test_a_starved_container_is_named_in_a_condition(cluster: Autoscaled) -> None:
+    async with Loops(cluster, await starved(cluster, "300m", updateMode="Off")) as loops:
+        for _ in range(8):
+            await loops.minute(2.0)
+    assert await condition(cluster, "CPUStarved") == "True"
+
+
+async def test_what_was_given_is_kept_while_the_load_lasts(cluster: Autoscaled) -> None:
+    async with Loops(cluster, await starved(cluster, "100m")) as loops:
+        for _ in range(600):
+            await loops.minute(0.05)
+        limits = [await loops.minute(2.0) for _ in range(40)]
+    assert min(limits[3:]) >= 2000, limits
+
+
+async def test_what_was_given_is_taken_back_after_the_load(cluster: Autoscaled) -> None:
+    async with Loops(cluster, await starved(cluster, "100m")) as loops:
+        for _ in range(120):
+            await loops.minute(0.05)
+        for _ in range(6):
+            await loops.minute(2.0)
+        limits = [await loops.minute(0.05) for _ in range(90)]
+    assert limits[-1] < 1000, limits
+
+
+async def test_a_short_burst_evicts_nothing(cluster: Autoscaled) -> None:
+    pods = await starved(cluster, "200m", updateMode="Recreate", minReplicas=1)
+    async with Loops(cluster, pods) as loops:
+        for cores in (2.0, 2.0, 0.1, 0.1):
+            await loops.minute(cores)
+            assert await target(cluster) < 300
+
+
+async def test_the_signal_can_be_switched_off(cluster: Autoscaled) -> None:
+    base = RecommenderConfig(address="")
+    off = replace(base, model=replace(base.model, starved_above=0.0))
+    async with Loops(cluster, await starved(cluster, "300m"), off) as loops:
+        for _ in range(5):
+            await loops.minute(2.0)
+        assert await target(cluster) <= 500
+    assert await condition(cluster, "CPUStarved") is None
