@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from podfit.apiserver import dialing
 from podfit.apiserver.app import ApiServer
@@ -30,7 +31,7 @@ class World:
         self.server, self.evil, self.other = server, evil, other
         self.admin = Asker(server)
         self._folder = folder
-        self.session = aiohttp.ClientSession(base_url=server.url)
+        self.session = aiohttp.ClientSession()
 
     def tls(self, name: str, *groups: str) -> ssl.SSLContext:
         """What the user of that name connects with."""
@@ -62,7 +63,8 @@ class World:
 
     async def get(self, path: str, name: str = "boss", *groups: str, **headers: str) -> tuple[int, str]:
         tls = self.tls(name, *(groups or ("system:masters",)))
-        async with self.session.get(path, ssl=tls, headers=headers, allow_redirects=False) as answer:
+        url = URL(f"{self.server.url}{path}", encoded=True)
+        async with self.session.get(url, ssl=tls, headers=headers, allow_redirects=False) as answer:
             return answer.status, await answer.text()
 
 
@@ -141,26 +143,69 @@ async def test_a_node_cannot_redirect_an_exec_to_another_node(world: World, prot
     assert len(world.evil.seen) == 1 and not world.other.seen
 
 
-async def test_a_redirect_of_an_aggregated_server_reaches_neither_its_target_nor_the_client(world: World) -> None:
-    """CVE-2022-3172."""
+async def aggregate(world: World, there: Elsewhere, **spec: Any) -> None:
+    """Has the group x.example.com served elsewhere."""
     service = {
-        "metadata": {"name": "v1.x.example.com", "annotations": {"podfit.dev/url": world.evil.url}},
+        "metadata": {"name": "v1.x.example.com", "annotations": {"podfit.dev/url": there.url}},
         "spec": {
             "group": "x.example.com",
             "version": "v1",
             "groupPriorityMinimum": 100,
             "versionPriority": 10,
-            "insecureSkipTLSVerify": True,
             "service": {"namespace": "default", "name": "x"},
+            **spec,
         },
     }
-    world.evil.answer = redirect(f"{world.other.url}/api/v1/secrets")
     await world.make("/apis/apiregistration.k8s.io/v1/apiservices", service)
+
+
+async def things(world: World, path: str = "things", *groups: str) -> tuple[int, str]:
+    """Asks for something of that group, as soon as the server knows about it."""
     async with asyncio.timeout(30):
-        while (answer := await world.get("/apis/x.example.com/v1/things"))[0] == 404:
+        while (await world.get("/apis/x.example.com/v1/things"))[0] == 404:
             await asyncio.sleep(0)
+    return await world.get(f"/apis/x.example.com/v1/{path}", "boss", *groups)
+
+
+async def test_a_redirect_of_an_aggregated_server_reaches_neither_its_target_nor_the_client(world: World) -> None:
+    """CVE-2022-3172."""
+    world.evil.answer = redirect(f"{world.other.url}/api/v1/secrets")
+    await aggregate(world, world.evil, insecureSkipTLSVerify=True)
+    answer = await things(world)
     assert answer == (502, "the backend attempted to redirect this request, which is not permitted")
     assert world.evil.seen and not world.other.seen
+
+
+async def test_an_aggregated_server_shows_a_certificate_of_its_service(world: World, tmp_path: Path) -> None:
+    async with Elsewhere(tmp_path / "x", world.server.pki.front_proxy.pem, "x.default.svc") as right:
+        bundle = base64.b64encode(right.authority.cert).decode()
+        await aggregate(world, right, caBundle=bundle)
+        assert (await things(world))[0] == 200
+        seen = right.seen[-1]
+        assert seen.headers["x-remote-user"] == "boss" and seen.certificate is not None
+    other = base64.b64encode(world.evil.authority.cert).decode()
+    for spec in ({"caBundle": other}, {"caBundle": None}):
+        patch = {"metadata": {"annotations": {"podfit.dev/url": world.evil.url}}, "spec": spec}
+        path = "/apis/apiregistration.k8s.io/v1/apiservices/v1.x.example.com"
+        assert (await world.admin("PATCH", path, patch, "application/merge-patch+json"))[0] == 200
+        async with asyncio.timeout(30):
+            while "verify" not in (answer := await world.get("/apis/x.example.com/v1/things"))[1]:
+                await asyncio.sleep(0)
+        assert answer[0] == 503
+    assert not world.evil.seen
+
+
+async def test_no_path_climbs_on_its_way_to_an_aggregated_server(world: World) -> None:
+    """It trusts the API server to have authorized what it is asked for."""
+    await aggregate(world, world.evil, insecureSkipTLSVerify=True)
+    assert (await things(world, "namespaces/mine/things/t"))[0] == 200
+    for path in ("things/%2e%2e", "things/t/%2e%2e/%2e%2e/other", "%2e%2e/%2e%2e/%2e%2e/api/v1/secrets", "things%2f.."):
+        assert (await things(world, f"namespaces/mine/{path}"))[0] == 404
+    assert {seen.path for seen in world.evil.seen} <= {
+        "/apis/x.example.com/v1",
+        "/apis/x.example.com/v1/things",
+        "/apis/x.example.com/v1/namespaces/mine/things/t",
+    }
 
 
 async def test_a_redirect_of_a_webhook_is_not_followed(world: World) -> None:

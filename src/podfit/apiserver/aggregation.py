@@ -42,7 +42,10 @@ _LARGEST = 3 << 20
 _REDIRECTED = b"the backend attempted to redirect this request, which is not permitted"
 _LOCAL = ("Local", "Local APIServices are always available")
 _SKIPPED = frozenset(
-    ("host", "connection", "authorization", "content-length", "transfer-encoding", "upgrade", "accept-encoding")
+    (
+        *("host", "connection", "authorization", "content-length", "transfer-encoding", "upgrade", "accept-encoding"),
+        "sec-websocket-protocol",
+    )
 )
 
 _NOT_TOLD = frozenset(
@@ -205,6 +208,7 @@ class Aggregation:
                 headers=[*kept, *_identity(request.user)],
                 data=request.body or None,
                 ssl=self._context(service) if base.startswith("https") else False,
+                server_hostname=_server_name(service) if base.startswith("https") else None,
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
@@ -231,11 +235,13 @@ class Aggregation:
     def _context(self, service: Object) -> ssl.SSLContext:
         spec = service["spec"]
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        if spec.get("insecureSkipTLSVerify") or not spec.get("caBundle"):
+        if spec.get("insecureSkipTLSVerify"):
+            context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        else:
+        elif spec.get("caBundle"):
             context.load_verify_locations(cadata=base64.b64decode(spec["caBundle"]).decode())
+        else:
+            context.load_default_certs()
         pair = self._pki.front_proxy_client
         with tempfile.TemporaryDirectory() as folder:
             cert, key = Path(folder, "proxy.crt"), Path(folder, "proxy.key")
@@ -244,6 +250,12 @@ class Aggregation:
             key.write_bytes(pair.key)
             context.load_cert_chain(cert, key)
         return context
+
+
+def _server_name(service: Object) -> str:
+    """The name that the server's certificate must be for, wherever it is reached."""
+    ref = service["spec"]["service"]
+    return f"{ref.get('name', '')}.{ref.get('namespace', '')}.svc"
 
 
 async def _whole(answer: Response) -> bytes:

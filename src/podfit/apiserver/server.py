@@ -165,7 +165,8 @@ class Core:
         kind = self.registry.resource(route.group, route.version, route.resource)
         if kind is None:
             foreign = self.foreign(route.group, route.version)
-            if foreign is not None:
+            # The way there may resolve what climbs, and then it is another path than the one that was authorized.
+            if foreign is not None and not {".", ".."} & set(request.path.split("/")):
                 return await foreign(request)
             raise self._nothing_there(route.group)
         if request.headers.get("content-type", "").startswith(protobuf.MEDIA_TYPE):
