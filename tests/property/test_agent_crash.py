@@ -60,9 +60,9 @@ class Doom:
 class MortalLedger(Ledger):
     doom: Doom
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, lines: bytes, whole: bytes) -> None:
         self.doom.moment("before the ledger is written")
-        super()._write(data)
+        super()._write(lines, whole)
         self.doom.moment("after the ledger was written")
 
 

@@ -3,7 +3,7 @@
 A promise (allocated) is awaited until it is durable before anyone acts on it; what was actuated may reach the disk a
 little later, because repeating a step is harmless and the start compares it with the kernel. Changes are appended:
 one fdatasync for all that come together, and no rename, which costs three times as much. When most lines are history,
-the file is replaced as a whole.
+the file is replaced as a whole. Room for some hundred lines is held behind its end, for a disk that is full.
 
     {"sum":<CRC-32 of the entry>,"entry":{"version":1}}
     {"sum":…,"entry":{"uid":"…","allocated":{"containers":{"c":{"limits":{…},"requests":{…}}},"pod":null}}}
@@ -32,11 +32,13 @@ from podfit.agent.decide.states import Actuated, Allocated, Resources
 from podfit.kit.atomicfile import sync_folder, write_atomic
 from podfit.kit.oserrors import system_words
 from podfit.kit.pace import Pace
+from podfit.kit.slack import take_slack
 
 log = logging.getLogger(__name__)
 
 VERSION = 1
 _COMPACT_BYTES = 1 << 20
+_RESERVE_BYTES = 256 << 10
 _SOON_S = 0.02
 _NONE = Actuated()
 
@@ -72,7 +74,9 @@ class Ledger:
         self._pace = Pace()
         self._file = -1
         self.trouble = ""
-        """Why the last write failed; "" when it did not."""
+        """Why the last write failed, or the next ones may; "" when nothing is known against them."""
+        self._held = 0
+        """Up to here the file can grow even if the disk is full."""
         self._end = 0
         """Where the next line goes; whatever lies behind it is the rest of a write that failed."""
 
@@ -168,10 +172,10 @@ class Ledger:
         try:
             if self._pace.in_place():
                 began = time.perf_counter()
-                self._write(data)
+                self._write(*data)
                 self._pace.took(time.perf_counter() - began)
             else:
-                await asyncio.get_running_loop().run_in_executor(None, self._write, data)
+                await asyncio.get_running_loop().run_in_executor(None, self._write, *data)
             # Not those that were promised something else while this was on its way to the disk.
             self._promised -= promised - {uid for kind, uid in self._changed if kind == "allocated"}
         except OSError:
@@ -183,17 +187,18 @@ class Ledger:
 
     def _write_now(self) -> None:
         if self._changed:
-            self._write(self._next_data())
+            self._write(*self._next_data())
             self._changed = {}
             self._promised.clear()
 
-    def _next_data(self) -> bytes:
-        """The lines to append or, when there is no file or most of it is history, a whole new one."""
+    def _next_data(self) -> tuple[bytes, bytes]:
+        """The lines to append and, when there is no file or most of it is history, a whole new one."""
+        lines = b"".join([_line(entry) for entry in self._entries(self._changed)])
         if self._file >= 0 and (self._end <= _COMPACT_BYTES or self._end <= 4 * self._live_bytes()):
-            return b"".join([_line(entry) for entry in self._entries(self._changed)])
+            return lines, b""
         keys = [("allocated", uid) for uid in self._allocated]
         keys += [("actuated", uid) for uid in self._actuated.keys() | self._restarting.keys()]
-        return _HEADER + b"".join([_line(entry) for entry in self._entries(keys)])
+        return lines, _HEADER + b"".join([_line(entry) for entry in self._entries(keys)])
 
     def _entries(self, keys: Iterable[tuple[str, str]]) -> Iterator[dict[str, Any]]:
         for kind, uid in keys:
@@ -210,18 +215,44 @@ class Ledger:
             entry["restarting"] = self._restarting[uid]
         return entry
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, lines: bytes, whole: bytes) -> None:
         """Runs in a thread where the disk is slow."""
         try:
-            if data.startswith(_HEADER):
-                write_atomic(self.path, data, durable=self._durable)
-                self._open(len(data))
-            else:
-                self._append(data)
+            if not whole or not self._replaced(whole):
+                self._append(lines)
         except OSError as error:
             self.trouble = system_words(error)
             raise
-        self.trouble = ""
+        self._hold()
+
+    def _replaced(self, whole: bytes) -> bool:
+        """False where there is no room for a second file: the one that is there grows on then."""
+        try:
+            write_atomic(self.path, whole, durable=self._durable)
+        except OSError:
+            if self._file < 0:
+                raise
+            return False
+        self._open(len(whole))
+        return True
+
+    def _hold(self) -> None:
+        """Keeps room for promises to come, so that pods are ended and shrunk at a full disk too."""
+        if not self._durable or (self._held - self._end > _RESERVE_BYTES // 2 and not self.trouble):
+            self.trouble = ""
+            return
+        try:
+            take_slack(self._file, self._end, _RESERVE_BYTES)
+        except OSError as error:
+            self.trouble = system_words(error)
+            return
+        self._held, self.trouble = self._end + _RESERVE_BYTES, ""
+
+    def check(self) -> str:
+        """Why the next promise may not reach the disk; "" if nothing is known against it."""
+        if self.trouble and self._file >= 0 and self._writing is None:
+            self._hold()
+        return self.trouble
 
     def _append(self, data: bytes) -> None:
         try:
@@ -234,6 +265,7 @@ class Ledger:
         except OSError:
             with suppress(OSError):
                 os.ftruncate(self._file, self._end)
+            self._held = 0
             raise
         self._end += len(data)
 
@@ -244,7 +276,7 @@ class Ledger:
         if self._file >= 0:
             os.close(self._file)
         self._file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        self._end = end
+        self._end, self._held = end, 0
 
     def close(self) -> None:
         if self._later is not None:
@@ -265,7 +297,9 @@ class Ledger:
             self._set_aside(problem)
             return False
         self._open(end)
-        os.ftruncate(self._file, end)
+        if os.fstat(self._file).st_size > end:
+            os.ftruncate(self._file, end)
+        self._hold()
         return True
 
     def _read(self, text: bytes) -> int:

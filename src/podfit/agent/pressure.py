@@ -28,7 +28,7 @@ def machine_readings(data_dir: Path, ledger: Ledger, proc: Path = Path("/proc"))
     used, most = _pids(proc)
     disk = _disk(data_dir)
     return Readings(
-        memory.get("MemAvailable"), memory.get("MemTotal", 0), *disk, used, most, unwritable=bool(ledger.trouble)
+        memory.get("MemAvailable"), memory.get("MemTotal", 0), *disk, used, most, unwritable=bool(ledger.check())
     )
 
 

@@ -12,7 +12,19 @@ from pathlib import Path
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o600, durable: bool = True) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        _write(temporary, data, mode, durable)
+    except OSError:
+        # Half a file takes room that a full disk does not have.
+        temporary.unlink(missing_ok=True)
+        raise
+    os.replace(temporary, path)
+    if durable:
+        sync_folder(path.parent)
+
+
+def _write(path: Path, data: bytes, mode: int, durable: bool) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
         view = memoryview(data)
         while view:
@@ -21,9 +33,6 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600, durable: bool = Tru
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    os.replace(temporary, path)
-    if durable:
-        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -79,10 +79,10 @@ async def test_a_promise_given_while_another_is_written_waits_for_its_own_write(
     writing, go_on = threading.Event(), threading.Event()
     write = ledger._write
 
-    def slowly(data: bytes) -> None:
+    def slowly(lines: bytes, whole: bytes) -> None:
         writing.set()
         assert go_on.wait(30)
-        write(data)
+        write(lines, whole)
 
     monkeypatch.setattr(ledger, "_write", slowly)
     ledger.allocate("u", Allocated({"c": SIZE}))
@@ -105,8 +105,8 @@ async def test_a_flush_does_not_wait_for_what_others_change_meanwhile(
     ledger, loop = Ledger(tmp_path / "ledger"), asyncio.get_running_loop()
     written: list[bytes] = []
 
-    def write(data: bytes) -> None:
-        written.append(data)
+    def write(lines: bytes, whole: bytes) -> None:
+        written.append(whole or lines)
         # Behind its back the next one is waiting already, as on a busy node.
         loop.call_soon_threadsafe(ledger.allocate, f"v{len(written)}", Allocated({"c": SIZE}))
 
@@ -122,10 +122,10 @@ async def test_changes_that_come_together_share_a_write(tmp_path: Path, monkeypa
     writes = 0
     written = ledger._write
 
-    def counted(data: bytes) -> None:
+    def counted(lines: bytes, whole: bytes) -> None:
         nonlocal writes
         writes += 1
-        written(data)
+        written(lines, whole)
 
     monkeypatch.setattr(ledger, "_write", counted)
 
