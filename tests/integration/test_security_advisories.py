@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import logging
 import ssl
 from collections.abc import AsyncIterator
@@ -321,3 +322,15 @@ async def test_a_client_trusts_the_authority_in_its_kubeconfig_for_the_host_it_n
             finally:
                 await client.close()
     assert len(right.seen) == 1 and not other.seen
+
+
+async def test_nothing_is_answered_without_tls(tmp_path: Path) -> None:
+    async with Whole(tmp_path) as whole:
+        ports = [whole.up.server.front.port, *(node.port for node in whole.up.node_servers)]
+        assert len(ports) == 2
+        for port in ports:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                assert b"HTTP/1.1" not in await reader.read()
+            writer.close()

@@ -34,8 +34,12 @@ async def grant(ask: Asker, name: str, rules: list[Any], namespace: str = "mine"
     for plural, body in (("roles", role), ("rolebindings", binding)):
         status, made = await ask("POST", f"{RBAC}/namespaces/{namespace}/{plural}", body)
         assert status == 201, made
-    seen = ask.server.hub
-    while seen.seen < ask.server.config.store.revision:
+    await settled(ask)
+
+
+async def settled(ask: Asker) -> None:
+    """Until everything written holds."""
+    while ask.server.hub.seen < ask.server.config.store.revision:
         await asyncio.sleep(0)
 
 
@@ -166,6 +170,22 @@ async def test_a_watch_of_one_object_shows_no_other(ask: Asker, selector: str) -
 )
 async def test_a_node_lists_the_pods_bound_to_it_and_no_others(ask: Asker, selector: str, status: int) -> None:
     assert (await ask("GET", "/api/v1/pods", user=NODE, fieldSelector=selector))[0] == status
+
+
+async def test_who_may_only_look_at_nodes_runs_no_commands_through_them(ask: Asker) -> None:
+    """A WebSocket opens with GET."""
+    group, name = "rbac.authorization.k8s.io", {"metadata": {"name": "look"}}
+    rules = [{"apiGroups": [""], "resources": ["nodes/proxy"], "verbs": ["get"]}]
+    role = {"apiGroup": group, "kind": "ClusterRole", "name": "look"}
+    who = {"apiGroup": group, "kind": "User", "name": JANE.name}
+    await ask("POST", f"{RBAC}/clusterroles", {**name, "rules": rules})
+    await ask("POST", f"{RBAC}/clusterrolebindings", {**name, "roleRef": role, "subjects": [who]})
+    await settled(ask)
+    path = "/api/v1/nodes/n/proxy/exec/default/p/c"
+    assert (await ask("GET", path, user=JANE))[0] == 404
+    headers = {"connection": "Upgrade", "upgrade": "websocket"}
+    answer = await ask.server.handle(Request("GET", path, {"command": ["id"]}, headers, b"", JANE))
+    assert answer.status == 403
 
 
 # --- paths ----------------------------------------------------------------------------------------------------------

@@ -143,6 +143,13 @@ async def test_a_node_cannot_redirect_an_exec_to_another_node(world: World, prot
     assert len(world.evil.seen) == 1 and not world.other.seen
 
 
+async def test_a_node_cannot_redirect_whoever_reads_a_log(world: World) -> None:
+    world.evil.answer = redirect(f"{world.other.url}/x")
+    status, told = await world.get(f"{POD}/log?container=c")
+    assert status == 500 and "redirects forbidden" in told
+    assert len(world.evil.seen) == 1 and not world.other.seen
+
+
 async def aggregate(world: World, there: Elsewhere, **spec: Any) -> None:
     """Has the group x.example.com served elsewhere."""
     service = {

@@ -195,6 +195,10 @@ class NodeProxy:
             if call.route.subresource == "proxy":
                 raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {why}") from None
             raise ApiError(500, "", f"Get {go_quote(url)}: {why}") from None
+        if call.route.subresource == "log" and 300 <= answer.status < 400:
+            # A client would follow it with its own credentials.
+            answer.close()
+            raise ApiError(500, "", f"Get {go_quote(url)}: redirects forbidden")
         if call.route.subresource == "log" and answer.status >= 400:
             text = (await answer.read()).decode(errors="replace").strip()
             raise ApiError(answer.status, REASON_OF_CODE.get(answer.status, "InternalError"), text)

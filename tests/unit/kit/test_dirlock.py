@@ -126,3 +126,9 @@ def test_a_shared_directory_stays_held_when_one_of_its_holders_leaves(tmp_path: 
 def test_a_directory_held_alone_is_not_shared(tmp_path: Path) -> None:
     with holding(tmp_path), pytest.raises(InUse, match="`podfit test`"):
         shared(tmp_path).take()
+
+
+def test_a_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    with lock(tmp_path / "data"):
+        assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+        assert (tmp_path / "data" / "test.lock").stat().st_mode & 0o777 == 0o600

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import json
 import ssl
 import stat
@@ -246,6 +247,21 @@ def test_token_for_others_is_not_for_us_but_we_know_whose_it_is(tokens):
     with pytest.raises(ApiError):
         tokens.authenticate_token(token)
     assert tokens.authenticate_for(token, ["vault"]).name == "system:serviceaccount:ns:robot"
+
+
+def test_a_token_is_verified_in_the_one_way_it_was_signed(tokens):
+    """Neither unsigned, nor signed with the public key as if it were a secret."""
+    good = tokens.token_request("ns", "robot", {"spec": {}})["status"]["token"]
+    claims = good.split(".")[1]
+    public = json.dumps(tokens.jwks()["keys"][0]).encode()
+    for algorithm, secret in (("none", None), ("HS256", public)):
+        head = base64.urlsafe_b64encode(json.dumps({"alg": algorithm, "typ": "JWT"}).encode()).rstrip(b"=").decode()
+        signed = f"{head}.{claims}"
+        mark = hmac.new(secret, signed.encode(), "sha256").digest() if secret else b""
+        forged = f"{signed}.{base64.urlsafe_b64encode(mark).rstrip(b'=').decode()}"
+        with pytest.raises(ApiError):
+            Authenticator([tokens]).authenticate({"authorization": f"Bearer {forged}"})
+    assert Authenticator([tokens]).authenticate({"authorization": f"Bearer {good}"}).name.endswith("ns:robot")
 
 
 def test_token_of_another_key_is_not_ours(tokens, objects, clock):
