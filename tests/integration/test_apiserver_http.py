@@ -14,7 +14,9 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from podfit.apiserver.app import ApiServer
+from podfit.apiserver.auth.authenticate import Authenticator
 from podfit.apiserver.config import BODY_LIMIT, Config
+from podfit.apiserver.http import HttpFront
 from podfit.apiserver.request import ADMIN, Request, Response
 from podfit.store.memory import MemoryStore
 from podfit.testing.asking import serving, tls_of
@@ -118,6 +120,39 @@ async def test_a_client_that_hangs_up_leaves_no_watch_behind(
     await watchers(server, 1)
     opened.close() if isinstance(opened, aiohttp.ClientResponse) else await opened.close()
     await watchers(server, 0)
+
+
+@pytest.mark.parametrize("socket", [False, True])
+async def test_a_client_that_is_gone_before_its_watch_begins_leaves_neither_watch_nor_traceback(
+    caplog: pytest.LogCaptureFixture, socket: bool
+) -> None:
+    ended = asyncio.Event()
+
+    class Watch:
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return self
+
+        async def __anext__(self) -> bytes:
+            raise StopAsyncIteration
+
+        async def aclose(self) -> None:
+            ended.set()
+
+    async def handle(request: Request) -> Response:
+        assert request.upgrade is not None and request.upgrade.transport is not None
+        request.upgrade.transport.abort()
+        return Response(200, stream=Watch())
+
+    front = HttpFront(handle, Authenticator(), None)
+    await front.start("127.0.0.1", 0)
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{front.port}") as session:
+            with pytest.raises((aiohttp.ClientError, ConnectionError)):
+                await (session.ws_connect("/") if socket else session.get("/"))
+        await asyncio.wait_for(ended.wait(), 10)
+    finally:
+        await front.stop()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def watchers(server: ApiServer, count: int) -> None:

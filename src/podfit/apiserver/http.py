@@ -114,13 +114,24 @@ class HttpFront:
 
     async def _stream(self, http: web.BaseRequest, request: Request, response: Response) -> web.StreamResponse:
         assert response.stream is not None
-        if headers_say(request, "upgrade", "websocket"):
-            return await _websocket_stream(http, response)
+        try:
+            if headers_say(request, "upgrade", "websocket"):
+                return await _websocket_stream(http, response.stream)
+            return await self._chunked_stream(http, response, response.stream)
+        except ConnectionError:
+            # The client was gone before its answer began: nobody reads this one.
+            return web.Response()
+        finally:
+            await _end(response.stream)
+
+    async def _chunked_stream(
+        self, http: web.BaseRequest, response: Response, stream: AsyncIterator[bytes]
+    ) -> web.StreamResponse:
         answer = web.StreamResponse(status=response.status, headers=CIMultiDict(response.headers))
         answer.content_type = response.content_type
         answer.enable_chunked_encoding()
         await answer.prepare(http)
-        stream, outlet = response.stream, _Outlet(http, answer, self.patience_s)
+        outlet = _Outlet(http, answer, self.patience_s)
         if (lend := getattr(stream, "lend", None)) is not None:
             lend(outlet.take)
         try:
@@ -134,8 +145,6 @@ class HttpFront:
                 http.transport.abort()
         except (ConnectionError, asyncio.CancelledError):
             pass
-        finally:
-            await _end(stream)
         return answer
 
 
@@ -206,16 +215,13 @@ async def _end(stream: Any) -> None:
         await close()
 
 
-async def _websocket_stream(http: web.BaseRequest, response: Response) -> web.StreamResponse:
+async def _websocket_stream(http: web.BaseRequest, stream: AsyncIterator[bytes]) -> web.StreamResponse:
     """A watch over WebSocket: an event a text message."""
     socket = web.WebSocketResponse(heartbeat=30)
     await socket.prepare(http)
-    stream = response.stream
-    assert stream is not None
     try:
         await first_of(_until_closed(socket), _send_events(socket, stream))
     finally:
-        await _end(stream)
         await socket.close()
     return socket
 
