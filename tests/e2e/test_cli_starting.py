@@ -82,3 +82,32 @@ def test_a_damaged_store_or_key_ends_with_1(tmp_path: Path) -> None:
     (tmp_path / "pki" / "sa.key").write_bytes(b"")
     code, said = podfit("apiserver", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
     assert (code, said.count("\n")) == (1, 1) and said.startswith(f"podfit: {tmp_path}/pki/sa.key is damaged"), said
+
+
+def test_an_agent_without_a_server_says_so_once_for_each_part_and_stops_cleanly(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        config = f"clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:{server.getsockname()[1]}'}}}}]\n"
+        context = "contexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n"
+        (tmp_path / "kubeconfig").write_text(config + context)
+        words = [
+            "agent",
+            "--kubeconfig",
+            f"{tmp_path}/kubeconfig",
+            "--data-dir",
+            f"{tmp_path}/data",
+            "--runtime",
+            "fake",
+        ]
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "podfit.cli.main", *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        server.settimeout(60)
+        for _ in range(12):
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+        agent.terminate()
+        _, err = agent.communicate(timeout=60)
+    lines = err.splitlines()
+    assert len([line for line in lines if "podfit.agent.node" in line]) == 1, err
+    assert not [line for line in lines if " E " in line], err

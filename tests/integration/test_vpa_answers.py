@@ -140,7 +140,7 @@ async def test_the_story_follows_the_recommenders_settings(cluster: Autoscaled, 
     assert story["settings"]["recommendation-margin-fraction"] == 0.5
     for resource in ("cpu", "memory"):
         assert told[resource]["target"]["value"] == entry["target"][resource]
-    first = "mean of what was seen" if batch else "percentile 0.9 of what was seen"
+    first = "mean of observed usage" if batch else "percentile 0.9 of observed usage"
     assert told["cpu"]["target"]["steps"][0]["what"] == first
     assert told["memory"]["target"]["steps"][-1]["what"] == "lowered to the cluster's maximum"
 

@@ -250,7 +250,7 @@ class PodLoop:
             self._waits.forget(record)
             record.failed = None
             self._metrics.in_progress.dec()
-            record.story.tell("resized", "every container has what was promised", generation=generation)
+            record.story.tell("resized", "spec, allocation and cgroup agree", generation=generation)
             self._notices.completed(record.pod, record.sized(snapshot.allocated).shown, generation)
 
     # --- probes

@@ -108,7 +108,7 @@ class NodeKeeper:
     async def run(self) -> None:
         """Registers, then keeps status and Lease alive until cancelled."""
         backoff = Backoff(0.2, 30.0, jitter=0.2)
-        next_status = 0.0
+        next_status, reported = 0.0, ""
         while True:
             try:
                 if self._config.register and not self.registered.is_set():
@@ -119,10 +119,13 @@ class NodeKeeper:
                     next_status = self._clock.monotonic() + await self._publish_again()
                 await self._renew()
                 backoff.forget()
+                reported = ""
                 # Nodes of one process renew in step: what is written in one turn of the loop shares a transaction.
                 await self._clock.sleep(self._config.lease_s - self._clock.monotonic() % _STEP_S)
             except (ApiError, Unreachable) as error:
-                log.warning("node %s: %s", self._config.node_name, error)
+                if str(error) != reported:
+                    log.warning("node %s: %s", self._config.node_name, error)
+                    reported = str(error)
                 if isinstance(error, ApiError) and error.code == 404:
                     # Someone deleted the Node: an agent that lives has one.
                     self.registered.clear()

@@ -16,7 +16,7 @@ class BadAmount(ValueError):
 
 
 def read_amount(text: str, what: str) -> str:
-    """The canonical form of an amount that somebody typed for `what` ("--cpu")."""
+    """The canonical form of an amount typed for `what` ("--cpu")."""
     try:
         amount = Quantity.parse(text)
     except QuantityError as error:

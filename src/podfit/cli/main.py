@@ -26,7 +26,7 @@ from podfit.cli.commands import (
     version,
     vpa,
 )
-from podfit.cli.completing import answer
+from podfit.cli.completing import print_answer
 from podfit.cli.completing.scripts import ASK
 from podfit.cli.output import note
 from podfit.kit.oserrors import system_words
@@ -103,11 +103,11 @@ TOLD = frozenset(
 def main() -> None:
     """Errors of the user end with one line and exit code 1 (2 for a wrong command line), never with a traceback."""
     if sys.argv[1:2] == [ASK]:
-        print(answer(sys.argv[2:]))
+        print_answer(sys.argv[2:])
         return
     allow_depth()
     try:
-        app()
+        app(prog_name=prog_name(sys.argv[0]))
     except KeyboardInterrupt:
         sys.exit(130)
     except OSError as error:
@@ -119,6 +119,11 @@ def main() -> None:
             raise
         note(f"podfit: {error}")
         sys.exit(getattr(error, "exit_code", 1))
+
+
+def prog_name(path: str) -> str:
+    """The command as it was typed: kubectl runs its plugin `kubectl-podfit` for `kubectl podfit`."""
+    return "kubectl podfit" if path.endswith("kubectl-podfit") else "podfit"
 
 
 def refusal(error: OSError) -> str:

@@ -181,7 +181,7 @@ def _same_class(before: Object, after: Object, container: str, changes: tuple[Ch
     why = {
         "Guaranteed": "its requests must stay equal to its limits: change both by the same amount (--limits …)",
         "Burstable": "its requests must not become equal to its limits everywhere: leave one request below its limit",
-        "BestEffort": "it has neither requests nor limits and must stay so: a new pod is needed to give it some",
+        "BestEffort": "it has no requests and no limits, and only a new pod can have some",
     }[old]
     raise CannotResize(
         f"pod/{before['metadata']['name']} is {old} and would become {new}, and the QoS class of a running pod "

@@ -6,12 +6,13 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests import inventory
 
 from podfit import __version__
-from podfit.cli.commands.resize import with_dry_run_mode
+from podfit.cli.commands.resize import as_kubectl_reads
 
 OWN = sorted(name for name in inventory.flags() if not name.startswith("vpa "))
 GROUPS = ["", "token", "vpa"]
@@ -32,6 +33,13 @@ def test_no_option_name_is_cut_at_80_columns(command: str) -> None:
     assert not re.search(r"<(str|int|float|bool|list|path)\b", page)
 
 
+@pytest.mark.parametrize("component", ["recommender", "updater", "admission"])
+def test_flags_of_the_autoscaler_fit_into_80_columns(component: str) -> None:
+    page = podfit("vpa", component, "-h").stdout.splitlines()
+    assert {line.strip().partition("=")[0] for line in page} >= inventory.flags()[f"vpa {component}"] - {"--help", "-h"}
+    assert all(len(line) <= 80 for line in page)
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_no_description_of_a_command_is_cut_at_80_columns(group: str) -> None:
     page = podfit(*group.split(), "-h").stdout
@@ -42,6 +50,21 @@ def test_no_description_of_a_command_is_cut_at_80_columns(group: str) -> None:
 def test_the_root_prints_its_version() -> None:
     done = podfit("--version")
     assert (done.returncode, done.stdout) == (0, f"podfit {__version__}\n")
+
+
+def test_a_plugin_of_kubectl_names_itself_as_it_was_typed() -> None:
+    plugin = Path(sys.executable).with_name("kubectl-podfit")
+    done = subprocess.run([plugin, "nonsense"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.startswith("Usage: kubectl podfit [OPTIONS]")
+
+
+def test_candidates_that_nobody_reads_cause_no_traceback() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "podfit.cli.main", "__complete", "resize", "-"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    os.close(writer)
+    assert "Traceback" not in done.stderr
 
 
 def test_a_wrong_option_is_named_in_plain_text() -> None:
@@ -57,7 +80,9 @@ def test_a_wrong_option_is_named_in_plain_text() -> None:
         (["--dry-run", "server", "web"], ["--dry-run", "server", "web"]),
         (["--dry-run=server"], ["--dry-run=server"]),
         (["--", "--dry-run"], ["--", "--dry-run"]),
+        (["--wait=false", "web"], ["--no-wait", "web"]),
+        (["--wait=true", "--", "--wait=false"], ["--wait", "--", "--wait=false"]),
     ],
 )
-def test_dry_run_alone_means_client(typed: list[str], meant: list[str]) -> None:
-    assert with_dry_run_mode(typed) == meant
+def test_flags_of_resize_are_read_as_kubectl_does(typed: list[str], meant: list[str]) -> None:
+    assert as_kubectl_reads(typed) == meant

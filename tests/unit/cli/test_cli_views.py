@@ -58,7 +58,7 @@ def test_without_a_podfit_node_actuated_is_unknown() -> None:
 
 def test_who_holds_the_room_is_told_largest_first() -> None:
     lines, numbers = room(pod("me", "900m"), NODE, [pod("me", "900m"), pod("small", "50m"), pod("big", "300m")])
-    assert numbers["cpu"] == {"needs": 900, "free": 650, "allocatable": 1000}
+    assert numbers["cpu"] == {"needs": "900m", "free": "650m", "allocatable": "1"}
     assert "250m short" in lines[0] and lines[1].index("d/big") < lines[1].index("d/small")
 
 
@@ -71,7 +71,7 @@ def test_a_wish_that_waits_too_holds_only_what_was_promised() -> None:
         conditions=[{"type": "PodResizePending", "status": "True", "reason": "Deferred"}],
     )
     lines, numbers = room(pod("me", "800m"), NODE, [waiting])
-    assert numbers["cpu"]["free"] == 700
+    assert numbers["cpu"]["free"] == "700m"
     assert "100m short" in lines[0] and "300m" in lines[1]
 
 

@@ -351,6 +351,7 @@ def agent(
 
         async def stop() -> None:
             await started.stop(stop_pods=stop_pods)
+            await started.client.close()
             await note_pods_left([started], "podfit agent", Cluster(data_dir).option)
 
         await serve(start, stop)

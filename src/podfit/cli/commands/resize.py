@@ -19,21 +19,24 @@ if TYPE_CHECKING:
 
 DRY_RUNS = ("none", "client", "server")
 _MODES = [[mode] for mode in DRY_RUNS]
+_WAITS = {"--wait=true": "--wait", "--wait=false": "--no-wait"}
 
 
 class Resize(Command):
-    """Takes `--dry-run` alone, as kubectl does: a value has to follow it with `=`, or be one of its values."""
+    """Takes flags as kubectl does: `--dry-run` alone, and `--wait` with a value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, with_dry_run_mode(args))
+        return super().parse_args(ctx, as_kubectl_reads(args))
 
 
-def with_dry_run_mode(words: list[str]) -> list[str]:
+def as_kubectl_reads(words: list[str]) -> list[str]:
+    """A value of `--dry-run` has to follow it with `=`, or be one of its values."""
     end = words.index("--") if "--" in words else len(words)
-    return [
-        "--dry-run=client" if word == "--dry-run" and at < end and words[at + 1 : at + 2] not in _MODES else word
-        for at, word in enumerate(words)
-    ]
+    read = [_WAITS.get(word, word) for word in words[:end]]
+    for at, word in enumerate(read):
+        if word == "--dry-run" and read[at + 1 : at + 2] not in _MODES:
+            read[at] = "--dry-run=client"
+    return [*read, *words[end:]]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -202,7 +205,7 @@ async def _outcome(
     wait, timeout_s, output = how
     sent = [plan for plan in plans if plan.key in accepted]
     if not wait or not sent:
-        _print([accepted[plan.key] for plan in sent], sent, output, "asked to resize")
+        _print([accepted[plan.key] for plan in sent], sent, output, "resize requested")
         code = REFUSED if refused else 0
     else:
         followed = await follow(session.client, accepted, timeout_s)

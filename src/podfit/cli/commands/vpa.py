@@ -91,7 +91,7 @@ def _helped(context: typer.Context, default: object) -> bool:
         return False
     print(f"Usage: podfit vpa {context.info_name} [--FLAG=VALUE]...\n")
     for name, value in described(default):
-        print(f"  {name:<58}{value}")
+        print(f"  {name}={value}")
     return True
 
 

@@ -6,6 +6,7 @@ A candidate a line, its description after a tab; the last line is `:` and the su
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 NO_SPACE, NO_FILES, FOLDERS = 2, 4, 16
@@ -13,7 +14,12 @@ NO_SPACE, NO_FILES, FOLDERS = 2, 4, 16
 
 def main() -> None:
     """`kubectl_complete-podfit WORD…`: the last word is the one to complete, empty where a new one begins."""
-    print(answer(sys.argv[1:]))
+    print_answer(sys.argv[1:])
+
+
+def print_answer(words: list[str]) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        print(answer(words), flush=True)
 
 
 def answer(words: list[str]) -> str:

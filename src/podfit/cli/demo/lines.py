@@ -31,7 +31,7 @@ class Lines:
     def moved(self, moves: list[Moved]) -> None:
         now = time.monotonic() - self._stage.started
         for line in self._stage.typed[self._typed :]:
-            say(f"{now:5.1f}s somebody typed: {line}")
+            say(f"{now:5.1f}s manual resize: {line}")
         self._typed = len(self._stage.typed)
         for move in moves:
             say(f"{now:5.1f}s {move} (restarts {self._stage.seen.restarts})")

@@ -61,7 +61,7 @@ class Screen:
         lines = []
         for pod in self._stage.running():
             lines += [f"{pod['metadata']['labels']['app']}: {line}" for line in conditions(pod)]
-        lines += [f"somebody typed: {line}" for line in self._stage.typed[-1:]]
+        lines += [f"manual resize: {line}" for line in self._stage.typed[-1:]]
         lines += [f"just now: {move}" for move in self._stage.seen.moves[-2:]]
         return Text("\n".join(lines) or "all pods have what they ask for")
 

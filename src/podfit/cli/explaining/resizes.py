@@ -8,7 +8,7 @@ from podfit.api.kinds import NODE, POD
 from podfit.api.resize_verdicts import DEFERRED, INFEASIBLE, PENDING
 from podfit.api.resources import Amounts, pod_requests
 from podfit.api.status import Object
-from podfit.cli.amounts import RESOURCES, amount_text, number
+from podfit.cli.amounts import RESOURCES, amount_text, number, quantity
 from podfit.cli.containers import oom_kills, oom_lines
 from podfit.cli.node_side import states, story
 from podfit.cli.output import table
@@ -84,7 +84,8 @@ def room(pod: Object, node: Object, pods: list[Object]) -> tuple[list[str], dict
         held = {_key(one): _numbers(_held(one)).get(resource, 0) for one in others}
         free = allocatable.get(resource, 0) - sum(held.values())
         wanted = needs.get(resource, 0)
-        numbers[resource] = {"needs": wanted, "free": free, "allocatable": allocatable.get(resource, 0)}
+        counts = {"needs": wanted, "free": free, "allocatable": allocatable.get(resource, 0)}
+        numbers[resource] = {name: quantity(resource, count) for name, count in counts.items()}
         if wanted <= free:
             continue
         texts = [amount_text(resource, one) for one in (wanted, allocatable.get(resource, 0), free, wanted - free)]
@@ -101,7 +102,7 @@ def room(pod: Object, node: Object, pods: list[Object]) -> tuple[list[str], dict
 
 
 def _held(pod: Object) -> Amounts:
-    """What its node has promised it. A wish that waits holds nothing there, whether or not it can ever come true."""
+    """What its node has promised it. A resize that waits holds nothing there."""
     if condition(pod, PENDING) is not None:
         status = {**pod["status"], "conditions": [{"type": PENDING, "reason": INFEASIBLE}]}
         pod = {**pod, "status": status}

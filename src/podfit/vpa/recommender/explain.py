@@ -222,9 +222,9 @@ def _estimated(told: _Told, size: str) -> tuple[int, Steps]:
     histogram = told.state.cpu if resource == "cpu" else told.state.memory
     unit = 1000.0 if resource == "cpu" else 1.0
     if told.by_mean and size == "target":
-        amount, what = amount_of(mean(histogram) * unit), "mean of what was seen"
+        amount, what = amount_of(mean(histogram) * unit), "mean of observed usage"
     else:
-        amount, what = amount_of(histogram.percentile(fraction) * unit), f"percentile {fraction:g} of what was seen"
+        amount, what = amount_of(histogram.percentile(fraction) * unit), f"percentile {fraction:g} of observed usage"
     steps: Steps = [_step(what, resource, amount)]
     amount = with_margin(amount, config.recommendation_margin_fraction)
     steps.append(_step(f"plus a margin of {config.recommendation_margin_fraction:.0%}", resource, amount))
