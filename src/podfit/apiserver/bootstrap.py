@@ -58,7 +58,17 @@ def _completed(kind: Kind, found: Object, wanted: Object) -> Object | None:
         return role_update.completed(found, wanted)
     if kind.kind == "Endpoints" and wanted["subsets"][0] not in (found.get("subsets") or ()):
         return {**found, "subsets": wanted["subsets"]}
+    if kind.kind == "CustomResourceDefinition" and found["metadata"].get("generation", 1) == 1:
+        return _newer_definition(found, wanted)
     return None
+
+
+def _newer_definition(found: Object, wanted: Object) -> Object | None:
+    """A definition that an older version installed, and nobody changed since, with the versions it lacks."""
+    known = {version["name"] for version in found["spec"]["versions"]}
+    if known >= {version["name"] for version in wanted["spec"]["versions"]}:
+        return None
+    return {**found, "metadata": {**found["metadata"], "generation": 2}, "spec": wanted["spec"]}
 
 
 def namespaces() -> Iterator[Object]:

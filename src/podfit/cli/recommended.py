@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from podfit.api.kinds import POD
 from podfit.api.status import ApiError, Object
 from podfit.cli.amounts import RESOURCES, amount_text, number, quantity
-from podfit.cli.targets import NoSuchTarget, find_kind, pods_of
+from podfit.cli.targets import NoSuchTarget, alive, find_kind, pods_of
 from podfit.client import Client
+from podfit.vpa.model.matching import own_selector
+from podfit.vpa.model.selectors import from_object
 from podfit.vpa.recommender.decide.amounts import MAX_AMOUNT
 
 TOLERANCE = 0.1
@@ -65,10 +68,14 @@ def mode_of(vpa: Object) -> str:
 
 
 async def target_pods(client: Client, vpa: Object) -> list[Object]:
-    """The running pods of the autoscaler's target; none when the target is not there."""
+    """The running pods that the autoscaler scales; none when its target is not there."""
     ref = vpa["spec"].get("targetRef") or {}
+    selected = own_selector(vpa)
     group = (ref.get("apiVersion") or "").rpartition("/")[0]
     try:
+        if selected is not None:
+            listed = await client.list(POD, vpa["metadata"]["namespace"], labelSelector=str(from_object(selected)))
+            return [pod for pod in listed["items"] if alive(pod)]
         kind = await find_kind(client, f"{ref.get('kind', '')}.{group}" if group else ref.get("kind", ""))
         obj = await client.get(kind, vpa["metadata"]["namespace"], ref.get("name", ""))
         pods = await pods_of(client, kind, obj)

@@ -98,7 +98,7 @@ def test_room_follows_every_state_of_a_pod() -> None:
 def test_a_namespace_counts_as_soon_as_it_has_an_autoscaler_and_no_longer() -> None:
     vpas = Followed()
     sight = SimpleNamespace(vpas=vpas, watched_vpas=lambda: list(vpas))
-    index = Index(cast(Sight, sight), cast(Cache, Followed()))
+    index = Index(cast(Sight, sight), cast(Cache, Followed()), lambda target: None)
     index.start()
     assert index.namespaces == frozenset()
     target = {"targetRef": {"kind": "Deployment", "name": "web"}}

@@ -18,6 +18,8 @@ def _lease(verb: str, *names: str) -> Rule:
     return rule(["get", verb], ["coordination.k8s.io"], ["leases"], names)
 
 
+_AUTOSCALERS = "verticalpodautoscalers.autoscaling.k8s.io"
+
 CLUSTER_ROLES: dict[str, tuple[Rule, ...]] = {
     # A deferred resize may preempt, with budgets respected.
     f"{_PREFIX}scheduler": (rule(["create"], [""], ["pods/eviction"]),),
@@ -60,6 +62,7 @@ CLUSTER_ROLES: dict[str, tuple[Rule, ...]] = {
         rule(_READ, [""], ["namespaces", "nodes", "resourcequotas"]),
         rule(["create"], ["admissionregistration.k8s.io"], _WEBHOOKS),
         rule(["get", "update"], ["admissionregistration.k8s.io"], _WEBHOOKS, ["vpa-webhook-config"]),
+        rule(["get", "patch"], ["apiextensions.k8s.io"], ["customresourcedefinitions"], [_AUTOSCALERS]),
     ),
 }
 ROLES: dict[str, tuple[Rule, ...]] = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from podfit.api import vpa_versions
 from podfit.api.kinds import Kind
 from podfit.api.schema.structural import CustomSchema
 from podfit.api.status import Object
@@ -18,6 +19,7 @@ from podfit.apiserver.admission.webhooks.call import Caller
 from podfit.apiserver.versions.webhook import ConversionWebhook
 from podfit.store.backend import Record
 
+_NATIVE = (vpa_versions.V1, vpa_versions.V1ALPHA1)
 _REMEMBERED = 4096
 _LARGE = 64 * 1024
 """Bytes of a record that is not worth keeping."""
@@ -40,6 +42,8 @@ class Plan:
         self.webhook: ConversionWebhook | None = None
         if conversion.get("strategy") == "Webhook":
             self.webhook = ConversionWebhook(conversion.get("webhook") or {}, caller)
+        self.native = group == vpa_versions.GROUP and spec["names"]["plural"] == vpa_versions.PLURAL
+        """Whether this server converts the objects itself."""
         first = next(iter(schemas.values()))
         self.converts = len(schemas) > 1 and (
             self.webhook is not None or any(schema != first for schema in schemas.values())
@@ -65,6 +69,8 @@ class Plan:
         """Objects that are in other versions than this one."""
         if self.webhook is not None:
             objects = await self.webhook.convert(objects, api_version)
+        elif self.native and all(obj["apiVersion"] in _NATIVE and api_version in _NATIVE for obj in objects):
+            objects = [vpa_versions.convert(obj, api_version) for obj in objects]
         else:
             objects = [{**obj, "apiVersion": api_version} for obj in objects]
         schema = self.schemas.get(api_version)

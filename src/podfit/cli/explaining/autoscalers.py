@@ -14,6 +14,8 @@ from podfit.cli.output import age, paragraph, table
 from podfit.cli.overrides import FROZEN
 from podfit.cli.recommended import mode_of, recommendations, target_pods
 from podfit.client import Client
+from podfit.vpa.model.matching import own_selector
+from podfit.vpa.model.selectors import from_object
 from podfit.vpa.recommender.explain import explain_objects
 
 NOT_ALL = (
@@ -46,8 +48,12 @@ async def explain_vpa(client: Client, vpa: Object, width: int = 0) -> tuple[list
 
 
 def _headline(vpa: Object, pods: int) -> str:
-    ref, name = vpa["spec"].get("targetRef") or {}, vpa["metadata"]["name"]
+    ref, name, selected = vpa["spec"].get("targetRef") or {}, vpa["metadata"]["name"], own_selector(vpa)
     target = f"{(ref.get('kind') or '?').lower()}/{ref.get('name')}"
+    if selected is not None:
+        target = (
+            f"the pods with {from_object(selected)}" if str(from_object(selected)) else "every pod of its namespace"
+        )
     return f"vpa/{name} scales {target} ({pods} pods), mode {mode_of(vpa)}:"
 
 

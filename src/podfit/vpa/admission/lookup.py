@@ -18,7 +18,7 @@ from podfit.client import Cache, Client
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock
 from podfit.vpa.admission.decide.review import index_vpas
-from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontally, without
+from podfit.vpa.model.horizontal import LabelsOf, horizontal_resources, scaled_horizontally, without
 from podfit.vpa.model.matching import Target
 from podfit.vpa.model.pods import controller_of
 from podfit.vpa.model.policy import recommending
@@ -38,8 +38,8 @@ _OWNERS = 3
 class Index:
     """Autoscalers by target, built again only after one of them changed."""
 
-    def __init__(self, sight: Sight, hpas: Cache) -> None:
-        self._sight, self._hpas = sight, hpas
+    def __init__(self, sight: Sight, hpas: Cache, labels_of: LabelsOf) -> None:
+        self._sight, self._hpas, self._labels_of = sight, hpas, labels_of
         self._stale = True
         self._built: dict[Target, list[Any]] = {}
         self._namespaces: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class Index:
 
     def vertical(self, vpa: Mapping[str, Any]) -> Mapping[str, Any]:
         """Without what is recommended for resources that a horizontal autoscaler scales by."""
-        return without(vpa, horizontal_resources(vpa, self._scaled))
+        return without(vpa, horizontal_resources(vpa, self._scaled, self._labels_of))
 
     @property
     def namespaces(self) -> frozenset[str]:

@@ -31,12 +31,13 @@ from podfit.kit.tasks import Tasks
 from podfit.vpa.admission.certificates import Certificates, SharedCertificates, from_files
 from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig
+from podfit.vpa.admission.decide.conversion import converted
 from podfit.vpa.admission.decide.gate import gate_patch, must_wait
 from podfit.vpa.admission.decide.review import Verdict, World, answer, answer_to
 from podfit.vpa.admission.lookup import Ask, Freshest, HttpAsk, Index, Owners
 from podfit.vpa.admission.measures import Measures
-from podfit.vpa.admission.registration import register
-from podfit.vpa.model.matching import controlling_vpa, target_of
+from podfit.vpa.admission.registration import CONVERT_PATH, register, register_conversion
+from podfit.vpa.model.matching import controlling_vpa, index_key
 from podfit.vpa.observe.brakes import Brakes
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import WELL_KNOWN, Sight
@@ -74,10 +75,11 @@ class AdmissionWebhook:
             client, self.clock, self.config.vpa_object_namespace, self.config.ignored_vpa_object_namespaces
         )
         self.limit_ranges = self.sight.follow(kind_named("LimitRange"))
-        self.index = Index(self.sight, self.sight.follow(kind_named("HorizontalPodAutoscaler")))
         self.brakes = Brakes(self.sight, self.config.panic_namespace, self.config.panic_name)
         self.scales = Scales(client, self.clock)
         self.targets = Targets(self.sight, self.scales)
+        hpas = self.sight.follow(kind_named("HorizontalPodAutoscaler"))
+        self.index = Index(self.sight, hpas, self.targets.template_labels)
         self.owners = Owners(client, self.sight, self.targets)
         self._http_ask = HttpAsk(self.config.recommender_url) if ask is None and self.config.recommender_url else None
         self.freshest = Freshest(ask or self._http_ask, self.config.recommender_timeout, self.clock)
@@ -123,6 +125,7 @@ class AdmissionWebhook:
 
     async def _serve(self) -> None:
         app = web.Application(client_max_size=MAX_BODY)
+        app.router.add_post(CONVERT_PATH, self._convert)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
@@ -150,6 +153,7 @@ class AdmissionWebhook:
         if self.config.register_webhook:
             assert self._certificates is not None
             await register(self.client, self.config, self._certificates.ca, self.port)
+            await register_conversion(self.client, self.config, self._certificates.ca, self.port)
         self.registered.set()
         await self.scales.refresh()
 
@@ -223,6 +227,10 @@ class AdmissionWebhook:
                 await response.prepare(request)
                 await response.write_eof()
         return response
+
+    async def _convert(self, request: web.Request) -> web.Response:
+        review = converted(_read(await request.read()))
+        return web.Response(body=msgspec.json.encode(review), content_type="application/json")
 
     async def review(self, body: bytes) -> bytes:
         """An AdmissionReview in, its answer out."""
@@ -302,15 +310,15 @@ class AdmissionWebhook:
             # The pod starts as its template has it; one that requires an autoscaler waits.
             return replace(world, vpas={}), None
         fresh = await self.freshest.improve(placed, vpa)
-        target = target_of(vpa)
-        if fresh is vpa or target is None:
+        key = index_key(vpa)
+        if fresh is vpa or key is None:
             return world, vpa
         fresh = self.index.vertical(fresh)
-        return replace(world, vpas={target: [fresh]}), fresh
+        return replace(world, vpas={key: [fresh]}), fresh
 
     async def _learned_scales(self, namespace: str) -> bool:
         """Asks about owners of kinds nobody knows beforehand, where an autoscaler may be meant for one of them."""
-        foreign = any(one.namespace == namespace and one.kind not in WELL_KNOWN for one in self.index.vpas)
+        foreign = any(one.namespace == namespace and one.kind and one.kind not in WELL_KNOWN for one in self.index.vpas)
         if not foreign or not self.scales.wanted.is_set():
             return False
         try:

@@ -12,14 +12,16 @@ from typing import Any
 from podfit.api.kinds import Kind, kind_named
 from podfit.api.status import ApiError, Object
 from podfit.client import Client
+from podfit.client.rest import JSON_PATCH
 from podfit.vpa.admission.config import AdmissionConfig
 
 log = logging.getLogger(__name__)
 
 MUTATING, VALIDATING = kind_named("MutatingWebhookConfiguration"), kind_named("ValidatingWebhookConfiguration")
-NAME, HOOK, CHECK_HOOK = "vpa-webhook-config", "vpa.k8s.io", "validate.vpa.podfit.dev"
-CHECK_PATH = "/validate"
 GROUP = "autoscaling.k8s.io"
+NAME, HOOK, CHECK_HOOK = "vpa-webhook-config", "vpa.k8s.io", "validate.vpa.podfit.dev"
+CHECK_PATH, CONVERT_PATH = "/validate", "/convert"
+DEFINITION, DEFINITION_NAME = kind_named("CustomResourceDefinition"), f"verticalpodautoscalers.{GROUP}"
 
 
 def registrations(config: AdmissionConfig, ca: bytes, port: int) -> list[tuple[Kind, Object]]:
@@ -95,6 +97,28 @@ async def register(client: Client, config: AdmissionConfig, ca: bytes, port: int
             await client.update(kind, {**found, "metadata": meta, "webhooks": wanted["webhooks"]})
             written += 1
     return written
+
+
+async def register_conversion(client: Client, config: AdmissionConfig, ca: bytes, port: int) -> bool:
+    """Makes the definition of autoscalers ask this webhook, if it converts by webhook at all; whether that was written.
+
+    Without the permission the definition stays as its manifest has it: only clients of v1alpha1 need the conversion.
+    """
+    try:
+        found = await client.find(DEFINITION, "", DEFINITION_NAME)
+        conversion = ((found or {}).get("spec") or {}).get("conversion") or {}
+        if conversion.get("strategy") != "Webhook":
+            return False
+        where = {**_where(config, port, CONVERT_PATH), "caBundle": base64.b64encode(ca).decode()}
+        wanted = {"clientConfig": where, "conversionReviewVersions": ["v1"]}
+        if _covers(conversion.get("webhook"), wanted):
+            return False
+        patch = [{"op": "add", "path": "/spec/conversion/webhook", "value": wanted}]
+        await client.patch(DEFINITION, "", DEFINITION_NAME, patch, content_type=JSON_PATCH)
+        return True
+    except ApiError as error:
+        log.warning("the conversion of autoscaler objects is not registered: %s", error)
+        return False
 
 
 def _stands(found: Object, wanted: Object) -> bool:

@@ -6,14 +6,17 @@ request raises the utilisation that asks for more replicas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from podfit.vpa.model.matching import Target, target_of
+from podfit.vpa.model.matching import Target, own_selector, target_of
 from podfit.vpa.model.policy import RESOURCES
+from podfit.vpa.model.selectors import from_object
 
 Object = Mapping[str, Any]
 CONDITION = "ResourceScaledHorizontally"
+LabelsOf = Callable[[Target], Mapping[str, str] | None]
+"""The labels that a controller gives its pods, or None when they cannot be read."""
 _SIZES = ("target", "lowerBound", "upperBound")
 
 
@@ -41,9 +44,28 @@ def _resources(hpa: Object) -> Iterable[str]:
             yield holder["name"]
 
 
-def horizontal_resources(vpa: Object, index: Mapping[Target, Mapping[str, str]]) -> Mapping[str, str]:
+def horizontal_resources(
+    vpa: Object, index: Mapping[Target, Mapping[str, str]], labels_of: LabelsOf
+) -> Mapping[str, str]:
+    """The resources of its target; of an autoscaler with a selector, those of every target whose pods it selects."""
     target = target_of(vpa)
-    return index.get(target, {}) if target is not None else {}
+    if target is not None or not index:
+        return index.get(target, {}) if target is not None else {}
+    selected = own_selector(vpa)
+    namespace = (vpa.get("metadata") or {}).get("namespace") or ""
+    found: dict[str, str] = {}
+    for other, resources in index.items() if selected is not None else ():
+        labels = labels_of(other) if other.namespace == namespace else None
+        if labels is not None and _selects(selected, labels):
+            found = {**resources, **found}
+    return found
+
+
+def _selects(selector: Object | None, labels: Mapping[str, str]) -> bool:
+    try:
+        return from_object(selector).matches(labels)
+    except (ValueError, KeyError):
+        return False
 
 
 def without(vpa: Object, resources: Iterable[str]) -> Object:

@@ -14,7 +14,10 @@ Object = Mapping[str, Any]
 
 
 class Target(NamedTuple):
-    """What an autoscaler's targetRef names. The API version is not compared."""
+    """What an autoscaler's targetRef names. The API version is not compared.
+
+    Autoscalers with a selector of their own have no target: in an index they stand under their namespace alone.
+    """
 
     namespace: str
     kind: str
@@ -35,13 +38,31 @@ def target_of(vpa: Object) -> Target | None:
     return Target(namespace, reference.get("kind") or "", reference.get("name") or "")
 
 
+def own_selector(vpa: Object) -> Object | None:
+    """The LabelSelector that an autoscaler has in place of a target."""
+    spec = vpa.get("spec") or {}
+    found: Object | None = None if spec.get("targetRef") else spec.get("selector")
+    return found
+
+
+def index_key(vpa: Object) -> Target | None:
+    """Under which key an autoscaler is found; None when it selects nothing."""
+    if own_selector(vpa) is not None:
+        return _selecting((vpa.get("metadata") or {}).get("namespace") or "")
+    return target_of(vpa)
+
+
+def _selecting(namespace: str) -> Target:
+    return Target(namespace, "", "")
+
+
 def by_target(vpas: Iterable[Object]) -> dict[Target, list[Object]]:
-    """The index that makes finding a pod's autoscaler independent of their number."""
+    """The index that makes finding a pod's autoscaler independent of the number of targets."""
     index: dict[Target, list[Object]] = {}
     for vpa in vpas:
-        target = target_of(vpa)
-        if target is not None:
-            index.setdefault(target, []).append(vpa)
+        key = index_key(vpa)
+        if key is not None:
+            index.setdefault(key, []).append(vpa)
     return index
 
 
@@ -50,14 +71,13 @@ def controlling_vpa(
 ) -> Object | None:
     """Of several the oldest, then the one whose name comes first."""
     owner = controller_of(pod) if index else None
-    if owner is None or owner.get("kind") == "Node":
+    if not index or (owner is not None and owner.get("kind") == "Node"):
         return None
-    top = topmost_of((pod.get("metadata") or {}).get("namespace") or "", owner)
-    if top is None:
-        return None
+    namespace = (pod.get("metadata") or {}).get("namespace") or ""
+    top = topmost_of(namespace, owner) if owner is not None else None
     labels = labels_of(pod)
     best: Object | None = None
-    for vpa in index.get(top, ()):
+    for vpa in (*index.get(_selecting(namespace), ()), *(index.get(top, ()) if top is not None else ())):
         selector = selector_of(vpa)
         if selector is not None and selector.matches(labels) and (best is None or _age(vpa) < _age(best)):
             best = vpa

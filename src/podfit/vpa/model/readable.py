@@ -28,7 +28,7 @@ def readable(vpa: Object) -> Object:
     problem = _first_wrong(_in_spec(vpa))
     if not problem:
         return vpa
-    spec = {name: vpa["spec"][name] for name in ("targetRef", "recommenders") if name in vpa["spec"]}
+    spec = {name: vpa["spec"][name] for name in ("targetRef", "selector", "recommenders") if name in vpa["spec"]}
     return {**vpa, "spec": {**spec, "updatePolicy": {"updateMode": "Off"}}, UNREADABLE: problem}
 
 

@@ -6,11 +6,12 @@ Reads caches only, so that the pure decisions can call it in the middle of a pas
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any
 
 from podfit.api.status import Object
 from podfit.client.cache import key_of
-from podfit.vpa.model.matching import Target
+from podfit.vpa.model.matching import Target, own_selector
 from podfit.vpa.model.pods import controller_of
 from podfit.vpa.model.selectors import Selector, equal_to, from_object
 from podfit.vpa.observe import trims
@@ -53,7 +54,10 @@ class Targets:
             return None
 
     def resolve(self, vpa: Any) -> Selector | None:
-        """The pods of a target. None: not known yet. Raises Unsupported."""
+        """The pods of a target, or those of its own selector. None: not known yet. Raises Unsupported."""
+        selected = own_selector(vpa)
+        if selected is not None:
+            return _own(selected)
         reference = (vpa.get("spec") or {}).get("targetRef")
         if not reference:
             told = "targetRef not defined. If this is a v1beta1 object, switch to v1"
@@ -113,6 +117,13 @@ class Targets:
             owner = above
         return top
 
+    def template_labels(self, target: Target) -> Mapping[str, str] | None:
+        """The labels that a controller of a well-known kind gives its pods."""
+        cache = self._sight.workloads.get(target.kind)
+        found = cache.get(target.namespace, target.name) if cache is not None else None
+        template = ((found or {}).get("spec") or {}).get("template")
+        return (template.get("metadata") or {}).get("labels") or {} if template is not None else None
+
     def replicas_of(self, creator: Creator) -> int | None:
         """As many as wanted (of a DaemonSet: are ready); None when it cannot be told, 0 for kinds without a number."""
         if creator.kind not in ("ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"):
@@ -123,6 +134,13 @@ class Targets:
         if creator.kind == "DaemonSet":
             return (found.get("status") or {}).get("numberReady") or None
         return (found.get("spec") or {}).get("replicas") or None
+
+
+def _own(selector: Mapping[str, Any]) -> Selector:
+    try:
+        return from_object(selector)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Unsupported(f"Cannot read selector. Reason: {error}") from error
 
 
 def workload_selector(found: Object) -> Selector:

@@ -37,7 +37,7 @@ from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.oom import Oom
 from podfit.vpa.recommender.decide.samples import kept_containers, missing_samples, spans_of
 from podfit.vpa.recommender.decide.starvation import Need, Starvation, raised
-from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome
+from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome, reported
 from podfit.vpa.recommender.explain import settings_note
 from podfit.vpa.recommender.feed import Feed
 from podfit.vpa.recommender.ledger import Ledger
@@ -297,11 +297,13 @@ class Recommender:
             chosen.setdefault(self.plugin_of(vpa), []).append(vpa)
         sizes = sizes_by_plugin(self.cluster, chosen)
         needs = self._starved(sizes)
-        scaled = scaled_horizontally(self.hpas)
+        scaled, labels_of = scaled_horizontally(self.hpas), self.targets.template_labels
         now = self.clock.now()
         self.cluster.stamp_created(now)
         self._outcomes = {
-            id: self._decided(vpa, sizes[id], horizontal_resources(vpa.object, scaled), now, starved(needs.get(id)))
+            id: self._decided(
+                vpa, sizes[id], horizontal_resources(vpa.object, scaled, labels_of), now, starved(needs.get(id))
+            )
             for id, vpa in self.cluster.vpas.items()
         }
         return {id: decided for id, (_, decided) in self._outcomes.items()}
@@ -346,7 +348,8 @@ class Recommender:
         before = self._outcomes.get(vpa.id)
         if before is not None and before[0] == seen and before[1].patch is None:
             return before
-        return seen, outcome(vpa, sizes, config, rfc3339(now), extra, words, kept)
+        decided = outcome(vpa, sizes, config, rfc3339(now), extra, words, kept)
+        return seen, reported(decided, rfc3339(now))
 
     def plugin_of(self, vpa: Vpa) -> str:
         named = (vpa.object.get("spec") or {}).get("recommenders")

@@ -162,7 +162,8 @@ class Updater:
         scaled = scaled_horizontally(self.hpas)
         found = self.sight.watched_vpas()
         self.steady.forget({(vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]) for vpa in found})
-        return [self.steady.settle(without(vpa, horizontal_resources(vpa, scaled)), now) for vpa in found]
+        labels_of = self.targets.template_labels
+        return [self.steady.settle(without(vpa, horizontal_resources(vpa, scaled, labels_of)), now) for vpa in found]
 
     def _world(self, vpas: list[Mapping[str, Any]], pods: list[Any]) -> World:
         ranges = list(self.limit_ranges)

@@ -6,13 +6,14 @@ Whatever goes wrong with a pod, it is let through unchanged: the autoscaler neve
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.api.status import INTERNAL, FieldError, unprocessable
+from podfit.api.vpa_versions import V1ALPHA1, to_v1
 from podfit.vpa.admission.decide.patches import pod_patch
 from podfit.vpa.admission.decide.shape import POD, REVIEW, VPA, ShapeError, check_shape
 from podfit.vpa.admission.decide.validate import allowed_for, validate
@@ -128,16 +129,33 @@ def admit_pod(request: Object, uid: str, resource: Object, world: World) -> Verd
 
 
 def admit_vpa(request: Object, uid: str, world: World) -> Verdict:
-    vpa = request.get("object") or {}
-    warnings = (AUTO_WARNING,) if _deprecated(vpa) else ()
-    errors = _errors_of(vpa, request.get("oldObject"), world)
+    given = request.get("object") or {}
+    alpha = given.get("apiVersion") == V1ALPHA1
+    vpa = _as_v1(given)
+    # v1alpha1 has no other word for it.
+    warnings = (AUTO_WARNING,) if _deprecated(vpa) and not alpha else ()
+    errors = _errors_of(vpa, _as_v1(request.get("oldObject")), world)
     if errors:
+        errors = [replace(error, path=_alpha_path(error.path)) for error in errors] if alpha else errors
         status = unprocessable("VerticalPodAutoscaler", request.get("name") or _name_of(vpa), errors, GROUP).to_status()
         shown = {key: value for key, value in status.items() if key not in ("kind", "apiVersion")}
         return Verdict(uid, False, None, shown, warnings, "error", status["message"])
     policy = (vpa.get("spec") or {}).get("updatePolicy")
-    patch = [add("/spec/updatePolicy", {"updateMode": "Recreate"})] if policy is None else None
+    default = {"mode" if alpha else "updateMode": "Recreate"}
+    patch = [add("/spec/updatePolicy", default)] if policy is None else None
     return Verdict(uid, patch=patch, warnings=warnings, outcome="applied" if patch else "skipped")
+
+
+def _as_v1(vpa: Any) -> Any:
+    """An object of v1alpha1 as v1; one that cannot be read stays as it is, and is refused by its shape."""
+    try:
+        return to_v1(vpa) if vpa and vpa.get("apiVersion") == V1ALPHA1 else vpa
+    except (AttributeError, TypeError):
+        return vpa
+
+
+def _alpha_path(path: str) -> str:
+    return path.replace(".updateMode", ".mode").replace(".containerName", ".name")
 
 
 def _errors_of(vpa: Object, old: Object | None, world: World) -> list[FieldError]:

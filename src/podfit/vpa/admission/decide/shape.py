@@ -31,6 +31,10 @@ VPA: Shape = {
     "metadata": _META,
     "spec": {
         "targetRef": {"kind": "string", "name": "string", "apiVersion": "string"},
+        "selector": {
+            "matchLabels": ("map", "string"),
+            "matchExpressions": [{"key": "string", "operator": "string", "values": ["string"]}],
+        },
         "updatePolicy": {
             "updateMode": "string",
             "minReplicas": "int32",

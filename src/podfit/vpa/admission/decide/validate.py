@@ -75,8 +75,10 @@ def _per_vpa(vpa: Object) -> bool:
 def validate(vpa: Object, allowed: Allowed) -> list[FieldError]:
     spec = vpa.get("spec") or {}
     errors: list[FieldError] = []
-    if allowed.create and spec.get("targetRef") is None:
+    if allowed.create and spec.get("targetRef") is None and spec.get("selector") is None:
         errors.append(required("spec.targetRef", _NO_TARGET))
+    if spec.get("targetRef") is not None and spec.get("selector") is not None:
+        errors.append(field_forbidden("spec.selector", "may not be set together with targetRef"))
     if spec.get("updatePolicy") is not None:
         errors += _update_policy(spec["updatePolicy"], allowed)
     for index, policy in enumerate(container_policies(vpa)):

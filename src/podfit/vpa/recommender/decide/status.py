@@ -75,6 +75,25 @@ def outcome(
     return Outcome(estimates, status, None if same else [{"op": "add", "path": "/status", "value": status}])
 
 
+def reported(decided: Outcome, now: str) -> Outcome:
+    """The outcome with what a person reads first; a status that stands already is not written for its time alone."""
+    if decided.patch is None:
+        return decided
+    status = {**decided.status, "lastUpdateTime": now, "statusMessage": _in_words(decided.status)}
+    return Outcome(decided.estimates, status, [{"op": "add", "path": "/status", "value": status}])
+
+
+def _in_words(status: Object) -> str:
+    count = len((status.get("recommendation") or {}).get("containerRecommendations") or ())
+    first = f"Resources are recommended for {count} container{'' if count == 1 else 's'}." if count else ""
+    held = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
+    rest = [one.get("message") or "" for type, one in held.items() if type != PROVIDED]
+    if not first and not any(rest):
+        rest = ["There is no recommendation yet."]
+    sentences = [words if words.endswith(".") else f"{words}." for words in (first, *rest) if words]
+    return " ".join(sentences)
+
+
 def conditions(provided: bool, matched: bool, unsupported: str | None, missing: str = "") -> list[Condition]:
     """Conditions that do not hold are absent, except RecommendationProvided, which is then False."""
     found = []

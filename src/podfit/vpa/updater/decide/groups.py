@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from podfit.vpa.model.boost import boosted_containers
+from podfit.vpa.model.matching import own_selector
 from podfit.vpa.model.pods import controller_of, phase_of
 from podfit.vpa.model.policy import IN_PLACE_MODES, update_mode
 from podfit.vpa.updater.decide.config import Config
@@ -39,6 +40,8 @@ class Group:
     below_minimum: bool = False
     evicted: int = 0
     resized: int = 0
+    recreated: bool = True
+    """False for pods without a controller: nobody would recreate them, so they are resized in place or not at all."""
 
     @property
     def disruptable(self) -> bool:
@@ -55,7 +58,7 @@ def pod_id(pod: Object) -> PodId:
 
 
 def creator_of(pod: Object) -> Creator:
-    """Pods without a controller form one nameless group; no autoscaler ever controls them."""
+    """Pods without a controller form one nameless group: an autoscaler with a selector may control them."""
     owner = controller_of(pod) or {}
     return Creator(pod_id(pod)[0], owner.get("kind") or "", owner.get("name") or "")
 
@@ -79,6 +82,10 @@ def grouped(
 def _group(
     creator: Creator, replicas: list[Object], vpa: Object, replicas_of: ReplicasOf, config: Config
 ) -> Group | None:
+    if not creator.kind and own_selector(vpa) is not None:
+        pending = sum(phase_of(pod) == "Pending" for pod in replicas)
+        running = len(replicas) - pending
+        return Group(running, 0, pending, running, sum(map(is_resizing, replicas)), recreated=False)
     below = False
     if len(replicas) < required_replicas(vpa, config):
         in_place = config.in_place_skip_disruption_budget and update_mode(vpa) in IN_PLACE_MODES

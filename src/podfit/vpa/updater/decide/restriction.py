@@ -64,7 +64,7 @@ class Restriction:
 
     def can_evict(self, pod: Object, clock: Seconds) -> bool:
         group = self.group_of(pod)
-        if group is None:
+        if group is None or not group.recreated:
             return False
         if phase_of(pod) == "Pending":
             return True

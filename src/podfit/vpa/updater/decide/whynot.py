@@ -74,6 +74,9 @@ def _restricted(pod: Object, vpa: Object, restriction: Restriction, config: Conf
     if group is None:
         needed = required_replicas(vpa, config)
         return WhyNot("TooFewReplicas", f"its controller has fewer than {needed} replicas, or cannot be read")
+    if not group.recreated and update_mode(vpa) not in IN_PLACE_MODES:
+        mode = "its autoscaler's update mode InPlaceOrRecreate would resize it in place"
+        return WhyNot("NotRecreated", f"the pod has no controller that would recreate it after an eviction; {mode}")
     status = resize_status(pod)
     if status is not ResizeStatus.NONE:
         return WhyNot("ResizeUnderWay", f"an earlier resize is not finished ({status.value.removeprefix('Resize')})")
