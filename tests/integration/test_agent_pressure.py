@@ -122,7 +122,8 @@ def hungry(name: str, memory: int, request: str = "", **spec: Any) -> dict[str, 
 
 def reading(node: TestNode, machine: Machine) -> PressureWatch:
     looking = watch(node, machine)
-    looking.changed, looking.relieve = node.agent.pressure.changed, node.agent.pressure.relieve
+    for hook in ("changed", "relieve", "reclaim", "enforce"):
+        setattr(looking, hook, getattr(node.agent.pressure, hook))
     return looking
 
 
@@ -192,7 +193,7 @@ async def test_a_resize_waits_while_the_node_is_short_of_disk(cluster: Cluster) 
     await cluster.client.create(POD, hungry("critical", MI, "64Mi", priorityClassName="system-node-critical"))
     await node.quiet()
     looking = reading(node, machine)
-    machine.now = Readings(memory_free=1 << 30, disk_free=0, disk_size=100 << 30)
+    machine.now = Readings(memory_free=1 << 30, unwritable=True)
     await looking.look()
     larger = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": "80Mi"}}}]}}
     for name in ("p", "critical"):
@@ -214,3 +215,125 @@ async def test_a_resize_waits_while_the_node_is_short_of_disk(cluster: Cluster) 
     status = (await cluster.pod("p"))["status"]
     assert status["containerStatuses"][0]["resources"]["requests"] == {"memory": "80Mi"}
     assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]
+
+
+# --- disks ----------------------------------------------------------------------------------------------------------
+
+FULL = Readings(memory_free=1 << 30, disk_free=MI, disk_size=100 << 30)
+
+
+def writer(name: str, limits: dict[str, str] | None = None, size_limit: str = "", **spec: Any) -> dict[str, Any]:
+    body = hungry(
+        name, MI, volumes=[{"name": "v", "emptyDir": {"sizeLimit": size_limit} if size_limit else {}}], **spec
+    )
+    body["spec"]["containers"][0] |= {
+        "resources": {"limits": limits or {}},
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+    }
+    return body
+
+
+async def writes(cluster: Cluster, node: TestNode, name: str, size: int) -> Path:
+    """A file of that size in the pod's emptyDir."""
+    uid = (await cluster.pod(name))["metadata"]["uid"]
+    file = node.agent.volumes.folder(uid) / "volumes" / "v" / "file"
+    file.write_bytes(bytes(size))
+    return file
+
+
+async def disk_pressure(cluster: Cluster) -> str:
+    shown = (await cluster.client.get(NODE, "", "node1"))["status"]["conditions"]
+    return str(next(one for one in shown if one["type"] == "DiskPressure")["status"])
+
+
+class FullWhile(Machine):
+    """A disk that is full as long as a file is there."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __call__(self) -> Readings:
+        return FULL if self.file.exists() else CALM
+
+
+async def test_the_pod_with_most_on_a_full_disk_is_evicted_and_its_files_are_deleted(cluster: Cluster) -> None:
+    node = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"}, on_disk=True)
+    for name in ("small", "large"):
+        await cluster.client.create(POD, writer(name))
+    await node.quiet()
+    await writes(cluster, node, "small", 64 << 10)
+    file = await writes(cluster, node, "large", 3 * MI)
+    looking = reading(node, FullWhile(file))
+    await looking.look()
+    await node.pass_time(3)
+    assert await disk_pressure(cluster) == "True"
+    status = (await cluster.pod("large"))["status"]
+    message = "The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi, available: 1Mi. "
+    assert (status["phase"], status["reason"], status["message"]) == ("Failed", "Evicted", message)
+    assert any(one["type"] == "DisruptionTarget" for one in status["conditions"])
+    assert file.exists()
+    await looking.look()
+    await node.pass_time(3)
+    assert not file.exists()
+    assert await phases(cluster) == {"small": "Running", "large": "Failed"}
+
+
+async def test_a_node_short_of_disk_deletes_old_logs_before_it_evicts(cluster: Cluster) -> None:
+    node = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"}, on_disk=True)
+    await cluster.client.create(POD, writer("p"))
+    await node.quiet()
+    record = node.agent.find("default", "p")
+    assert record is not None
+    logs = node.agent.maker.log_folder(record) / "c"
+    logs.mkdir(parents=True, exist_ok=True)
+    for name in ("0.log", "1.log", "2.log", "2.log.20260101-000000.000000000"):
+        (logs / name).write_text("")
+    await reading(node, FullWhile(logs / "2.log.20260101-000000.000000000")).look()
+    await node.pass_time(3)
+    assert sorted(one.name for one in logs.iterdir()) == ["1.log", "2.log"]
+    assert await phases(cluster) == {"p": "Running"}
+
+
+async def test_no_pod_comes_onto_a_node_short_of_disk(cluster: Cluster) -> None:
+    node, machine = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"}, on_disk=True), Machine()
+    machine.now = FULL
+    await reading(node, machine).look()
+    await cluster.client.create(POD, writer("late"))
+    await node.quiet()
+    status = (await cluster.pod("late"))["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
+    assert status["message"] == "Pod was rejected: The node had condition: [DiskPressure]. "
+
+
+@pytest.mark.parametrize(
+    ("limits", "size_limit", "message"),
+    [
+        ({}, "1Mi", 'Usage of EmptyDir volume "v" exceeds the limit "1Mi". '),
+        (
+            {"ephemeral-storage": "1Mi"},
+            "",
+            "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. ",
+        ),
+    ],
+)
+async def test_a_pod_that_exceeds_its_limit_of_disk_is_evicted(
+    cluster: Cluster, limits: dict[str, str], size_limit: str, message: str
+) -> None:
+    node, machine = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"}, on_disk=True), Machine()
+    await cluster.client.create(POD, writer("limited", limits, size_limit))
+    await cluster.client.create(POD, writer("free"))
+    await node.quiet()
+    await writes(cluster, node, "limited", MI // 2)
+    await writes(cluster, node, "free", 2 * MI)
+    looking = reading(node, machine)
+    await looking.look()
+    await node.pass_time(3)
+    assert await phases(cluster) == {"limited": "Running", "free": "Running"}
+    await writes(cluster, node, "limited", 2 * MI)
+    await looking.look()
+    await node.pass_time(3)
+    assert await phases(cluster) == {"limited": "Failed", "free": "Running"}
+    status = (await cluster.pod("limited"))["status"]
+    assert (status["reason"], status["message"]) == ("Evicted", message)
+    assert not any(one["type"] == "DisruptionTarget" for one in status["conditions"])
+    assert await disk_pressure(cluster) == "False"

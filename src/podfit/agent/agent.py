@@ -13,6 +13,7 @@ from podfit.agent.allocator import Allocator
 from podfit.agent.calls import Calls
 from podfit.agent.closing import Closing
 from podfit.agent.config import AgentConfig
+from podfit.agent.diskuse import DiskMeter
 from podfit.agent.drift import Drift
 from podfit.agent.eviction import Evictions
 from podfit.agent.furnish.containers import ContainerMaker
@@ -149,7 +150,10 @@ class Agent:
         )
         self.pressure.changed = self.allocator.press
         evictions = Evictions(self.records, self.notices, kick)
-        self.pressure.relieve = Reclaimer(self.records, self.ledger, self.counted, evictions).relieve
+        meter = DiskMeter(self.records, self.runtime, self.volumes, self.maker.log_folder)
+        reclaimer = Reclaimer(self.records, self.ledger, self.counted, evictions, meter)
+        self.pressure.relieve, self.pressure.reclaim = reclaimer.relieve, meter.reclaim
+        self.pressure.enforce = reclaimer.enforce
         self.drift = Drift(self.records, self.ledger, self.runtime, self.notices, clock, kick)
         self.node.changed = self._use_node
         self.node.outdated = self._tell_again

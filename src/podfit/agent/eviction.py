@@ -41,10 +41,12 @@ class Evictions:
             self.evict(self._records[uid], "Preempting", PREEMPTED)
         return bool(chosen)
 
-    def evict(self, victim: PodRecord, reason: str, message: str, grace_s: float | None = None) -> None:
-        """With the pod's own grace, or a shorter one."""
+    def evict(
+        self, victim: PodRecord, reason: str, message: str, grace_s: float | None = None, disrupted: bool = True
+    ) -> None:
+        """With the pod's own grace, or a shorter one. Not `disrupted` is a pod that has itself to blame."""
         grace = victim.grace_s if grace_s is None else min(grace_s, victim.grace_s)
-        victim.ending = Ending(grace, reason, message, disrupted=True)
+        victim.ending = Ending(grace, reason, message, disrupted=disrupted)
         victim.story.tell("evicted", message)
         self._notices.say(victim.pod, WARNING, reason, message)
         self._kick(victim.uid)

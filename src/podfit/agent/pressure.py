@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from podfit.agent.decide.pressure import Met, Readings, crossed, seen_after
-from podfit.agent.decide.thresholds import DEFAULTS, MEMORY, Threshold
+from podfit.agent.decide.thresholds import DEFAULTS, DISK, MEMORY, Threshold
 from podfit.agent.ledger import Ledger
 from podfit.agent.node import NodeKeeper
 from podfit.api.status import ApiError
@@ -64,6 +64,14 @@ async def _bear(met: Met) -> None:
     """Nothing is done about it."""
 
 
+async def _delete_nothing() -> None:
+    """There is nothing to delete."""
+
+
+async def _evict_nobody() -> bool:
+    return False
+
+
 class PressureWatch:
     def __init__(
         self,
@@ -76,7 +84,11 @@ class PressureWatch:
         self.changed: Callable[[frozenset[str]], None] = lambda pressed: None
         """Told which pressures there are, at each look."""
         self.relieve: Callable[[Met], Awaitable[None]] = _bear
-        """Asked for help whenever a reading shows too little memory."""
+        """Asked for help whenever a reading shows too little memory or disk."""
+        self.reclaim: Callable[[], Awaitable[None]] = _delete_nothing
+        """Deletes what nobody needs, before anybody has to leave for want of disk."""
+        self.enforce: Callable[[], Awaitable[bool]] = _evict_nobody
+        """Ends pods that use more of the disk than they may; whether there was one."""
         self._seen: dict[str, float] = {}
         self._told: frozenset[str] = frozenset()
 
@@ -90,10 +102,23 @@ class PressureWatch:
         self._seen = seen_after(self._seen, readings, self._clock.monotonic(), self._thresholds)
         pressed = frozenset(self._seen)
         self.changed(pressed)
-        short = [met for met in crossed(readings, self._thresholds) if met.threshold.condition == MEMORY]
-        if short:
-            await self.relieve(short[0])
+        # First to the API server: reclaiming takes a while, and no new pods should come meanwhile.
         await self._tell(pressed)
+        if not await self.enforce():
+            await self._relieve(readings)
+
+    async def _relieve(self, readings: Readings) -> None:
+        short = self._short(readings)
+        if short is not None and short.threshold.condition == DISK:
+            await self.reclaim()
+            short = self._short(self._read())
+        if short is not None:
+            await self.relieve(short)
+
+    def _short(self, readings: Readings) -> Met | None:
+        """Of what there is too little; of memory first, which runs out the fastest."""
+        found = {met.threshold.condition: met for met in reversed(crossed(readings, self._thresholds))}
+        return found.get(MEMORY) or found.get(DISK)
 
     async def _tell(self, pressed: frozenset[str]) -> None:
         if pressed != self._node.pressed:

@@ -1,4 +1,4 @@
-"""Who has to leave a node that runs out of memory, in which words, and who is not let in meanwhile. Pure."""
+"""Who has to leave a node that runs out of memory or disk, in which words, and who is not let in meanwhile. Pure."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from podfit.api.placement import tolerates
 from podfit.api.resources import BEST_EFFORT, pod_requests
 
 EVICTED = "Evicted"
+INODES = "inodes"
 _TAINT = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
 
 
@@ -27,10 +28,11 @@ class Consumer:
     pod: Mapping[str, Any]
     used: int | None
     containers: Mapping[str, int] = field(default_factory=dict)
+    resource: str = RESOURCE
 
     @property
     def requested(self) -> int:
-        quantity = pod_requests(self.pod).get(RESOURCE)
+        quantity = pod_requests(self.pod).get(self.resource)
         return quantity.value if quantity is not None else 0
 
     def rank(self) -> tuple[bool, bool, int, int]:
@@ -45,22 +47,25 @@ def victim(consumers: Sequence[Consumer]) -> Consumer | None:
 
 
 def message(met: Met, consumer: Consumer) -> str:
-    text = f"The node was low on resource: {RESOURCE}. "
-    text += f"Threshold quantity: {memory_text(met.least)}, available: {memory_text(met.available)}. "
+    resource = consumer.resource
+    number = str if resource == INODES else memory_text
+    text = f"The node was low on resource: {resource}. "
+    text += f"Threshold quantity: {number(met.least)}, available: {number(met.available)}. "
     spec = consumer.pod["spec"]
-    level = amount(spec.get("resources"), RESOURCE).request
+    level = amount(spec.get("resources"), RESOURCE).request if resource == RESOURCE else None
     if level is not None and consumer.used is not None:
-        text += _over(f"Pod {consumer.pod['metadata']['name']}", consumer.used, level)
+        text += _over(f"Pod {consumer.pod['metadata']['name']}", consumer.used, level, resource)
     sizes = {one["name"]: one for one in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]}
     for name, used in consumer.containers.items():
-        request = amount(sizes[name].get("resources"), RESOURCE).request or 0 if name in sizes else used
+        request = amount(sizes[name].get("resources"), resource).request or 0 if name in sizes else used
         if used > request:
-            text += _over(f"Container {name}", used, request)
+            text += _over(f"Container {name}", used, request, resource)
     return text
 
 
-def _over(who: str, used: int, request: int) -> str:
-    return f"{who} was using {memory_text(used)}, request is {memory_text(request)}, has larger consumption of memory. "
+def _over(who: str, used: int, request: int, resource: str) -> str:
+    amounts = f"was using {memory_text(used)}, request is {memory_text(request)}"
+    return f"{who} {amounts}, has larger consumption of {resource}. "
 
 
 def refusal(pod: Mapping[str, Any], qos: str, pressed: frozenset[str]) -> tuple[str, str] | None:

@@ -350,6 +350,12 @@ class Runtime(Protocol):
     async def ensure_image(self, image: str, policy: str) -> str:
         """The image's id, having fetched it if `policy` (Always, IfNotPresent, Never) allows; raises ImageMissing."""
 
+    async def writable_layer(self, container_id: str) -> Path | None:
+        """The folder of the node that holds what a container wrote to its root file system; None without one."""
+
+    async def reclaim_disk(self) -> None:
+        """Deletes what containers that have ended wrote, and unpacked images that no container uses."""
+
     async def image_user(self, image: str) -> str:
         """Whom an image that is here runs as, as its USER says it: "", "1000", "app", "app:staff"."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 from podfit.kit.clock import Clock, RealClock
@@ -340,6 +341,12 @@ class FakeRuntime:
         if not image or image != image.strip() or " " in image:
             raise invalid_image(image)
         return f"fake:{image}"
+
+    async def writable_layer(self, container_id: str) -> Path | None:
+        return None
+
+    async def reclaim_disk(self) -> None:
+        """Fake containers write nothing."""
 
     async def image_user(self, image: str) -> str:
         return self.state.image_users.get(image, "65532")

@@ -63,6 +63,17 @@ def test_an_oci_archive_is_unpacked_layer_over_layer(tmp_path: Path) -> None:
     assert image.id.startswith("sha256:") and root.stat().st_mode & 0o777 == 0o755
 
 
+def test_unpacked_images_that_nobody_uses_are_set_aside_and_unpacked_again_when_asked_for(tmp_path: Path) -> None:
+    for name in ("used", "unused"):
+        oci_archive(tmp_path / f"{name}:1.tar", [{"bin/app": name.encode()}], {"Cmd": [name]})
+    images = Images(tmp_path, "local")
+    used, unused = images.find("used:1"), images.find("unused:1")
+    (aside,) = images.set_aside_unused({used.id})
+    assert Path(used.rootfs).exists() and not Path(unused.rootfs).exists() and (aside / "bin/app").exists()
+    again = images.find("unused:1")
+    assert again == unused and (Path(again.rootfs) / "bin/app").read_bytes() == b"unused"
+
+
 def test_a_layer_cannot_write_outside(tmp_path: Path) -> None:
     oci_archive(tmp_path / "images" / "evil:1.tar", [{"../../escaped": b"x"}], {})
     with pytest.raises((ImageMissing, tarfile.TarError)):

@@ -341,3 +341,21 @@ def test_a_machine_without_cgroups_is_told_what_it_lacks(monkeypatch: pytest.Mon
     monkeypatch.setattr(support, "_has_capability", lambda number: False)
     with pytest.raises(RuntimeFailure, match="CAP_SYS_ADMIN.*no cgroup hierarchy"):
         support.require_support()
+
+
+async def test_what_an_ended_container_wrote_is_deleted_on_demand_and_what_a_running_one_wrote_is_kept(
+    machine: Any,
+) -> None:
+    uid = await machine.pod()
+    ended = await machine.start(uid, "sh", "-c", "echo some > /written-by-a-test", name="c1")
+    await machine.ended(ended)
+    running = await machine.start(uid, "sh", "-c", "echo more > /written-by-a-test; echo done; sleep 1000", name="c2")
+    await machine.said(uid, "done", "c2")
+    layers = [await machine.runtime.writable_layer(cid) for cid in (ended, running)]
+    if not (layers[1] / "written-by-a-test").exists():
+        pytest.skip("no overlay here: containers have no layer of their own")
+    await machine.runtime.reclaim_disk()
+    assert not layers[0].exists()
+    assert (layers[1] / "written-by-a-test").read_text() == "more\n"
+    assert (await machine.runtime.container(ended)).exit_code == 0
+    await machine.runtime.stop_container(running, 0)

@@ -7,6 +7,7 @@ is written `!`. Under the policy "any", an image that is not there runs on the h
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -23,6 +24,7 @@ from . import layers
 
 _NAME = re.compile(r"^[a-z0-9]+(?:[._:/-]+[A-Za-z0-9_]+)*(?:@sha256:[0-9a-f]{64})?$")
 HOST = "host"
+UNPACKED = ".unpacked"
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait $!; done")
 """What runs when neither the pod nor the image names a program: it waits, and leaves at once when told to."""
 
@@ -57,6 +59,21 @@ class Images:
         self._known[name] = image
         return image
 
+    def set_aside_unused(self, used: set[str]) -> list[Path]:
+        """Unpacked images but those with the ids `used`, under names by which nobody finds them any more.
+
+        Their archives stay: an image that is asked for again is unpacked again.
+        """
+        aside = []
+        for folder in (self._folder / UNPACKED).glob("[!.]*"):
+            if f"sha256:{folder.name}" not in used:
+                gone = folder.with_name(f".{folder.name}.unused")
+                with contextlib.suppress(OSError):
+                    os.rename(folder, gone)
+                aside.append(gone)
+        self._known = {name: image for name, image in self._known.items() if Path(image.rootfs or "/").exists()}
+        return aside
+
     def present(self, name: str) -> bool:
         return self._policy == "any" or self._local(name) is not None
 
@@ -67,7 +84,7 @@ class Images:
                 return Image(id=f"folder:{path.name}", rootfs=str(path))
             archive = path.with_name(path.name + ".tar")
             if archive.is_file():
-                return _unpacked(archive, self._folder / ".unpacked")
+                return _unpacked(archive, self._folder / UNPACKED)
         return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import uuid
@@ -415,6 +416,18 @@ class ProcessRuntime:
             )
         return self._images.find(image).id
 
+    async def writable_layer(self, container_id: str) -> Path | None:
+        return self._records.folder(container_id) / "upper"
+
+    async def reclaim_disk(self) -> None:
+        """What is deleted is put aside first: nothing that is made meanwhile finds half of it."""
+        used = {item.record.image_id for item in self._containers.values() if not item.exited}
+        aside = self._images.set_aside_unused(used)
+        for cid, container in self._containers.items():
+            if container.exited:
+                aside.append(self._records.folder(cid) / "upper")
+        await asyncio.to_thread(_remove_all, aside)
+
     async def image_user(self, image: str) -> str:
         return self._images.find(image).user
 
@@ -494,3 +507,8 @@ class ProcessRuntime:
         if container is None:
             raise NotFound(f"container {container_id} not found")
         return container
+
+
+def _remove_all(folders: list[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
