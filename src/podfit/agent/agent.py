@@ -247,7 +247,7 @@ class Agent:
         """Whatever belongs to no pod of ours any more: in the runtime, on disk, in the ledger."""
         for state in await self.counted.pods():
             if state.config.uid not in self.records:
-                log.warning("pod %s belongs to nobody any more: removed", state.config.uid)
+                log.warning("removed pod %s: this node has no such pod any more", state.config.uid)
                 try:
                     await self.counted.remove_pod(state.config.uid)
                 except (RuntimeFailure, OSError) as error:

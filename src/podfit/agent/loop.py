@@ -135,7 +135,7 @@ class PodLoop:
             snapshot = await observe(record, self._ledger, self._runtime)
         elif not snapshot.sandbox:
             await self._starter.sandbox(record, snapshot)
-            return Again(0.01, "the sandbox was made anew")
+            return Again(0.01, "the sandbox was recreated")
         again = await self._resize(record, snapshot, following.start)
         if following.start or following.later:
             again += await self._start(record, snapshot, following)

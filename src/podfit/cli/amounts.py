@@ -48,7 +48,8 @@ def number(resource: str, amount: Any) -> int:
 
 
 def cpu_text(milli: float) -> str:
-    whole = round(milli)
+    """From 100 cores on in whole cores: an upper bound that rests on few samples can be that large."""
+    whole = round(milli) if milli < 100_000 else round(milli / 1000) * 1000
     return str(Quantity.of_milli(whole)) if whole else "0"
 
 

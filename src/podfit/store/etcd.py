@@ -159,7 +159,10 @@ class EtcdStore(View):
             try:
                 await self._follow()
             except Compacted:
-                log.warning("etcd store: changes after revision %d cannot be had, reading anew", self.revision)
+                log.warning(
+                    "etcd store: changes after revision %d are no longer available, reading everything again",
+                    self.revision,
+                )
                 await self._load_with_patience()
             except StoreError as error:
                 log.warning("etcd store: watch interrupted: %s", error)

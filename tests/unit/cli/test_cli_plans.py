@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.cli.amounts import BadAmount, memory_text, read_amount, read_pairs
+from podfit.cli.amounts import BadAmount, cpu_text, memory_text, read_amount, read_pairs
 from podfit.cli.plans import CannotResize, Wish, plan
 
 
@@ -107,6 +107,11 @@ def test_limits_are_pairs() -> None:
     for bad in ("1", "disk=1Gi", "cpu:1"):
         with pytest.raises(BadAmount):
             read_pairs(bad, "--limits")
+
+
+def test_cpu_is_shown_in_whole_cores_from_a_hundred_on() -> None:
+    shown = [cpu_text(one) for one in (0, 0.4, 250, 1000, 12_345, 99_999, 100_000, 1_153_241)]
+    assert shown == ["0", "0", "250m", "1", "12345m", "99999m", "100", "1153"]
 
 
 def test_memory_is_rounded_for_people() -> None:

@@ -79,7 +79,7 @@ class Starter:
             return
         if snapshot.state is not None:
             # Its namespaces died under it: what is left cannot be used again.
-            record.story.tell("sandbox lost", "made anew")
+            record.story.tell("sandbox lost", "recreated")
             self._notices.say(
                 record.pod, NORMAL, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created."
             )

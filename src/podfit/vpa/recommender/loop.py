@@ -224,7 +224,7 @@ class Recommender:
         now = self.clock.now()
         assert self.cluster.fleet is not None
         if healed := usage.heal_clock(self.cluster.fleet, now):
-            log.warning("the clock went back: %d containers start anew", healed)
+            log.warning("the clock went back: samples of %d containers are collected from the start", healed)
         used: usage.Used = []
         try:
             used = await self._fetch_usage()

@@ -51,7 +51,7 @@ def metrics_gone(vpa: Vpa, missing: Missing, usage_gone: str, since: str, stale_
         return Condition(METRICS_GONE, False)
     waited = missing.seen <= stale_before or _gone(vpa)
     never = missing.never_message(since) if waited or usage_gone else ""
-    api = f"The resource metrics API has not answered since {since}: {usage_gone}" if usage_gone else ""
+    api = f"The resource metrics API has not answered since {since}: {usage_gone.rstrip('.')}." if usage_gone else ""
     message = " ".join(part for part in (api, never, missing.stopped_message) if part)
     reason = API_FAILED if api else NO_SAMPLES if never else STOPPED if message else ""
     return Condition(METRICS_GONE, bool(message), reason, message)

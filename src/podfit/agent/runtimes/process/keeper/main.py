@@ -416,7 +416,7 @@ class Keeper:
         if "failed" in child.state:
             child.record_end(128, "StartError", child.state.pop("failed"))
         elif status is None:
-            child.record_end(137, "ContainerStatusUnknown", "the container ended while nobody watched")
+            child.record_end(137, "ContainerStatusUnknown", "the container ended unobserved")
         else:
             child.finished(status)
         self.tell({"event": "exited", "id": child.id, "pod": child.pod, "state": child.state})
