@@ -14,6 +14,7 @@ import msgspec
 
 from podfit.api import protobuf
 from podfit.api.kinds import Kind
+from podfit.api.names import path_segment
 from podfit.api.status import ApiError, bad_request, go_quote, not_found
 from podfit.apiserver import paths, wire
 from podfit.apiserver.admission.chain import Chain
@@ -29,7 +30,6 @@ from podfit.apiserver.options import first
 from podfit.apiserver.request import Request, Response
 from podfit.apiserver.routes import Route, parse
 from podfit.apiserver.seats import Seats, is_endless, too_many
-from podfit.apiserver.strategy.names import path_segment
 from podfit.apiserver.subresources.table import Handlers
 from podfit.apiserver.tables.form import Tables
 from podfit.apiserver.verbs.create import create

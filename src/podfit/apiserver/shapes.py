@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from podfit.api.cel.budget import UNPACED, Pace
 from podfit.api.kinds import Kind
 from podfit.api.schema import type_of
 from podfit.api.schema.structural import CustomSchema
@@ -22,7 +23,9 @@ def default(kind: Kind, obj: Object) -> None:
         schema.default(obj)
 
 
-def errors(kind: Kind, obj: Object, old: Object | None = None, subresource: str = "") -> list[FieldError]:
+def errors(
+    kind: Kind, obj: Object, old: Object | None = None, subresource: str = "", pace: Pace = UNPACED
+) -> list[FieldError]:
     """What the schema has against a custom resource; nothing for built-in kinds."""
     schema = _schema(kind) if kind.custom else None
-    return [] if schema is None else schema.validate(obj, old, subresource)
+    return [] if schema is None else schema.validate(obj, old, subresource, pace)

@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from podfit.api.cel.budget import Pace
 from podfit.api.kinds import Kind
 from podfit.api.status import (
     ApiError,
+    FieldError,
     Object,
     already_exists,
     bad_request,
@@ -26,11 +28,12 @@ from podfit.api.status import (
 from podfit.apiserver import conversion, deletes, shapes
 from podfit.apiserver.admission.base import CREATE, UPDATE, Attributes
 from podfit.apiserver.admission.chain import Chain
+from podfit.apiserver.evaluation import evaluated
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.options import WriteOptions
 from podfit.apiserver.request import User
 from podfit.apiserver.strategy import Strategy, strategy_for
-from podfit.kit.aside import Aside
+from podfit.kit.aside import LARGE, Aside
 from podfit.kit.clock import rfc3339
 from podfit.kit.uids import new_uid
 from podfit.store.backend import Mismatch, Record
@@ -117,17 +120,21 @@ class Writer:
         tries = 1 if made["metadata"].get("name") else _NAME_TRIES
         self._fill_system_fields(made["metadata"], strategy)
         attrs.name = made["metadata"].get("name", "")
-        await self.aside.run(write.size, lambda: self._checked(kind, strategy, made))
+        await self.aside.run(write.size, lambda: self._prepare(kind, strategy, made))
+        size = LARGE if strategy.heavy(made) else write.size
+        errors = await evaluated(
+            self.aside, size, lambda pace: strategy.validate_create(made) + shapes.errors(kind, made, pace=pace)
+        )
+        check(kind, made, errors)
         write.warnings += strategy.warnings_create(made)
         await self.chain.validate(attrs)
         write.warnings += attrs.warnings
         return await self._insert(write, strategy, made, tries)
 
-    def _checked(self, kind: Kind, strategy: Strategy, obj: Object) -> None:
+    def _prepare(self, kind: Kind, strategy: Strategy, obj: Object) -> None:
         strategy.prepare_create(obj)
         if (allot := self.before_create.get((kind.group, kind.plural))) is not None:
             allot(obj)
-        check(kind, obj, strategy.validate_create(obj) + shapes.errors(kind, obj))
 
     async def install(self, kind: Kind, namespace: str, obj: Object) -> None:
         """Stores an object of our own making, if it is not there: no admission, no validation."""
@@ -215,7 +222,10 @@ class Writer:
         if not kind.namespaced:
             new["metadata"].pop("namespace", None)
         _fill_from(new["metadata"], old["metadata"])
-        await self.aside.run(size, lambda: _check_update(write, strategy, new, old))
+        await self.aside.run(size, lambda: _prepare_update(write, strategy, new, old))
+        size = LARGE if strategy.heavy(new) else size
+        errors = await evaluated(self.aside, size, lambda pace: _update_errors(write, strategy, new, old, pace))
+        check(kind, new, errors)
         write.warnings += strategy.warnings_update(new, old, write.subresource)
         if write.lens is not None:
             attrs.object = write.lens.show(new)
@@ -280,12 +290,15 @@ class Writer:
         return write.lens.put_back(new, attrs.object)
 
 
-def _check_update(write: Write, strategy: Strategy, new: Object, old: Object) -> None:
+def _prepare_update(write: Write, strategy: Strategy, new: Object, old: Object) -> None:
     strategy.prepare_update(new, old, write.subresource)
     if write.track is not None:
         write.track(new, old)
+
+
+def _update_errors(write: Write, strategy: Strategy, new: Object, old: Object, pace: Pace) -> list[FieldError]:
     errors = strategy.validate_update(new, old, write.subresource)
-    check(write.kind, new, errors + shapes.errors(write.kind, new, old, write.subresource))
+    return errors + shapes.errors(write.kind, new, old, write.subresource, pace)
 
 
 def precondition_failed(kind: Kind, stored: Object, wanted: str, field: str = "UID", dry_run: bool = False) -> ApiError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.schema.rules import rule_problems
+from podfit.api.schema.rule_places import has_rules
 from podfit.api.schema.structure import structural_problems
 from podfit.api.schema.validation import default_problems
 from podfit.api.status import FieldError, field_forbidden, invalid, not_supported, required
@@ -26,13 +26,18 @@ _KEPT, _EMBEDDED, _RULES = (
 )
 
 
-def definition_problems(schema: Schema, path: str) -> list[FieldError]:
+def definition_problems(schema: Schema, path: str, stored: bool = False) -> list[FieldError]:
+    """`stored`: the schema was accepted before, and what single rules may cost is not held against it."""
     errors = []
     if schema.get("nullable"):
         errors.append(field_forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     errors += structural_problems(schema, path) or default_problems(schema, path)
     errors += openapi_problems(schema, path)
-    return errors or rule_problems(schema, path)
+    if errors or not has_rules(schema):
+        return errors
+    from podfit.api.schema.rule_checks import rule_problems
+
+    return rule_problems(schema, path, stored)
 
 
 def openapi_problems(schema: Schema, path: str) -> list[FieldError]:

@@ -1,170 +1,239 @@
-"""Validation rules in CEL (`x-kubernetes-validations`).
+"""Validation rules in CEL (`x-kubernetes-validations`): which of them an object breaks.
 
-A definition with a rule that cannot be compiled is refused; one that was stored nevertheless counts as kept.
+All rules of an object share one budget, as in Kubernetes. `rule_checks` finds out at registration what is wrong with
+rules, and what they may cost.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from podfit.api.cel import BadExpression, Failed, compiled, problem
-from podfit.api.remember import remembered
+from podfit.api.cel.budget import UNPACED, Budget, Interrupted, Pace
+from podfit.api.cel.program import Environment, Program
+from podfit.api.cel.syntax import BadExpression
+from podfit.api.cel.types import BOOL, STRING, optional_of
+from podfit.api.cel.values import NONE, Failed, Maybe, Stopped
 from podfit.api.schema.measures import go_value
+from podfit.api.schema.rule_places import RULES, has_rules
+from podfit.api.schema.rule_types import Declared, declared, unescaped
 from podfit.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, FieldError, invalid
 
 Schema = dict[str, Any]
-RULES = "x-kubernetes-validations"
+_LONGEST_MESSAGE = 5 * 1024
+_LONG = 1000
+"""Characters of an expression that takes more than a few milliseconds to compile."""
 _REASONS = {"FieldValueRequired": REQUIRED, "FieldValueForbidden": FORBIDDEN, "FieldValueDuplicate": DUPLICATE}
-_KEYWORDS = {
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-}
+_NO_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+_NO_MESSAGE_BUDGET = (
+    "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
+)
 
 
-def has_rules(schema: Any) -> bool:
-    """Whether the schema, or any below it, has rules."""
-    if not isinstance(schema, dict):
-        return False
-    if schema.get(RULES):
-        return True
-    below = [*(schema.get("properties") or {}).values(), schema.get("items"), schema.get("additionalProperties")]
-    return any(has_rules(item) for item in below)
+class CompiledRule:
+    """A rule with its programs, or with what is wrong with it."""
 
-
-def rule_errors(value: Any, old: Any, schema: Schema, path: str) -> list[FieldError]:
-    errors = [error for rule in schema.get(RULES) or () if (error := _broken(rule, value, old, path)) is not None]
-    if isinstance(value, dict):
-        properties, more = schema.get("properties") or {}, schema.get("additionalProperties")
-        before = old if isinstance(old, dict) and schema.get("x-kubernetes-map-type") != "atomic" else {}
-        for name in sorted(value):
-            below = properties.get(name, more)
-            if isinstance(below, dict):
-                where = (f"{path}.{name}" if path else name) if name in properties else f"{path}[{name}]"
-                errors += rule_errors(value[name], before.get(name), below, where)
-    elif isinstance(value, list):
-        known = _by_keys(old, schema)
-        for index, item in enumerate(value):
-            former = known.get(_keys_of(item, schema)) if known else None
-            errors += rule_errors(item, former, schema.get("items") or {}, f"{path}[{index}]")
-    return errors
-
-
-def _by_keys(old: Any, schema: Schema) -> dict[str, Any]:
-    """The items a list had, if it says which item is which."""
-    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
-        return {}
-    return {_keys_of(item, schema): item for item in old}
-
-
-def _keys_of(item: Any, schema: Schema) -> str:
-    keys = schema.get("x-kubernetes-list-map-keys") or ()
-    return repr([item.get(key) for key in keys]) if isinstance(item, dict) else ""
-
-
-_OLD = re.compile(r"\boldSelf\b")
-VARIABLES = frozenset(("self", "oldSelf"))
-
-
-def _broken(rule: dict[str, Any], value: Any, old: Any, path: str) -> FieldError | None:
-    text = rule.get("rule", "")
-    transition = bool(_OLD.search(text))
-    if transition and old is None and not rule.get("optionalOldSelf"):
-        return None
-    variables = {"self": _escaped(value)}
-    if transition:
-        variables["oldSelf"] = _escaped(old)
-    where, kind = path or "<nil>", INVALID
-    try:
-        if compiled(text).evaluate(variables) is not False:
-            return None
-    except BadExpression:
-        return None
-    except Failed as error:
-        return FieldError(kind, where, _unevaluated(str(error), str(rule.get("message") or text).strip()))
-    if rule.get("fieldPath"):
-        where = f"{path}{rule['fieldPath']}" if path else rule["fieldPath"].lstrip(".")
-    kind = _REASONS.get(rule.get("reason") or "", kind)
-    shown = go_value(value) if kind == INVALID and not isinstance(value, (dict, list)) else None
-    return FieldError(kind, where, _message(rule, variables), shown)
-
-
-def _unevaluated(why: str, rule: str) -> str:
-    if why.startswith("no such overload"):
-        told = "call arguments did not match a supported operator, function or macro signature for rule"
-        return f"'{why}': {told}: {rule}"
-    return f"{why} evaluating rule: {rule}"
-
-
-def rule_problems(schema: Schema, path: str) -> list[FieldError]:
-    """Rules of a definition that cannot be compiled."""
-    errors: list[FieldError] = []
-    for at, rule in enumerate(schema.get(RULES) or ()):
-        where = f"{path}.{RULES}[{at}]"
-        if told := problem(rule["rule"], VARIABLES):
-            errors.append(invalid(f"{where}.rule", _as_go(rule), told))
-        elif rule.get("messageExpression") and (told := problem(rule["messageExpression"], VARIABLES)):
-            errors.append(invalid(f"{where}.messageExpression", _as_go(rule), f"messageExpression {told}"))
-    for name in sorted(schema.get("properties") or {}):
-        errors += rule_problems(schema["properties"][name], f"{path}.properties[{name}]")
-    for word in ("items", "additionalProperties"):
-        if isinstance(schema.get(word), dict):
-            errors += rule_problems(schema[word], f"{path}.{word}")
-    return errors
-
-
-def _as_go(rule: dict[str, Any]) -> dict[str, Any]:
-    """The rule with the names of the Go struct, which is how messages show it."""
-    return {
-        "Rule": rule.get("rule") or "",
-        "Message": rule.get("message") or "",
-        "MessageExpression": rule.get("messageExpression") or "",
-        "Reason": rule.get("reason"),
-        "FieldPath": rule.get("fieldPath") or "",
-        "OptionalOldSelf": rule.get("optionalOldSelf"),
-    }
-
-
-def _message(rule: dict[str, Any], variables: dict[str, Any]) -> str:
-    if rule.get("messageExpression"):
+    def __init__(self, rule: dict[str, Any], of: Declared) -> None:
+        self.rule, self.error, self.message_error = rule, "", ""
+        self.program: Program | None = None
+        self.message: Program | None = None
+        self.uses_old = False
+        self.optional_old = bool(rule.get("optionalOldSelf"))
+        old = optional_of(of.type) if self.optional_old else of.type
+        environment = Environment({"self": of.type, "oldSelf": old}, unescaped)
         try:
-            made = compiled(rule["messageExpression"]).evaluate(variables)
-        except (BadExpression, Failed):
-            made = None
-        if isinstance(made, str) and made.strip():
-            return made
-    return str(rule.get("message") or f"failed rule: {rule.get('rule', '').strip()}")
+            program = environment.compile(rule.get("rule") or "")
+        except BadExpression as error:
+            self.error = str(error)
+            return
+        if program.type != BOOL:
+            self.error = "cel expression must evaluate to a bool"
+            return
+        self.program, self.uses_old = program, program.uses("oldSelf")
+        if rule.get("messageExpression"):
+            self._compile_message(environment, rule["messageExpression"])
+
+    def _compile_message(self, environment: Environment, text: str) -> None:
+        try:
+            message = environment.compile(text)
+        except BadExpression as error:
+            self.message_error = f"messageExpression {error}"
+            return
+        if message.type != STRING:
+            self.message_error = "messageExpression must evaluate to a string"
+            return
+        self.message = message
+
+    @property
+    def shown(self) -> str:
+        return str(self.rule.get("message") or self.rule.get("rule") or "").strip()
 
 
-def _escaped(value: Any) -> Any:
-    """Field names as CEL identifiers, in Kubernetes' escaping."""
-    if isinstance(value, dict):
-        return {_identifier(key): _escaped(item) for key, item in value.items()}
-    return [_escaped(item) for item in value] if isinstance(value, list) else value
+class RuleTree:
+    """The rules of a schema and of all below it."""
+
+    def __init__(self, schema: Schema, of: Declared | None, pace: Pace) -> None:
+        self._type = schema.get("type") or ""
+        self._declared = of
+        self._rules: list[CompiledRule] = []
+        for rule in schema.get(RULES) or ():
+            if of is None:
+                break
+            if len(rule.get("rule") or "") + len(rule.get("messageExpression") or "") > _LONG:
+                pace.heavy()
+            self._rules.append(CompiledRule(rule, of))
+            pace.step()
+        self._keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
+        self._keyed = schema.get("x-kubernetes-list-type") == "map"
+        self._properties = {
+            name: tree
+            for name, below in (schema.get("properties") or {}).items()
+            if (tree := rule_tree(below, pace)) is not None
+        }
+        self._items = rule_tree(schema.get("items"), pace)
+        self._more = rule_tree(schema.get("additionalProperties"), pace)
+
+    def errors(self, value: Any, old: Any, pace: Pace = UNPACED) -> list[FieldError]:
+        run = _Run(Budget(pace=pace))
+        run.visit(self, value, old, "", False)
+        return run.errors
 
 
-@remembered(4096)
-def _identifier(name: str) -> str:
-    if name in _KEYWORDS:
-        return f"__{name}__"
-    name = name.replace("__", "__underscores__")
-    return name.replace(".", "__dot__").replace("-", "__dash__").replace("/", "__slash__")
+def rule_tree(schema: Any, pace: Pace = UNPACED, root: bool = False) -> RuleTree | None:
+    """Nothing when neither the schema nor any below it has rules."""
+    if not has_rules(schema):
+        return None
+    own = bool(schema.get(RULES))
+    embedded = bool(schema.get("x-kubernetes-embedded-resource"))
+    return RuleTree(schema, declared(schema, root or embedded) if own else None, pace)
+
+
+class _Run:
+    """The validation of one object."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._over = False
+        self.errors: list[FieldError] = []
+
+    def visit(self, tree: RuleTree, value: Any, old: Any, path: str, unchanged: bool) -> None:
+        """`unchanged`: the value, or what it is a part of, is as it was. Rules it breaks are not held against it."""
+        if value is None or self._over:
+            return
+        unchanged = unchanged or (old is not None and old == value)
+        if tree._rules:
+            self._own(tree, value, old, path, unchanged)
+        if isinstance(value, dict):
+            before = old if isinstance(old, dict) else {}
+            for name in sorted(value) if tree._more is not None else sorted(tree._properties):
+                below = tree._properties.get(name) or tree._more
+                if below is not None and name in value:
+                    named = f"{path}.{name}" if path else name
+                    where = named if name in tree._properties else f"{path}[{name}]"
+                    self.visit(below, value[name], before.get(name), where, unchanged)
+        elif isinstance(value, list) and tree._items is not None:
+            known = _by_keys(old, tree)
+            for index, item in enumerate(value):
+                former = known.get(_key_of(item, tree)) if known else None
+                self.visit(tree._items, item, former, f"{path}[{index}]", unchanged)
+
+    def _own(self, tree: RuleTree, value: Any, old: Any, path: str, unchanged: bool) -> None:
+        of = tree._declared
+        assert of is not None
+        self._path, self._type, self._value = path or "<nil>", tree._type, value
+        if self._budget.left <= 0:
+            self._end(_NO_BUDGET)
+            return
+        values: dict[str, Any] = {"self": of.value(value)}
+        previous = of.value(old) if old is not None and any(rule.uses_old for rule in tree._rules) else None
+        for rule in tree._rules:
+            if rule.error:
+                self._add(f"rule compile error: {rule.error}")
+                continue
+            if rule.uses_old and old is None and not rule.optional_old:
+                continue
+            values["oldSelf"] = previous
+            if rule.optional_old:
+                values["oldSelf"] = NONE if old is None else Maybe(previous)
+            self._evaluate(rule, values, unchanged and not rule.uses_old)
+            if self._over:
+                return
+
+    def _evaluate(self, rule: CompiledRule, values: dict[str, Any], excused: bool) -> None:
+        assert rule.program is not None
+        failure: Exception | None = None
+        result: Any = None
+        try:
+            result = rule.program.run(values, self._budget)
+        except (Failed, Stopped) as error:
+            failure = error
+        if self._budget.left < 0:
+            self._end(_NO_BUDGET)
+        elif failure is not None:
+            self._failed(failure, rule)
+        elif result is not True:
+            self._broken(rule, values, excused)
+
+    def _failed(self, failure: Exception, rule: CompiledRule) -> None:
+        why = str(failure)
+        if why.startswith("no such overload"):
+            reason = "call arguments did not match a supported operator, function or macro signature for rule"
+            self._add(f"'{why}': {reason}: {rule.shown}")
+        elif isinstance(failure, Interrupted):
+            self._end(f"{why} evaluating rule: {rule.shown}")
+        elif isinstance(failure, Stopped):
+            reason = "no further validation rules will be run due to call cost exceeds limit for rule"
+            self._end(f"'{why}': {reason}: {rule.shown}")
+        else:
+            self._add(f"{why} evaluating rule: {rule.shown}")
+
+    def _add(self, detail: str) -> None:
+        self.errors.append(invalid(self._path, self._type, detail))
+
+    def _end(self, detail: str) -> None:
+        self._add(detail)
+        self._over = True
+
+    def _broken(self, rule: CompiledRule, values: dict[str, Any], excused: bool) -> None:
+        detail = self._message(rule, values) if rule.message is not None else ""
+        if excused or self._over:
+            return
+        where = self._path
+        if rule.rule.get("fieldPath"):
+            field = rule.rule["fieldPath"]
+            where = field.lstrip(".") if where == "<nil>" else f"{where}{field}"
+        shown = None if self._type in ("object", "array") else go_value(self._value)
+        kind = _REASONS.get(rule.rule.get("reason") or "", INVALID)
+        if not detail:
+            message = str(rule.rule.get("message") or "").strip()
+            detail = message or f"failed rule: {rule.shown}"
+        if kind == DUPLICATE:
+            detail = ""
+        self.errors.append(FieldError(kind, where, detail, shown if kind in (INVALID, DUPLICATE) else None))
+
+    def _message(self, rule: CompiledRule, values: dict[str, Any]) -> str:
+        """The text of a message expression; none where it is no message."""
+        assert rule.message is not None
+        try:
+            made = rule.message.run(values, self._budget)
+        except Failed:
+            made = ""
+        except Stopped:
+            reason = "no further validation rules will be run due to call cost exceeds limit for messageExpression"
+            self._end(f"{reason}: {go_value(rule.rule['messageExpression'])}")
+            return ""
+        if self._budget.left < 0:
+            self._end(_NO_MESSAGE_BUDGET)
+            return ""
+        text = made.strip() if isinstance(made, str) else ""
+        return "" if "\n" in text or len(text.encode()) > _LONGEST_MESSAGE else text
+
+
+def _by_keys(old: Any, tree: RuleTree) -> dict[str, Any]:
+    """The items a list had, if it says which item is which."""
+    if not tree._keyed or not isinstance(old, list):
+        return {}
+    return {_key_of(item, tree): item for item in old}
+
+
+def _key_of(item: Any, tree: RuleTree) -> str:
+    return repr([item.get(key) for key in tree._keys]) if isinstance(item, dict) else ""

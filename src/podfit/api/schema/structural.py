@@ -9,6 +9,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+from podfit.api.cel.budget import UNPACED, Pace
 from podfit.api.kinds import Kind
 from podfit.api.schema import type_named
 from podfit.api.schema.scalars import Unreadable
@@ -45,11 +46,13 @@ class CustomSchema:
         """Fills in defaults, in place; nulls the schema does not allow give way to them or vanish."""
         _default(obj, self.schema)
 
-    def validate(self, obj: Object, old: Object | None = None, subresource: str = "") -> list[FieldError]:
+    def validate(
+        self, obj: Object, old: Object | None = None, subresource: str = "", pace: Pace = UNPACED
+    ) -> list[FieldError]:
         """What is wrong with it. On updates, parts that did not change are not held against it."""
         if subresource == "status":
-            return self._validator.validate_status(obj, old)
-        return self._validator.validate(obj, old)
+            return self._validator.validate_status(obj, old, pace)
+        return self._validator.validate(obj, old, pace)
 
 
 def custom_struct(kind: Kind, schema: Schema | None, scale: dict[str, Any] | None = None) -> Struct:

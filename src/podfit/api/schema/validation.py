@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from podfit.api.cel.budget import UNPACED, Pace
 from podfit.api.patterns import BadPattern, compile_pattern
 from podfit.api.schema.formats import FORMATS
 from podfit.api.schema.measures import as_go, composite, error, go_value, number_errors, type_errors
-from podfit.api.schema.rules import has_rules, rule_errors
+from podfit.api.schema.rule_places import has_rules
 from podfit.api.schema.scalepaths import scale_errors
 from podfit.api.status import (
     DUPLICATE,
@@ -29,6 +30,9 @@ from podfit.api.status import (
 )
 from podfit.api.status import go_value as _json_value
 
+if TYPE_CHECKING:
+    from podfit.api.schema.rules import RuleTree
+
 Schema = dict[str, Any]
 _BLOCKING = (NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID)
 _UNCHECKED = (
@@ -42,27 +46,36 @@ class Validator:
     def __init__(self, schema: Schema, scale: dict[str, Any] | None = None) -> None:
         self._schema, self._scale = schema, scale
         self._has_rules = has_rules(schema)
+        self._rules: RuleTree | None = None
 
-    def validate(self, obj: Any, old: Any = None) -> list[FieldError]:
+    def validate(self, obj: Any, old: Any = None, pace: Pace = UNPACED) -> list[FieldError]:
         errors = errors_of(obj, self._schema, "", _MISSING if old is None else old)
-        return self._with_rules(errors + scale_errors(obj, self._scale, ""), obj, old)
+        return self._with_rules(errors + scale_errors(obj, self._scale, ""), obj, old, pace)
 
-    def validate_status(self, obj: Any, old: Any = None) -> list[FieldError]:
+    def validate_status(self, obj: Any, old: Any = None, pace: Pace = UNPACED) -> list[FieldError]:
         """The same for an update of the status: words name fields as if the status was an object of its own."""
         schema, before = (self._schema.get("properties") or {}).get("status"), (old or {}).get("status")
         errors: list[FieldError] = []
         if schema is not None and obj.get("status") is not None:
             found = errors_of(obj["status"], schema, "", _MISSING if before is None else before)
             errors = [_within(error, "status") for error in found]
-        return self._with_rules(errors + scale_errors(obj, self._scale, "status"), obj, old)
+        return self._with_rules(errors + scale_errors(obj, self._scale, "status"), obj, old, pace)
 
-    def _with_rules(self, errors: list[FieldError], obj: Any, old: Any) -> list[FieldError]:
+    def _with_rules(self, errors: list[FieldError], obj: Any, old: Any, pace: Pace) -> list[FieldError]:
         errors += duplicates(obj, self._schema, "")
         if not self._has_rules:
             return errors
         if any(error.kind in _BLOCKING for error in errors):
             return [*errors, FieldError(INVALID, "<nil>", _UNCHECKED, "null")]
-        return errors + rule_errors(obj, old, self._schema, "")
+        return errors + self._tree(pace).errors(obj, old, pace)
+
+    def _tree(self, pace: Pace) -> RuleTree:
+        if self._rules is None:
+            from podfit.api.schema.rules import rule_tree
+
+            self._rules = rule_tree(self._schema, pace, root=True)
+            assert self._rules is not None
+        return self._rules
 
 
 def errors_of(value: Any, schema: Schema, path: str, old: Any = _MISSING) -> list[FieldError]:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
+from podfit.api import names
 from podfit.api.kinds import Kind
 from podfit.api.status import FieldError
-from podfit.apiserver.strategy import checks, meta, names
+from podfit.apiserver.strategy import checks, meta
 
 Object = dict[str, Any]
 Errors = list[FieldError]
@@ -134,6 +135,10 @@ class Strategy:
 
     def spec_changed(self, new: Object, old: Object) -> bool:
         return not checks.equal(new.get("spec"), old.get("spec"))
+
+    def heavy(self, obj: Object) -> bool:
+        """Whether validating takes so long that it is not done on the event loop."""
+        return False
 
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
         errors = self.validate_update_meta(new, old, subresource)

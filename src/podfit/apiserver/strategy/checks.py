@@ -9,11 +9,11 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from podfit.api import names
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.api.remember import remembered
 from podfit.api.status import FieldError, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
-from podfit.apiserver.strategy import names
 
 Object = dict[str, Any]
 Errors = list[FieldError]

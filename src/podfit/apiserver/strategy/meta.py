@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from podfit.api import names
 from podfit.api.status import FieldError, go_quote, invalid, required, too_long
 from podfit.api.status import field_forbidden as forbidden
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.checks import IMMUTABLE, NOT_NEGATIVE, labels
 
 Object = dict[str, Any]

@@ -10,10 +10,10 @@ import json
 import uuid
 from typing import Any
 
+from podfit.api.names import label_value, qualified_name
 from podfit.api.schema.gojson import parse
 from podfit.api.status import ApiError, Object
 from podfit.apiserver.admission.webhooks.call import Caller, CallFailed
-from podfit.apiserver.strategy.names import label_value, qualified_name
 
 GROUP = "apiextensions.k8s.io"
 _SPOKEN = ("v1", "v1beta1")

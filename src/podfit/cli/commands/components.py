@@ -94,7 +94,7 @@ def named(node_name: str) -> str:
     """The node's name, this machine's by default: one that a server takes, since no start would get beyond it."""
     import socket
 
-    from podfit.apiserver.strategy.names import dns_subdomain
+    from podfit.api.names import dns_subdomain
     from podfit.compose import BadSetting
 
     name = node_name or socket.gethostname().lower()

@@ -1,21 +1,35 @@
-"""A hook's match conditions: CEL over the request, and what the asking user may do.
-
-`authorizer` is a value that grows by method calls (`authorizer.group("apps").resource("deployments").check("get")`);
-`authorizer.requestResource` starts from what the request is about.
-"""
+"""A hook's match conditions: CEL over the request, and what the asking user may do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
-from podfit.api.cel import BadExpression, Failed, compiled
+from podfit.api.cel.authorization import Authorizer, Decision, ResourceCheck
+from podfit.api.cel.budget import PER_CONDITIONS, Budget, Pace
+from podfit.api.cel.program import Environment, Program
+from podfit.api.cel.syntax import BadExpression
+from podfit.api.cel.types import (
+    AUTHORIZER,
+    BOOL,
+    DYN,
+    INT,
+    RESOURCE_CHECK,
+    STRING,
+    TIMESTAMP,
+    Type,
+    list_of,
+    map_of,
+)
+from podfit.api.cel.values import Failed, Stopped
+from podfit.api.remember import remembered
 from podfit.api.status import Object
 from podfit.apiserver.admission.base import Attributes
 from podfit.apiserver.auth.authorize import Action, Authorization
+from podfit.apiserver.evaluation import evaluated
 from podfit.apiserver.request import User
+from podfit.kit.aside import Aside
 
-_WHO = "k8s.authorizer"
 _ACCOUNT = "system:serviceaccount"
 
 
@@ -23,35 +37,129 @@ class ConditionFailed(Exception):
     """A match condition could not be evaluated; the hook's failure policy decides what that means."""
 
 
-def conditions_match(hook: Object, request: Object, attrs: Attributes, authorization: Authorization | None) -> bool:
+# --- what a condition may speak of ------------------------------------------------------------------------------------
+
+
+def _object(type_name: str, /, **fields: Type) -> Type:
+    return Type("object", name=f"kubernetes.{type_name}", fields=fields)
+
+
+_KIND = _object("GroupVersionKind", group=STRING, version=STRING, kind=STRING)
+_RESOURCE = _object("GroupVersionResource", group=STRING, version=STRING, resource=STRING)
+_TEXTS = list_of(STRING)
+_LABELS = map_of(STRING, STRING)
+_USER = _object("UserInfo", username=STRING, uid=STRING, groups=_TEXTS, extra=map_of(STRING, _TEXTS))
+_REQUEST = _object(
+    "AdmissionRequest",
+    kind=_KIND,
+    resource=_RESOURCE,
+    subResource=STRING,
+    requestKind=_KIND,
+    requestResource=_RESOURCE,
+    requestSubResource=STRING,
+    name=STRING,
+    namespace=STRING,
+    operation=STRING,
+    userInfo=_USER,
+    dryRun=BOOL,
+    options=DYN,
+)
+_CONDITION = _object(
+    "NamespaceCondition", status=STRING, type=STRING, lastTransitionTime=TIMESTAMP, message=STRING, reason=STRING
+)
+_NAMESPACE_META = _object(
+    "NamespaceMetadata",
+    name=STRING,
+    generateName=STRING,
+    namespace=STRING,
+    labels=_LABELS,
+    annotations=_LABELS,
+    UID=STRING,
+    creationTimestamp=TIMESTAMP,
+    deletionGracePeriodSeconds=INT,
+    deletionTimestamp=TIMESTAMP,
+    generation=INT,
+    resourceVersion=STRING,
+    finalizers=_TEXTS,
+)
+_NAMESPACE = _object(
+    "Namespace",
+    metadata=_NAMESPACE_META,
+    spec=_object("NamespaceSpec", finalizers=_TEXTS),
+    status=_object("NamespaceStatus", conditions=list_of(_CONDITION), phase=STRING),
+)
+_ENVIRONMENT = Environment(
+    {
+        "object": DYN,
+        "oldObject": DYN,
+        "namespaceObject": _NAMESPACE,
+        "request": _REQUEST,
+        "authorizer": AUTHORIZER,
+        "authorizer.requestResource": RESOURCE_CHECK,
+    }
+)
+
+
+@remembered(1024)
+def _program(text: str) -> Program:
+    return _ENVIRONMENT.compile(text)
+
+
+def condition_problem(text: str) -> str:
+    """What is wrong with a condition before it is ever evaluated; empty when nothing is."""
+    try:
+        program = _program(text)
+    except BadExpression as error:
+        return str(error)
+    return "" if program.type == BOOL else f"must evaluate to bool but got {program.type}"
+
+
+# --- evaluation -------------------------------------------------------------------------------------------------------
+
+
+async def conditions_match(
+    hook: Object, request: Object, attrs: Attributes, authorization: Authorization | None, aside: Aside
+) -> bool:
     """All conditions are true. A false one decides even when another cannot be evaluated."""
     conditions = hook.get("matchConditions")
     if not conditions:
         return True
-    variables = {
+    authorizer = Authorizer(_checker(attrs.user, authorization))
+    values = {
         "object": request.get("object"),
         "oldObject": request.get("oldObject"),
         "request": request,
-        "authorizer": {_WHO: "", "requestResource": _request_resource(attrs)},
+        "authorizer": authorizer,
+        "authorizer.requestResource": ResourceCheck(authorizer, _request_resource(attrs)),
     }
-    functions = _functions(attrs.user, authorization) if authorization is not None else None
+    return await evaluated(aside, 0, lambda pace: _match(conditions, values, pace))
+
+
+def _match(conditions: list[Object], values: Mapping[str, Any], pace: Pace) -> bool:
     problems = []
+    budget = Budget(PER_CONDITIONS, pace=pace)
     for condition in conditions:
+        text = str(condition.get("expression", "")).strip()
         try:
-            result = compiled(str(condition.get("expression", ""))).evaluate(variables, functions)
-        except (BadExpression, Failed) as error:
-            problems.append(f"match condition '{condition.get('name')}': {error}")
+            result = _program(text).run(values, budget)
+        except BadExpression as error:
+            problems.append(f"compilation error: {error}")
             continue
-        if result is not True:
+        except (Failed, Stopped) as error:
+            problems.append(f"expression '{text}' resulted in error: {error}")
+            result = None
+        if budget.left < 0:
+            why = "validation failed due to running out of cost budget, no further validation rules will be run"
+            raise ConditionFailed(why)
+        if result is False:
             return False
     if problems:
         raise ConditionFailed("[" + ", ".join(problems) + "]" if len(problems) > 1 else problems[0])
     return True
 
 
-def _request_resource(attrs: Attributes) -> Object:
+def _request_resource(attrs: Attributes) -> dict[str, str]:
     return {
-        _WHO: "",
         "group": attrs.kind.group,
         "resource": attrs.kind.plural,
         "subresource": attrs.subresource,
@@ -60,32 +168,17 @@ def _request_resource(attrs: Attributes) -> Object:
     }
 
 
-def _functions(user: User, authorization: Authorization) -> dict[str, Callable[..., Any]]:
-    def check(asked: Object, verb: str) -> Object:
-        account = str(asked.get(_WHO) or "")
+def _checker(user: User, authorization: Authorization | None) -> Any:
+    def check(account: str, asked: Mapping[str, str], verb: str) -> Decision:
+        if authorization is None:
+            return Decision(False, error="no authorizer")
         decision = authorization.decide(_account(account) if account else user, _action(asked, verb))
-        return {"allowed": decision.allowed, "reason": decision.reason}
+        return Decision(decision.allowed, decision.reason)
 
-    return {
-        "path": lambda asked, path: {_WHO: asked[_WHO], "path": path},
-        "group": lambda asked, group: {_WHO: asked[_WHO], "group": group},
-        "serviceAccount": lambda asked, namespace, name: {_WHO: f"{namespace}:{name}"},
-        **{word: _setter(word) for word in ("resource", "subresource", "namespace", "name")},
-        "fieldSelector": _setter("fields"),
-        "labelSelector": _setter("labels"),
-        "check": check,
-        "allowed": lambda decision: decision["allowed"],
-        "reason": lambda decision: decision["reason"],
-        "errored": lambda decision: False,
-        "error": lambda decision: "",
-    }
+    return check
 
 
-def _setter(word: str) -> Callable[[Object, str], Object]:
-    return lambda asked, value: {**asked, word: value}
-
-
-def _action(asked: Object, verb: str) -> Action:
+def _action(asked: Mapping[str, str], verb: str) -> Action:
     if "path" in asked:
         return Action(verb, path=asked["path"])
     return Action(
@@ -96,7 +189,7 @@ def _action(asked: Object, verb: str) -> Action:
         asked.get("namespace", ""),
         asked.get("name", ""),
         version="*",
-        field_selector=asked.get("fields", ""),
+        field_selector=asked.get("fieldSelector", ""),
     )
 
 

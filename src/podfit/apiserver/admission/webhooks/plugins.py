@@ -17,7 +17,6 @@ from podfit.api.patches import json_patch
 from podfit.api.status import ApiError, Object, bad_request, internal_error
 from podfit.apiserver.admission.base import Attributes, Cluster, Plugin, meta_of
 from podfit.apiserver.admission.webhooks.call import DEFAULT_TIMEOUT_S, Caller, CallFailed, Hook, ResolveService
-from podfit.apiserver.admission.webhooks.conditions import ConditionFailed, conditions_match
 from podfit.apiserver.admission.webhooks.match import rules_match, selectors_match
 from podfit.apiserver.admission.webhooks.review import (
     Answer,
@@ -31,6 +30,7 @@ from podfit.apiserver.admission.webhooks.review import (
 )
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.apiserver.usable import usable
+from podfit.kit.aside import Aside
 
 MUTATING = kind_named("MutatingWebhookConfiguration")
 VALIDATING = kind_named("ValidatingWebhookConfiguration")
@@ -72,6 +72,8 @@ class Webhooks:
         self._caller.hook_here = find
 
     async def close(self) -> None:
+        self.mutating.close()
+        self.validating.close()
         await self._caller.close()
 
 
@@ -83,12 +85,16 @@ class _WebhookPlugin(Plugin):
     ) -> None:
         self._cluster, self._caller = cluster, caller
         self._equivalents, self._authorization = equivalents, authorization
+        self._aside = Aside()
         self._stored: Sequence[Object] = ()
         self._usable: Sequence[Object] = ()
         """What is stored, and those of it that can be used."""
         self._known: Sequence[Object] = ()
         self._matched: dict[tuple[str, Kind, str], list[Concerned]] = {}
         """By operation, kind and subresource: the hooks of the configurations `_known` whose rules match."""
+
+    def close(self) -> None:
+        self._aside.close()
 
     def handles(self, attrs: Attributes) -> bool:
         # Hooks may not stand in the way of repairing hooks.
@@ -145,13 +151,8 @@ class _WebhookPlugin(Plugin):
         if not hook.get("matchConditions") and not attrs.dry_run and self._lets_pass(client, timeout_s, attrs):
             return None
         request = request_of(attrs, shown)
-        try:
-            if not conditions_match(hook, request, attrs, self._authorization):
-                return None
-        except ConditionFailed as error:
-            if hook.get("failurePolicy") == "Ignore":
-                return None
-            raise attrs.forbid(str(error)) from None
+        if hook.get("matchConditions") and not await self._conditions_hold(hook, request, attrs):
+            return None
         if attrs.dry_run and hook.get("sideEffects") not in ("None", "NoneOnDryRun"):
             raise bad_request(f'admission webhook "{name}" does not support dry run')
         try:
@@ -167,6 +168,17 @@ class _WebhookPlugin(Plugin):
         if not answer.allowed:
             raise denial(name, answer.status)
         return answer
+
+    async def _conditions_hold(self, hook: Object, request: Object, attrs: Attributes) -> bool:
+        # Few hooks have conditions, and few servers need all it takes to evaluate them.
+        from podfit.apiserver.admission.webhooks.conditions import ConditionFailed, conditions_match
+
+        try:
+            return await conditions_match(hook, request, attrs, self._authorization, self._aside)
+        except ConditionFailed as error:
+            if hook.get("failurePolicy") == "Ignore":
+                return False
+            raise attrs.forbid(str(error)) from None
 
     def _lets_pass(self, client: Object, timeout_s: int, attrs: Attributes) -> bool:
         try:

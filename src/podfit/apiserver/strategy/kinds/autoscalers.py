@@ -5,9 +5,9 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+from podfit.api import names
 from podfit.api.quantity import Quantity
 from podfit.api.status import field_forbidden, invalid, not_supported, required
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import NOT_NEGATIVE, names_valid
 from podfit.apiserver.strategy.kinds.workloads import set_default

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from podfit.api import names
 from podfit.api.schema.openapi_checks import definition_problems, schema_at
+from podfit.api.schema.rule_places import rule_text
 from podfit.api.status import duplicate, field_forbidden, go_quote, invalid, not_supported, required, too_many
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, chosen, equal, names_valid
 from podfit.apiserver.strategy.kinds.webhooks import hook_address, review_versions
@@ -17,6 +18,8 @@ from podfit.apiserver.strategy.kinds.workloads import set_default
 Object = dict[str, Any]
 
 _MOST_SELECTABLE = 8
+_MUCH_TEXT = 1000
+"""Characters of rules that take more than a few milliseconds to check."""
 _SCOPES = ("Cluster", "Namespaced")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -60,6 +63,10 @@ class CustomResourceDefinitionStrategy(Strategy):
         more = [row.get("name") for row in versions if row.get("storage") and row.get("name") not in kept]
         if more:
             new["status"] = {**status, "storedVersions": [*kept, *more]}
+
+    def heavy(self, obj: Object) -> bool:
+        versions = (obj.get("spec") or {}).get("versions") or ()
+        return sum(rule_text(_schema_of(row)) for row in versions) > _MUCH_TEXT
 
     def validate_create(self, obj: Object) -> Errors:
         errors = super().validate_create(obj)
@@ -137,9 +144,9 @@ class CustomResourceDefinitionStrategy(Strategy):
                 errors.append(invalid(f"spec.{path}", new_part.get(field), IMMUTABLE))
         if _approval_state(new) != _approval_state(old):
             errors += _approval(new)
-        if not _schemas(old):
+        if not _schemas(old, old):
             # One that was let in without is not stuck for it.
-            errors += _schemas(new)
+            errors += _schemas(new, old)
         return errors if stored.get("preserveUnknownFields") else errors + _keeps_all(new)
 
 
@@ -152,15 +159,21 @@ def _shared(versions: list[Object]) -> frozenset[str]:
     return frozenset(alike)
 
 
-def _schemas(definition: Object) -> Errors:
+def _schema_of(version: Object) -> Object | None:
+    found: Object | None = (version.get("schema") or {}).get("openAPIV3Schema")
+    return found
+
+
+def _schemas(definition: Object, old: Object | None = None) -> Errors:
     versions = (definition.get("spec") or {}).get("versions") or []
-    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
-    if schemas and schemas[0] is not None and "schema" in _shared(versions):
-        return definition_problems(schemas[0], "spec.validation.openAPIV3Schema")
+    before = {row.get("name"): _schema_of(row) for row in ((old or {}).get("spec") or {}).get("versions") or ()}
+    schemas = [(schema := _schema_of(row), schema == before.get(row.get("name"))) for row in versions]
+    if schemas and schemas[0][0] is not None and "schema" in _shared(versions):
+        return definition_problems(schemas[0][0], "spec.validation.openAPIV3Schema", schemas[0][1])
     errors: Errors = []
-    for at, schema in enumerate(schemas):
+    for at, (schema, stored) in enumerate(schemas):
         if schema is not None:
-            errors += definition_problems(schema, f"spec.versions[{at}].schema.openAPIV3Schema")
+            errors += definition_problems(schema, f"spec.versions[{at}].schema.openAPIV3Schema", stored)
     return errors
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from podfit.api import names
 from podfit.api.status import duplicate, field_forbidden, invalid, not_supported, required
 from podfit.apiserver.auth.certificates import EXTENDED_USAGES, USAGES, load_request
-from podfit.apiserver.strategy import meta, names
+from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.kinds.workloads import set_default
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from podfit.api import names
 from podfit.api.status import (
     INVALID,
     FieldError,
@@ -17,7 +18,6 @@ from podfit.api.status import (
     too_long,
     too_many,
 )
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.checks import Errors, names_valid, non_negative
 from podfit.apiserver.strategy.podspec.spec import validate_template
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.api.names import dns_label
 from podfit.api.status import invalid, required
 from podfit.apiserver.strategy import meta, resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
@@ -11,7 +12,6 @@ from podfit.apiserver.strategy.checks import IMMUTABLE, equal, label_selector, s
 from podfit.apiserver.strategy.kinds import jobstatus
 from podfit.apiserver.strategy.kinds.jobrules import failure_as_go, job_spec, success_as_go
 from podfit.apiserver.strategy.kinds.workloads import name_warnings, set_default
-from podfit.apiserver.strategy.names import dns_label
 from podfit.apiserver.strategy.pod.warnings import template_warnings
 from podfit.apiserver.strategy.podspec.defaults import default_template
 

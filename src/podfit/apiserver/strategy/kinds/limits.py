@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from podfit.api import names
 from podfit.api.quantity import Quantity
 from podfit.api.resources import amounts
 from podfit.api.status import duplicate, invalid, required
 from podfit.api.status import field_forbidden as forbidden
-from podfit.apiserver.strategy import names, resourcelists
+from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, names_valid
 from podfit.kit.uids import new_uid

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.api import names
 from podfit.api.quantity import Quantity
 from podfit.api.status import DUPLICATE, FieldError, duplicate, go_value, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
-from podfit.apiserver.strategy import meta, names, resourcelists
+from podfit.apiserver.strategy import meta, resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import cidr, label_name, same_family_twice
 from podfit.apiserver.strategy.podspec.placement import TAINT_EFFECTS

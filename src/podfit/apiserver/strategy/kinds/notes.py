@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.api import names
 from podfit.api.status import invalid, required
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, equal, names_valid
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from podfit.api import names
 from podfit.api.kinds import Kind
 from podfit.api.quantity import Quantity
 from podfit.api.schema.gojson import GoSyntaxError, parse
 from podfit.api.schema.scalars import json_word
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import go_quote, invalid, not_supported, required, too_long
-from podfit.apiserver.strategy import names, resourcelists
+from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, NOT_NEGATIVE, labels, names_valid
 from podfit.apiserver.strategy.kinds.workloads import set_default

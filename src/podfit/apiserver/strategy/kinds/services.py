@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.api import names
 from podfit.api.status import duplicate, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import chosen, cidr, ip, labels, names_valid, parse_ip
 from podfit.apiserver.strategy.checks import port as port_valid

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.api.names import dns_label
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
 from podfit.apiserver.strategy.base import Errors
@@ -21,7 +22,6 @@ from podfit.apiserver.strategy.kinds.workloads import (
     template_selected,
 )
 from podfit.apiserver.strategy.meta import keep
-from podfit.apiserver.strategy.names import dns_label
 from podfit.apiserver.strategy.podspec.claims import claim_spec
 from podfit.apiserver.strategy.podspec.spec import validate_template
 from podfit.apiserver.strategy.podspec.volume_defaults import default_claim_spec

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from podfit.api.cel import problem
+from podfit.api import names
 from podfit.api.status import duplicate, invalid, not_supported, required, too_many
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import equal, label_selector, names_valid
 from podfit.apiserver.strategy.kinds.workloads import set_default
@@ -15,8 +14,6 @@ from podfit.apiserver.strategy.kinds.workloads import set_default
 Object = dict[str, Any]
 
 _MOST_CONDITIONS = 64
-VARIABLES = frozenset(("object", "oldObject", "request", "authorizer"))
-"""What a match condition may speak of."""
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
@@ -108,14 +105,18 @@ class WebhookConfigurationStrategy(Strategy):
 def _match_conditions(conditions: list[Object], path: str, errors: Errors) -> None:
     if len(conditions) > _MOST_CONDITIONS:
         errors.append(too_many(path, len(conditions), _MOST_CONDITIONS))
+    if not conditions:
+        return
+    from podfit.apiserver.admission.webhooks.conditions import condition_problem
+
     seen: set[str] = set()
     for at, condition in enumerate(conditions):
         where, name = f"{path}[{at}]", condition.get("name") or ""
         expression = (condition.get("expression") or "").strip()
         if not expression:
             errors.append(required(f"{where}.expression"))
-        elif told := problem(expression, VARIABLES):
-            errors.append(invalid(f"{where}.expression", condition["expression"], told))
+        elif found := condition_problem(expression):
+            errors.append(invalid(f"{where}.expression", expression, found))
         if not name:
             errors.append(required(f"{where}.name"))
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
+from podfit.api.names import dns_label, regex_complaint
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
 from podfit.apiserver.strategy.base import Errors, Strategy
@@ -18,7 +19,6 @@ from podfit.apiserver.strategy.checks import (
     selector_usable,
 )
 from podfit.apiserver.strategy.meta import keep
-from podfit.apiserver.strategy.names import dns_label, regex_complaint
 from podfit.apiserver.strategy.pod.warnings import template_warnings
 from podfit.apiserver.strategy.podspec.defaults import default_template
 from podfit.apiserver.strategy.podspec.spec import validate_template

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.api import names
 from podfit.api.resources import is_sidecar
 from podfit.api.status import duplicate, invalid, not_supported
 from podfit.api.status import field_forbidden as forbidden
-from podfit.apiserver.strategy import meta, names
+from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.checks import IMMUTABLE, Errors, ip, names_valid, same_family_twice
 from podfit.apiserver.strategy.pod.update import fixed_annotations
 

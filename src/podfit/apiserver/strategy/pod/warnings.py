@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from podfit.api import names
 from podfit.api.quantity import NANO, Quantity
 from podfit.api.status import go_quote
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.pod.volume_warnings import volume_warnings
 
 Object = dict[str, Any]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.api import names
 from podfit.api.quantity import Quantity
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.checks import Errors, label_selector, names_valid
 
 Object = dict[str, Any]

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from podfit.api import names
 from podfit.api.resources import is_sidecar
 from podfit.api.status import duplicate, field_not_found, invalid, not_supported, required, too_many
 from podfit.api.status import field_forbidden as forbidden
-from podfit.apiserver.strategy import names, resourcelists
+from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.checks import Errors, chosen, names_valid
 from podfit.apiserver.strategy.podspec.environment import env, env_from
 from podfit.apiserver.strategy.podspec.mounts import volume_devices, volume_mounts

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from podfit.api import names
 from podfit.api.quantity import Quantity
 from podfit.api.status import field_not_found, invalid, not_supported, required
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.checks import Errors, local_descending_path, names_valid
 
 Object = dict[str, Any]

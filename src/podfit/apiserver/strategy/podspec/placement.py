@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.api import names
 from podfit.api.status import duplicate, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.checks import Errors, label_name, label_selector, names_valid
 
 Object = dict[str, Any]

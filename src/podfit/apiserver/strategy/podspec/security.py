@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from podfit.api import names
 from podfit.api.status import duplicate, invalid, not_supported, required, too_long
 from podfit.api.status import field_forbidden as forbidden
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.checks import Errors, local_descending_path, names_valid
 
 Object = dict[str, Any]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.api import names
 from podfit.api.quantity import Quantity
 from podfit.api.resources import amounts, is_sidecar, pod_limits, pod_requests
 from podfit.api.status import duplicate, field_forbidden, invalid, required, too_long
-from podfit.apiserver.strategy import names, resourcelists
+from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.checks import Errors, chosen, ip, labels, names_valid
 from podfit.apiserver.strategy.meta import validate_annotations
 from podfit.apiserver.strategy.podspec import placement

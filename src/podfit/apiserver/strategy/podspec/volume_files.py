@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from podfit.api import names
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, required
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.checks import (
     Errors,
     file_mode,

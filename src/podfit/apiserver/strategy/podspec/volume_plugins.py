@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from podfit.api import names
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required, too_long
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.checks import Errors, local_descending_path, names_valid
 from podfit.apiserver.strategy.podspec.volume_files import secret_name
 

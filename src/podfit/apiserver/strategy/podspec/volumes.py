@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from podfit.api import names
 from podfit.api.quantity import Quantity
 from podfit.api.status import duplicate, go_quote, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
-from podfit.apiserver.strategy import names
 from podfit.apiserver.strategy.checks import Errors, chosen, labels, names_valid, no_backsteps
 from podfit.apiserver.strategy.meta import validate_annotations
 from podfit.apiserver.strategy.podspec.claims import claim_spec
