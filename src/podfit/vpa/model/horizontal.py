@@ -48,7 +48,7 @@ def horizontal_resources(
     vpa: Object, index: Mapping[Target, Mapping[str, str]], labels_of: LabelsOf
 ) -> Mapping[str, str]:
     """The resources of its target; of an autoscaler with a selector, those of every target whose pods it selects."""
-    target = target_of(vpa)
+    target = target_of(vpa) if index else None
     if target is not None or not index:
         return index.get(target, {}) if target is not None else {}
     selected = own_selector(vpa)

@@ -330,20 +330,21 @@ class Recommender:
     ) -> tuple[Seen, Outcome]:
         config, spans = self.cluster.config, spans_of(vpa)
         patience = max(STALE_S, STALE_PASSES * self.config.recommender_interval)
-        killed = [name for name in spans if (vpa.id[0], name) in self._killed]
+        killed = [name for name in spans if (vpa.id[0], name) in self._killed] if self._killed else ()
         kept = kept_containers(vpa, spans, self._started - patience, config, killed, bool(self.fetching))
         missing = missing_samples(self.cluster, vpa, spans, sizes, kept, now - patience)
         since = missing_since(vpa, missing, now) if missing.never or self._usage_gone else ""
         extra = extra_conditions(
             vpa,
-            trust=trust_of(spans, {*sizes, *kept}, config),
+            trust=trust_of(spans, {*sizes, *kept} if kept else sizes, config),
             low_below=self.config.low_confidence_below,
             fetching=self.fetching,
             metrics=metrics_gone(vpa, missing, self._usage_gone, since, now - patience),
             scaled=scaled,
             starved=starved,
         )
-        words, version = missing.never_message(since), vpa.object["metadata"].get("resourceVersion")
+        words = missing.never_message(since) if missing.never else ""
+        version = vpa.object["metadata"].get("resourceVersion")
         seen = (sizes, version, vpa.unsupported, bool(vpa.pods), extra, words, kept)
         before = self._outcomes.get(vpa.id)
         if before is not None and before[0] == seen and before[1].patch is None:

@@ -21,14 +21,18 @@ from podfit.vpa.recommender.decide.status import FETCHING_HISTORY, LOW_CONFIDENC
 
 METRICS_GONE = "MetricsUnavailable"
 CPU_STARVED = "CPUStarved"
+OURS = frozenset({LOW_CONFIDENCE, FETCHING_HISTORY, METRICS_GONE, CPU_STARVED, horizontal.CONDITION})
+NOT_STARVED, METRICS_THERE = Condition(CPU_STARVED, False), Condition(METRICS_GONE, False)
 API_FAILED, STOPPED = "MetricsApiFailed", "SamplesStopped"
 
 
 def trust_of(spans: Mapping[str, Span], recommended: Collection[str], config: Config) -> float | None:
     """The confidence of the recommended container that is known least; None when nothing is recommended."""
     interval = max(config.confidence_interval_cpu, config.confidence_interval_memory)
-    chosen = [span for name, span in spans.items() if name in recommended]
-    return min((confidence(span.first, span.last, span.count, interval) for span in chosen), default=None)
+    found = [
+        confidence(span.first, span.last, span.count, interval) for name, span in spans.items() if name in recommended
+    ]
+    return min(found) if found else None
 
 
 def missing_since(vpa: Vpa, missing: Missing, now: Seconds) -> str:
@@ -48,7 +52,7 @@ def missing_since(vpa: Vpa, missing: Missing, now: Seconds) -> str:
 def metrics_gone(vpa: Vpa, missing: Missing, usage_gone: str, since: str, stale_before: Seconds) -> Condition:
     """Whether, why and since when samples are missing. A container that has just started has time to get its first."""
     if not usage_gone and missing is NOTHING_MISSING:
-        return Condition(METRICS_GONE, False)
+        return METRICS_THERE
     waited = missing.seen <= stale_before or _gone(vpa)
     never = missing.never_message(since) if waited or usage_gone else ""
     api = f"The resource metrics API has not answered since {since}: {usage_gone.rstrip('.')}." if usage_gone else ""
@@ -59,7 +63,9 @@ def metrics_gone(vpa: Vpa, missing: Missing, usage_gone: str, since: str, stale_
 
 def starved(needs: Mapping[str, Need] | None) -> Condition:
     """Whether containers use up their CPU limit. Without numbers, which would change with every step."""
-    names = sorted(name for name, need in (needs or {}).items() if need.lower_bound)
+    if not needs:
+        return NOT_STARVED
+    names = sorted(name for name, need in needs.items() if need.lower_bound)
     words = [f"Container {name} uses up its CPU limit: its usage is a lower bound of its need." for name in names]
     return Condition(CPU_STARVED, bool(names), "UsageAtLimit", " ".join(words))
 
@@ -76,29 +82,25 @@ def extra_conditions(
 ) -> tuple[Condition, ...]:
     """`fetching` is empty or says what is the matter; `scaled` are resources with their HPA."""
     low = trust is not None and trust < low_below
-    # Without the number that grows with every sample: a status is written when it is news, not every pass.
-    words = f"The recommendation rests on less than {low_below:g} confidence interval(s) of samples."
-    wanted = (
-        Condition(LOW_CONFIDENCE, low, "TooFewSamples", words),
-        Condition(FETCHING_HISTORY, bool(fetching), "HistoryNotLoaded", fetching),
-        metrics,
-        starved,
-        Condition(
-            horizontal.CONDITION,
-            bool(scaled),
-            "HorizontalPodAutoscaler",
-            horizontal.message(scaled) if scaled else "",
-        ),
-    )
-    return tuple(_conditions(wanted, _standing(vpa)))
+    wanted: list[Condition] = []
+    if low:
+        # Without the number that grows with every sample: a status is written when it is news, not every pass.
+        words = f"The recommendation rests on less than {low_below:g} confidence interval(s) of samples."
+        wanted.append(Condition(LOW_CONFIDENCE, True, "TooFewSamples", words))
+    if fetching:
+        wanted.append(Condition(FETCHING_HISTORY, True, "HistoryNotLoaded", fetching))
+    wanted += [condition for condition in (metrics, starved) if condition.status]
+    if scaled:
+        wanted.append(Condition(horizontal.CONDITION, True, "HorizontalPodAutoscaler", horizontal.message(scaled)))
+    return (*wanted, *_ended(wanted, vpa))
 
 
-def _conditions(wanted: tuple[Condition, ...], observed: Collection[str]) -> Iterator[Condition]:
-    for condition in wanted:
-        if condition.status:
-            yield condition
-        elif condition.type in observed:
-            yield Condition(condition.type, False)
+def _ended(wanted: Collection[Condition], vpa: Vpa) -> Iterator[Condition]:
+    """Conditions that stand in the status and no longer hold."""
+    for entry in (vpa.object.get("status") or {}).get("conditions") or ():
+        type = entry.get("type")
+        if type in OURS and all(type != condition.type for condition in wanted):
+            yield Condition(type, False)
 
 
 def _gone(vpa: Vpa) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from podfit.vpa.model.policy import (
     RESOURCES,
+    container_policies,
     container_policy,
     container_recommendations,
     controlled_resources,
@@ -60,6 +61,7 @@ class Missing:
 
 
 NOTHING_MISSING = Missing()
+NO_NAMES: frozenset[str] = frozenset()
 
 
 def _never(container: str, lacking: tuple[str, ...], since: str, kept: bool) -> str:
@@ -72,10 +74,18 @@ def spans_of(vpa: Vpa) -> dict[str, Span]:
     """By container; containers switched off are left out."""
     found: dict[str, Span] = {}
     for key, state in vpa.aggregates.items():
-        found[key.container] = found.get(key.container, Span()).plus(state, saved=False)
+        name, known = key.container, found.get(key.container)
+        found[name] = _span(state) if known is None else known.plus(state, saved=False)
     for name, state in vpa.initial.items():
         found[name] = found.get(name, Span()).plus(state, saved=True)
+    if not container_policies(vpa.object):
+        return found
     return {name: span for name, span in found.items() if not scaling_off(container_policy(vpa.object, name))}
+
+
+def _span(state: AggregateState) -> Span:
+    last = state.last
+    return Span(state.first, last, state.count, last)
 
 
 def missing_samples(
@@ -87,7 +97,7 @@ def missing_samples(
     stale_before: Seconds,
 ) -> Missing:
     """`sizes` are what the samples allow to recommend; samples older than `stale_before` should have been followed."""
-    never = {name: lacking for name in spans if (lacking := _lacking(vpa, name, sizes))}
+    never = {name: lacking for name in spans if (lacking := _lacking(vpa, name, sizes.get(name)))}
     stopped = {name: span.last for name, span in spans.items() if NEVER < span.last < stale_before}
     if not never and not stopped:
         return NOTHING_MISSING
@@ -101,9 +111,11 @@ def missing_samples(
     )
 
 
-def _lacking(vpa: Vpa, container: str, sizes: Mapping[str, Estimate]) -> tuple[str, ...]:
+def _lacking(vpa: Vpa, container: str, size: Estimate | None) -> tuple[str, ...]:
+    if size is not None and len(size.target) == len(RESOURCES):
+        return ()
     controlled = controlled_resources(container_policy(vpa.object, container))
-    given: Collection[str] = sizes[container].target if container in sizes else ()
+    given: Collection[str] = size.target if size is not None else ()
     return tuple(name for name in controlled if name not in given)
 
 
@@ -116,8 +128,11 @@ def kept_containers(
     is a sample after `fresh_after`, or an out-of-memory kill (of those `killed`). All sizes stay while the history is
     being fetched.
     """
-    if not fetching and config.expire_samples_without_metrics:
-        return frozenset()
+    if not fetching and (
+        config.expire_samples_without_metrics
+        or not any(_unchanged(span, fresh_after, name in killed) for name, span in spans.items())
+    ):
+        return NO_NAMES
     entries = container_recommendations(vpa.object)
     named = [(entry.get("containerName") or "", entry) for entry in entries]
     return frozenset(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from podfit.vpa.model.policy import RESOURCES, container_policy, controlled_resources, scaling_off
+from podfit.vpa.model.policy import RESOURCES, container_policies, container_policy, controlled_resources, scaling_off
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.cluster import ClusterState, PodId, Vpa, VpaId
 from podfit.vpa.recommender.decide.estimate import Estimate, estimate_all
-from podfit.vpa.recommender.decide.fleet.bulk import Estimates, Groups, estimate_groups
+from podfit.vpa.recommender.decide.fleet.bulk import Groups, estimate_groups
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.fleet.rows import RowAggregate, RowContainer
 from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome
@@ -67,16 +67,19 @@ def estimate_vpas(cluster: ClusterState, vpas: Iterable[Vpa]) -> dict[VpaId, dic
     )
     sizes = estimate_groups(cluster.fleet, groups)
     anyway = cluster.config.recommend_without_samples
+    columns = zip(*(array.T.tolist() for array in (sizes.cpu, sizes.memory, sizes.sampled)), strict=True)
     found: dict[VpaId, dict[str, Estimate]] = {}
-    at = 0
     for vpa, containers in members:
-        found[vpa.id] = {}
+        given = found[vpa.id] = {}
         for name in containers:
+            cpu, memory, (cpu_sampled, memory_sampled) = next(columns)
             controlled = controlled_resources(container_policy(vpa.object, name))
-            sampled = controlled if anyway else _sampled(sizes, at, controlled)
-            if sampled or not controlled:
-                found[vpa.id][name] = _estimate(sizes, at, sampled)
-            at += 1
+            if controlled is RESOURCES and (anyway or (cpu_sampled and memory_sampled)):
+                given[name] = _whole(cpu, memory)
+                continue
+            known = {"cpu": anyway or cpu_sampled, "memory": anyway or memory_sampled}
+            if not controlled or any(known[resource] for resource in controlled):
+                given[name] = _only(_whole(cpu, memory), [one for one in controlled if known[one]])
     return found
 
 
@@ -88,16 +91,23 @@ def _rows_by_container(vpa: Vpa) -> dict[str, list[int]]:
     for name, state in vpa.initial.items():
         if isinstance(state, RowAggregate):
             rows.setdefault(name, []).append(state.row)
+    if not container_policies(vpa.object):
+        return rows
     return {name: found for name, found in rows.items() if not scaling_off(container_policy(vpa.object, name))}
 
 
-def _sampled(sizes: Estimates, at: int, controlled: Iterable[str]) -> tuple[str, ...]:
-    return tuple(name for name in controlled if sizes.sampled[RESOURCES.index(name), at])
+def _whole(cpu: Sequence[int], memory: Sequence[int]) -> Estimate:
+    """From target, lower and upper bound of each resource."""
+    return Estimate(
+        {"cpu": cpu[0], "memory": memory[0]},
+        {"cpu": cpu[1], "memory": memory[1]},
+        {"cpu": cpu[2], "memory": memory[2]},
+    )
 
 
-def _estimate(sizes: Estimates, at: int, wanted: Collection[str]) -> Estimate:
-    columns = {"cpu": sizes.cpu[:, at].tolist(), "memory": sizes.memory[:, at].tolist()}
+def _only(size: Estimate, wanted: Collection[str]) -> Estimate:
     target, lower, upper = (
-        {name: columns[name][axis] for name in RESOURCES if name in wanted} for axis in range(len(sizes.cpu))
+        {name: amounts[name] for name in RESOURCES if name in wanted}
+        for amounts in (size.target, size.lower, size.upper)
     )
     return Estimate(target, lower, upper)
