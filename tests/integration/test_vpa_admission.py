@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from podfit.api.kinds import LEASE, NAMESPACE, POD, VPA, kind_named
+from podfit.api.quantity import Quantity
 from podfit.api.status import ApiError
 from podfit.kit.clock import FakeClock
 from podfit.testing.autoscaling import REPLICA_SET, Autoscaled, autoscaled
@@ -155,6 +157,106 @@ async def test_pods_start_while_the_webhook_is_away(cluster: Autoscaled) -> None
     assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "100m"
 
 
+async def test_a_new_pod_is_squeezed_to_what_nodes_have_left(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    await cluster.vpa("web", "web")
+    await cluster.recommend("web", {"cpu": "4", "memory": "300Mi"}, lowerBound={"cpu": "1", "memory": "200Mi"})
+    await cluster.pod("neighbour", resources={"requests": {"cpu": "6"}})
+    async with admitting(cluster):
+        pod = await create(cluster)
+    resources = pod["spec"]["containers"][0]["resources"]
+    assert 1990 <= Quantity.parse(resources["requests"]["cpu"]).milli <= 2000, "8 CPUs, of which 6 are taken"
+    request, limit = (Quantity.parse(resources[kind]["cpu"]).milli for kind in ("requests", "limits"))
+    assert limit == 2 * request
+    assert resources["requests"]["memory"] == "300Mi"
+    assert "of cpu instead of 4000m" in pod["metadata"]["annotations"]["podfit.dev/fitted"]
+
+
+async def test_new_pods_do_not_count_on_the_same_room(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    await cluster.vpa("web", "web")
+    await cluster.recommend("web", {"cpu": "5", "memory": "300Mi"}, lowerBound={"cpu": "1", "memory": "200Mi"})
+    async with admitting(cluster):
+        pods = [await create(cluster, name) for name in ("first", "second")]
+    sizes = [Quantity.parse(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]).milli for pod in pods]
+    assert sizes[0] == 5000 and 2990 <= sizes[1] <= 3000
+
+
+async def test_a_new_pod_keeps_its_target_when_not_even_the_minimum_fits(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    await cluster.vpa("web", "web")
+    await cluster.recommend("web", {"cpu": "4"}, lowerBound={"cpu": "3"})
+    await cluster.pod("neighbour", resources={"requests": {"cpu": "6"}})
+    async with admitting(cluster):
+        pod = await create(cluster)
+    assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "4"
+
+
+async def test_a_target_beyond_every_node_is_capped_at_the_largest(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    await cluster.vpa("web", "web", updatePolicy={"updateMode": "Initial"})
+    await cluster.recommend("web", {"cpu": "23400m", "memory": "300Mi"}, lowerBound={"cpu": "20", "memory": "1Mi"})
+    updater = Updater(cluster.client, UpdaterConfig(address=""), cluster.clock)
+    await updater.start()
+    try:
+        async with admitting(cluster):
+            pod = await create(cluster)
+        await updater.one_pass()
+        told = await cluster.admin.get(VPA, "default", "web")
+    finally:
+        await updater.stop()
+    assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "8"
+    assert "which is all that the largest node, n1, can hold" in pod["metadata"]["annotations"]["podfit.dev/fitted"]
+    [condition] = [one for one in told["status"]["conditions"] if one["type"] == "TargetExceedsNodes"]
+    assert condition["status"] == "True" and condition["reason"] == "LargestNodeTooSmall"
+    assert "23400m of cpu, of which node n1 can hold 8000m" in condition["message"]
+
+
+async def test_the_condition_goes_when_a_node_is_large_enough(cluster: Autoscaled) -> None:
+    await cluster.vpa("web", "web", updatePolicy={"updateMode": "Off"})
+    await cluster.recommend("web", {"cpu": "23400m", "memory": "300Mi"})
+    updater = Updater(cluster.client, UpdaterConfig(address=""), cluster.clock)
+    await updater.start()
+    try:
+        await updater.one_pass()
+        assert "TargetExceedsNodes" in str(await cluster.admin.get(VPA, "default", "web"))
+        await cluster.node("large", cpu="32")
+        async with asyncio.timeout(20):
+            while "TargetExceedsNodes" in str(await cluster.admin.get(VPA, "default", "web")):
+                await cluster.clock.sleep(0.01)
+                await updater.one_pass()
+    finally:
+        await updater.stop()
+    kept = (await cluster.admin.get(VPA, "default", "web"))["status"]
+    assert [one["type"] for one in kept["conditions"]] == ["RecommendationProvided"]
+
+
+@pytest.mark.parametrize(("lower", "cpu"), [("300m", "500m"), ("700m", "100m")])
+async def test_a_new_pod_is_not_made_too_large_for_the_quota(cluster: Autoscaled, lower: str, cpu: str) -> None:
+    kind, hard = kind_named("ResourceQuota"), {"requests.cpu": "500m"}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}
+    await cluster.deployment("web", 0)
+    await cluster.vpa("web", "web")
+    await cluster.recommend("web", {"cpu": "900m", "memory": "100Mi"}, lowerBound={"cpu": lower, "memory": "100Mi"})
+    await cluster.admin.create(kind, quota, "default")
+    status = {"hard": hard, "used": {"requests.cpu": "0"}}
+    await cluster.admin.patch(kind, "default", "q", {"status": status}, "status")
+    async with admitting(cluster):
+        pod = await create(cluster)
+    got = Quantity.parse(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]).milli
+    assert Quantity.parse(cpu).milli - 2 <= got <= Quantity.parse(cpu).milli
+    assert "podfit.dev/fitted" in pod["metadata"]["annotations"]
+
+
+async def test_without_fitting_new_pods_get_their_target_whatever_the_room(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    await cluster.vpa("web", "web")
+    await cluster.recommend("web", {"cpu": "23400m"}, lowerBound={"cpu": "1"})
+    async with admitting(cluster, replace(CONFIG, fit_to_room=False)):
+        pod = await create(cluster)
+    assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "23400m"
+
+
 @pytest.mark.parametrize("brake", ["panic", "namespace", "vpa"])
 async def test_new_pods_keep_their_own_size_while_changes_are_frozen(cluster: Autoscaled, brake: str) -> None:
     await cluster.deployment("web", 0)
@@ -169,7 +271,6 @@ async def test_new_pods_keep_their_own_size_while_changes_are_frozen(cluster: Au
     else:
         await cluster.admin.patch(VPA, "default", "web", note)
     async with admitting(cluster) as webhook:
-        vpa = await cluster.admin.get(VPA, "default", "web")
         frozen = await create(cluster, "frozen")
         assert frozen["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "100m"
         assert "vpaUpdates" not in (frozen["metadata"].get("annotations") or {})
@@ -179,9 +280,10 @@ async def test_new_pods_keep_their_own_size_while_changes_are_frozen(cluster: Au
         elif brake == "namespace":
             await cluster.admin.patch(NAMESPACE, "", "default", note)
         else:
-            vpa = await cluster.admin.patch(VPA, "default", "web", note)
-        while webhook.brakes.frozen(vpa) is not None or webhook.sight.vpas.get("default", "web") != vpa:
-            await cluster.clock.sleep(0.01)
+            await cluster.admin.patch(VPA, "default", "web", note)
+        async with asyncio.timeout(20):
+            while (seen := webhook.sight.vpas.get("default", "web")) is None or webhook.brakes.frozen(seen) is not None:
+                await cluster.clock.sleep(0.01)
         freed = await create(cluster, "freed")
         assert freed["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "500m"
 

@@ -152,9 +152,10 @@ async def test_a_resize_is_cut_to_what_the_node_has_left(cluster: Autoscaled) ->
 
 async def test_a_resize_waits_when_even_the_lower_bound_does_not_fit(cluster: Autoscaled) -> None:
     await cluster.node("small", cpu="1", memory="4Gi")
+    await cluster.deployment("other", 1, cpu="7900m")
     pods = await cluster.deployment("web", 2, node="small")
     await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
-    await cluster.recommend("web", {"cpu": "10", "memory": "200Mi"}, **bounds("9", "12"))
+    await cluster.recommend("web", {"cpu": "6", "memory": "200Mi"}, **bounds("5", "7"))
     await admission_lives(cluster)
     async with updating(cluster) as updater:
         await one_pass(cluster, updater)
@@ -162,7 +163,7 @@ async def test_a_resize_waits_when_even_the_lower_bound_does_not_fit(cluster: Au
         story = updater.story.of(("default", "web"))
         assert story is not None and story["pods"][pods[0]]["reason"] == "NoRoom"
         assert "node small has 800m of cpu left" in story["pods"][pods[0]]["message"]
-        # No other node is large enough either, so waiting does not end in an eviction.
+        # No other node has room either, so waiting does not end in an eviction.
         await one_pass(cluster, updater, 400)
         story = updater.story.of(("default", "web"))
         assert story is not None and story["pods"][pods[0]]["reason"] in ("NoRoom", "NoNodeFits")

@@ -13,8 +13,8 @@ from podfit.kit.clock import FakeClock
 from podfit.vpa.admission.lookup import Index
 from podfit.vpa.admission.measures import Measures
 from podfit.vpa.observe import trims
+from podfit.vpa.observe.headroom import Headroom
 from podfit.vpa.observe.sight import Sight
-from podfit.vpa.updater.headroom import Headroom
 
 Object = dict[str, Any]
 
@@ -42,9 +42,6 @@ class Followed:
         for handler in self.handlers:
             handler(before, after)
 
-    def get(self, namespace: str, name: str) -> Object:
-        return {"metadata": {"name": name}, "status": {"allocatable": {"cpu": "10", "memory": "10Gi"}}}
-
     def by(self, index: str, value: str) -> list[Object]:
         return []
 
@@ -56,21 +53,16 @@ def test_of_a_pod_the_fields_that_are_read_are_kept() -> None:
     ]
 
 
-def test_of_pods_without_a_node_only_those_held_back_are_kept_whole() -> None:
-    free, held = pod("p", "1"), pod("q", "1")
-    held["spec"]["schedulingGates"] = [{"name": "g"}]
-    assert trims.gated_pod(free) == {"metadata": free["metadata"]}
-    assert trims.gated_pod(held) == trims.pod(held)
-
-
 def room(headroom: Headroom) -> int:
-    return headroom.room(pod("any", "1")).node["cpu"]
+    return headroom.node_left(pod("any", "1"))[1]["cpu"]
 
 
 def test_room_follows_every_state_of_a_pod() -> None:
     pods = Followed()
-    headroom = Headroom(cast(Cache, Followed()), cast(Cache, pods), cast(Cache, Followed()))
+    nodes = Followed()
+    headroom = Headroom(cast(Cache, nodes), cast(Cache, pods), cast(Cache, Followed()))
     headroom.start()
+    nodes.change(None, {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "10", "memory": "10Gi"}}})
     small, twin = pod("p", "1"), pod("q", "1")
     pods.change(None, small)
     pods.change(None, twin)

@@ -50,6 +50,9 @@ class AdmissionConfig:
     certificate_lifetime: float = 30 * 86400.0
     change_without_recommendation: bool = False
     """Annotate pods, and scale containers to a LimitRange, where nothing is recommended, as upstream does."""
+    fit_to_room: bool = True
+    """Give new pods no more than the nodes and quotas have room for. Without, they get their target and may have to
+    wait for a node, which a cluster autoscaler may add."""
     panic_namespace: str = "kube-system"
     panic_name: str = "podfit-panic"
     """The ConfigMap that stops all changes while it exists."""

@@ -34,9 +34,12 @@ from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.decide.conversion import converted
 from podfit.vpa.admission.decide.gate import gate_patch, must_wait
 from podfit.vpa.admission.decide.review import Verdict, World, answer, answer_to
+from podfit.vpa.admission.fitting import Fitting, Size
 from podfit.vpa.admission.lookup import Ask, Freshest, HttpAsk, Index, Owners
 from podfit.vpa.admission.measures import Measures
 from podfit.vpa.admission.registration import CONVERT_PATH, register, register_conversion
+from podfit.vpa.model.jsonpatch import Patch, add, annotate
+from podfit.vpa.model.limitranges import merged
 from podfit.vpa.model.matching import controlling_vpa, index_key
 from podfit.vpa.observe.brakes import Brakes
 from podfit.vpa.observe.scales import Scales
@@ -52,6 +55,8 @@ _Form = TypeVar("_Form")
 LEASE_NAME, LEASE_EVERY_S = "vpa-admission-controller", 10.0
 UPKEEP_S = 60.0
 MAX_BODY = 8 << 20
+FITTED = "podfit.dev/fitted"
+"""Annotation on a pod: what it got less than recommended, and why."""
 LEARNING_S = 1.0
 """How long a pod may be held up to find out who owns it."""
 
@@ -75,6 +80,7 @@ class AdmissionWebhook:
             client, self.clock, self.config.vpa_object_namespace, self.config.ignored_vpa_object_namespaces
         )
         self.limit_ranges = self.sight.follow(kind_named("LimitRange"))
+        self.fitting = Fitting(self.sight, self.clock) if self.config.fit_to_room else None
         self.brakes = Brakes(self.sight, self.config.panic_namespace, self.config.panic_name)
         self.scales = Scales(client, self.clock)
         self.targets = Targets(self.sight, self.scales)
@@ -109,6 +115,8 @@ class AdmissionWebhook:
         await self.http.start()
         await self.sight.start()
         self.index.start()
+        if self.fitting is not None:
+            self.fitting.start()
         await self._first_certificates()
         await self._serve()
         self._tasks.start(self._renew_lease(), "lease")
@@ -266,18 +274,23 @@ class AdmissionWebhook:
         world = self._world()
         vpa: Mapping[str, Any] | None = None
         pod: Object = {}
+        notes: tuple[str, ...] = ()
         if kind == "Pod" and isinstance(request.get("object"), dict):
             pod = request["object"]
             namespace = str(request.get("namespace") or "")
             if namespace in self.index.namespaces:
                 try:
-                    world, vpa = await self._for_pod(pod, namespace, world)
+                    world, vpa, notes = await self._for_pod(pod, namespace, world)
                 except Exception:
                     log.exception("looking up a pod's autoscaler")
         verdict = answer(body, world) if isinstance(body, bytes) and review is None else answer_to(review, world)
         if kind == "VPA" and not _has_spec(request):
             # A default cannot be put into a spec that is not there; the server's own check says that it is missing.
             verdict = replace(verdict, patch=None)
+        if notes:
+            verdict = replace(
+                verdict, patch=[*(verdict.patch or _annotatable(pod)), annotate(FITTED, "; ".join(notes))]
+            )
         if kind == "Pod" and must_wait(pod, vpa):
             verdict = replace(verdict, patch=[*(verdict.patch or []), *gate_patch(pod)], outcome="applied")
         return kind, verdict
@@ -297,24 +310,36 @@ class AdmissionWebhook:
             )
         return self._known
 
-    async def _for_pod(self, pod: Object, namespace: str, world: World) -> tuple[World, Mapping[str, Any] | None]:
-        """The world as this pod shall see it: with the freshest recommendation for it."""
+    async def _for_pod(
+        self, pod: Object, namespace: str, world: World
+    ) -> tuple[World, Mapping[str, Any] | None, tuple[str, ...]]:
+        """The world as this pod shall see it, with the freshest recommendation that it has room for; and what it gets
+        less than recommended."""
         await self.owners.learn(pod, namespace)
         placed = {**pod, "metadata": {**(pod.get("metadata") or {}), "namespace": namespace}}
         vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
         if vpa is None and await self._learned_scales(namespace):
             vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
         if vpa is None:
-            return world, None
+            return world, None, ()
         if self.brakes.frozen(vpa) is not None:
             # The pod starts as its template has it; one that requires an autoscaler waits.
-            return replace(world, vpas={}), None
+            return replace(world, vpas={}), None, ()
         fresh = await self.freshest.improve(placed, vpa)
+        fresh = vpa if fresh is vpa else self.index.vertical(fresh)
+        size = self._fit(placed, fresh, world)
         key = index_key(vpa)
-        if fresh is vpa or key is None:
-            return world, vpa
-        fresh = self.index.vertical(fresh)
-        return replace(world, vpas={key: [fresh]}), fresh
+        if size.vpa is vpa or key is None:
+            return world, vpa, size.notes
+        return replace(world, vpas={key: [size.vpa]} if size.vpa else {}), fresh, size.notes
+
+    def _fit(self, pod: Object, vpa: Mapping[str, Any], world: World) -> Size:
+        if self.fitting is None:
+            return Size(vpa)
+        namespace = pod["metadata"]["namespace"]
+        ranges = self.limit_ranges.by("namespace", namespace)
+        bounds = merged(ranges, namespace, world.change_without_recommendation)
+        return self.fitting.size(vpa, pod, bounds, bool(world.gates.get("CPUStartupBoost")))
 
     async def _learned_scales(self, namespace: str) -> bool:
         """Asks about owners of kinds nobody knows beforehand, where an autoscaler may be meant for one of them."""
@@ -340,6 +365,10 @@ def _read(body: bytes) -> Any:
 def _request_of(review: Any) -> dict[str, Any]:
     request = review.get("request") if isinstance(review, dict) else None
     return request if isinstance(request, dict) else {}
+
+
+def _annotatable(pod: Object) -> Patch:
+    return [] if (pod.get("metadata") or {}).get("annotations") is not None else [add("/metadata/annotations", {})]
 
 
 def _has_spec(request: Mapping[str, Any]) -> bool:

@@ -18,7 +18,6 @@ _META = (
     "annotations",
     "ownerReferences",
 )
-_WHO = ("name", "namespace", "uid", "resourceVersion")
 _CONTAINER = ("name", "resources", "resizePolicy", "restartPolicy")
 _SPEC = (
     "nodeName",
@@ -46,13 +45,6 @@ def pod(obj: Object) -> Object:
         if status.get(field):
             kept_status[field] = [_only(entry, _CONTAINER_STATUS) for entry in status[field]]
     return {**_head(obj), "spec": kept_spec, "status": kept_status}
-
-
-def gated_pod(obj: Object) -> Object:
-    """The same of a pod that is held back from scheduling; of others only who they are."""
-    if (obj.get("spec") or {}).get("schedulingGates"):
-        return pod(obj)
-    return {"metadata": _only(obj["metadata"], _WHO)}
 
 
 def workload(obj: Object) -> Object:

@@ -25,7 +25,6 @@ from podfit.vpa.observe.targets import Targets
 from podfit.vpa.updater.decide.actions import resize
 
 log = logging.getLogger(__name__)
-UNSCHEDULED = "spec.nodeName=,status.phase=Pending"
 
 
 class Gates:

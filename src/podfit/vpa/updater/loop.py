@@ -23,8 +23,10 @@ from podfit.kit.tasks import Tasks
 from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontally, without
 from podfit.vpa.model.jsonpatch import Patch
 from podfit.vpa.model.matching import by_target
+from podfit.vpa.model.waits import Wait
 from podfit.vpa.observe import trims
 from podfit.vpa.observe.brakes import Brakes
+from podfit.vpa.observe.headroom import SCHEDULED, UNSCHEDULED, Headroom
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets
@@ -37,16 +39,16 @@ from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.decide.one_pass import World, controlled_pods
 from podfit.vpa.updater.decide.restriction import Attempts
 from podfit.vpa.updater.decide.steady import Steady
-from podfit.vpa.updater.gates import UNSCHEDULED, Gates
-from podfit.vpa.updater.headroom import Headroom
+from podfit.vpa.updater.gates import Gates
 from podfit.vpa.updater.measures import Measures
-from podfit.vpa.updater.one_vpa import Work, update_one
+from podfit.vpa.updater.one_vpa import update_one
+from podfit.vpa.updater.oversized import Oversized
 from podfit.vpa.updater.story import Story
 from podfit.vpa.updater.undo import Lowered, Undo
+from podfit.vpa.updater.work import Work
 
 log = logging.getLogger(__name__)
 
-SCHEDULED = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 VpaId = tuple[str, str]
 
 
@@ -68,17 +70,17 @@ class Updater:
         self.pods = self.sight.follow_pods(SCHEDULED)
         self.limit_ranges = self.sight.follow(kind_named("LimitRange"))
         self.hpas = self.sight.follow(kind_named("HorizontalPodAutoscaler"))
-        self.headroom = Headroom(
-            self.sight.follow(NODE, indexes={}), self.pods, self.sight.follow(kind_named("ResourceQuota"))
-        )
+        waiting = self.sight.follow(POD, trims.pod, {}, fieldSelector=UNSCHEDULED)
+        nodes, quotas = self.sight.follow(NODE, indexes={}), self.sight.follow(kind_named("ResourceQuota"))
+        self.headroom = Headroom(nodes, self.pods, quotas, waiting)
         self.brakes = Brakes(
             self.sight, self.config.panic_namespace, self.config.panic_name, self.config.maintenance_windows
         )
         self.scales = Scales(client, self.clock)
         self.targets = Targets(self.sight, self.scales)
-        waiting = self.sight.follow(POD, trims.gated_pod, {}, fieldSelector=UNSCHEDULED)
         self.gates = Gates(client, waiting, self.targets, self.brakes)
         self.events = EventRecorder(client, "vpa-updater", clock=self.clock)
+        self.oversized = Oversized(client, self.clock)
         self.hands = Hands(client, self.events)
         self.undo = Undo(client, self.config, self.clock, self._give_back)
         self.measures = Measures(self.registry, self.clock)
@@ -142,9 +144,11 @@ class Updater:
                     await self.scales.refresh()
                     controlled = controlled_pods(world)
             with step("AdmissionInit"):
-                evicting = await self._admission_lives()
+                no_eviction = await self._admission_away()
             with step("EvictPods"):
-                await self._update_all(world, controlled, now, evicting)
+                self.headroom.begin(now)
+                await self._update_all(world, controlled, now, no_eviction)
+            await self.oversized.report(self.sight.watched_vpas(), self.headroom.ledger)
             await self.gates.open(by_target(vpas), now, self.limit_ranges)
             await self.undo.look_for_throttling(lambda key: self.pods.get(*key))
             await self.scales.refresh()
@@ -171,30 +175,32 @@ class Updater:
         anyway = self.config.change_without_recommendation
         return World(vpas, pods, targets.selector_of, targets.topmost_of, targets.replicas_of, ranges, anyway)
 
-    async def _admission_lives(self) -> bool:
+    async def _admission_away(self) -> Wait | None:
         """Without the webhook an evicted pod would come back as it was, to be evicted again."""
         config = self.config
         if not config.use_admission_controller_status:
-            return True
+            return None
+        where = config.admission_controller_status_lease_namespace, config.admission_controller_status_lease_name
+        unsized = "an evicted pod would come back with the size of its template"
         try:
-            lease = await self.client.find(
-                LEASE,
-                config.admission_controller_status_lease_namespace,
-                config.admission_controller_status_lease_name,
-            )
+            lease = await self.client.find(LEASE, *where)
         except (ApiError, Unreachable) as error:
             log.warning("the admission controller's lease: %s", error)
-            return False
+            return Wait("NoAdmission", f"the webhook's Lease {'/'.join(where)} cannot be read ({error}): {unsized}")
         if lease is None:
-            return False
+            return Wait("NoAdmission", f"no webhook runs, there is no Lease {'/'.join(where)}: {unsized}")
         stamps = ((lease.get("spec") or {}).get("renewTime"), lease["metadata"].get("creationTimestamp"))
-        newest = max(parse_rfc3339(stamp) for stamp in stamps if stamp)
-        return newest + config.admission_controller_status_timeout > self.clock.now()
+        age = self.clock.now() - max(parse_rfc3339(stamp) for stamp in stamps if stamp)
+        if age < config.admission_controller_status_timeout:
+            return None
+        least = config.admission_controller_status_timeout
+        words = f"the webhook renewed its Lease {'/'.join(where)} {age:.0f} s ago, at most {least:g} s are allowed"
+        return Wait("NoAdmission", f"{words}: {unsized}")
 
     # --- acting
 
     async def _update_all(
-        self, world: World, controlled: list[tuple[Any, list[Any]]], now: float, evicting: bool
+        self, world: World, controlled: list[tuple[Any, list[Any]]], now: float, no_eviction: Wait | None
     ) -> None:
         gate = asyncio.Semaphore(self.config.workers)
         deadline = self.clock.monotonic() + self.config.updater_interval
@@ -204,7 +210,7 @@ class Updater:
                 id = vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]
                 attempts = self._attempts.setdefault(id, Attempts())
                 try:
-                    await update_one(Work(self, world, vpa, pods, attempts, now, deadline, evicting))
+                    await update_one(Work(self, world, vpa, pods, attempts, now, deadline, no_eviction))
                 except Exception:
                     # One that makes trouble must not keep the others waiting.
                     log.exception("autoscaler %s/%s", *id)

@@ -1,0 +1,278 @@
+"""What nodes and quotas have left, kept current event by event: nobody sums up the cluster for one pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.api.quantity import Quantity
+from podfit.api.resources import requests_told, same_requests
+from podfit.api.status import Object
+from podfit.client import Cache
+from podfit.client.cache import Key, key_of
+from podfit.vpa.model.limitranges import NamespaceBounds
+from podfit.vpa.model.pods import condition, controller_of
+from podfit.vpa.model.policy import RESOURCES
+from podfit.vpa.model.room import DIMENSIONS, Claim, Ledger, NodeRoom, amount, amounts_of
+from podfit.vpa.model.squeeze import Fitted, fitted
+from podfit.vpa.observe.quotas import Quotas, counted_by_quota, growth
+
+Amounts = Mapping[str, int]
+SUCCESSOR_S = 600.0
+"""So long a successor is expected. A controller that was scaled down makes none."""
+UNSCHEDULED = "spec.nodeName=,status.phase=Pending"
+SCHEDULED = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    node: str
+    asked: Amounts
+    leaving: bool
+    fixed: bool
+    pod: Object
+    """That says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """A pod that its controller will make, because its predecessor was evicted."""
+
+    claim: Claim
+    controller: tuple[str, str, str]
+    evicted: Object
+    at: float
+    known: frozenset[str]
+    """The UIDs of the pods that were there already: clocks of different machines need not agree."""
+    counted: Amounts
+    """By quota names, at its new size."""
+    growth: Amounts
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return "successor", self.evicted["metadata"].get("uid", "")
+
+
+class Headroom:
+    def __init__(self, nodes: Cache, pods: Cache, quotas: Cache, waiting: Cache | None = None) -> None:
+        """`waiting` are the pods without a node."""
+        self._nodes, self._pods, self._waiting = nodes, pods, waiting
+        self.quotas = Quotas(quotas)
+        self._counted: dict[Key, Counted] = {}
+        self._books: dict[str, NodeRoom] = {}
+        """Also of nodes that are not known yet, although pods run there."""
+        self._rooms: dict[str, NodeRoom] = {}
+        self.ledger = Ledger(self._rooms)
+        self.successors: list[Successor] = []
+        self._known: frozenset[str] | None = None
+
+    def start(self) -> None:
+        """Call when the caches have their first picture."""
+        self._nodes.subscribe(self._on_node)
+        self._pods.subscribe(self._on_pod)
+
+    # --- what is there
+
+    def _on_node(self, before: Object | None, after: Object | None) -> None:
+        if after is None:
+            if before is not None:
+                self._rooms.pop(before["metadata"]["name"], None)
+            return
+        book = self._book(after["metadata"]["name"])
+        told = (after.get("status") or {}).get("allocatable") or {}
+        if not book.allocatable or before is None or told != (before.get("status") or {}).get("allocatable"):
+            book.allocatable = {name: amount(name, Quantity.parse(told[name])) for name in DIMENSIONS if name in told}
+        book.node = after
+        self._rooms[book.name] = book
+
+    def _book(self, name: str) -> NodeRoom:
+        found = self._books.get(name)
+        if found is None:
+            found = self._books[name] = NodeRoom({"metadata": {"name": name}}, {})
+        return found
+
+    def _on_pod(self, before: Object | None, after: Object | None) -> None:
+        if after is not None:
+            self.count(after)
+        elif before is not None:
+            self._uncount(key_of(before))
+
+    def count(self, pod: Object) -> None:
+        """Also for what the API server just answered, before the watch brings it."""
+        key = key_of(pod)
+        known = self._counted.get(key)
+        node = (pod.get("spec") or {}).get("nodeName") or ""
+        leaving = bool(pod["metadata"].get("deletionTimestamp"))
+        if known is not None:
+            # An eviction that was sent is known here before the watch brings it.
+            leaving |= known.leaving and pod["metadata"].get("uid") == known.pod["metadata"].get("uid")
+            if known.node == node and known.leaving == leaving and same_requests(known.pod, pod):
+                self._counted[key] = Counted(node, known.asked, leaving, known.fixed, pod)
+                return
+        self._uncount(key)
+        self._count(key, Counted(node, _asked(pod), leaving, _is_fixed(pod), pod))
+
+    def _count(self, key: Key, made: Counted, times: int = 1) -> None:
+        self._counted[key] = made
+        book = self._book(made.node)
+        for resource in DIMENSIONS:
+            book.used[resource] += times * made.asked[resource]
+            if made.leaving:
+                book.leaving[resource] += times * made.asked[resource]
+            if made.fixed:
+                book.fixed[resource] += times * made.asked[resource]
+
+    def _uncount(self, key: Key) -> None:
+        known = self._counted.get(key)
+        if known is not None:
+            self._count(key, known, -1)
+            del self._counted[key]
+
+    def leave(self, pod: Object, leaving: bool = True) -> None:
+        """The pod is being evicted, whatever the watch says yet; `leaving=False` when that came to nothing."""
+        key = key_of(pod)
+        known = self._counted.get(key)
+        if known is not None and known.leaving != leaving:
+            self._uncount(key)
+            self._count(key, Counted(known.node, known.asked, leaving, known.fixed, known.pod))
+
+    def asked_by(self, pod: Object) -> dict[str, int]:
+        counted = self._counted.get(key_of(pod))
+        return dict(counted.asked) if counted is not None else dict.fromkeys(DIMENSIONS, 0)
+
+    def node_left(self, pod: Any) -> tuple[str, dict[str, int]]:
+        """The pod's node, and what it has left for a resize."""
+        name = (pod.get("spec") or {}).get("nodeName") or ""
+        room = self._rooms.get(name)
+        if room is None:
+            return name, {}
+        left = {resource: room.left(resource) for resource in RESOURCES}
+        return name, {resource: number for resource, number in left.items() if number is not None}
+
+    def reserve(self, pod: Any, growth: Amounts, times: int = 1) -> None:
+        """Keeps room for a resize that was sent and not answered yet; `times=-1` frees it again."""
+        book = self._book((pod.get("spec") or {}).get("nodeName") or "")
+        for resource in RESOURCES:
+            book.reserved[resource] += times * max(0, growth.get(f"requests.{resource}", 0))
+        self.quotas.take(pod["metadata"].get("namespace", ""), growth, times)
+
+    # --- who needs a place
+
+    def begin(self, now: float) -> list[tuple[Successor, Object]]:
+        """Starts a pass. Answers which successors have come, with their pods."""
+        self.quotas.begin()
+        self._known = None
+        come = self._arrived()
+        arrived = {successor.key for successor, _ in come}
+        self.successors = [one for one in self.successors if one.key not in arrived and now - one.at < SUCCESSOR_S]
+        claims: dict[Any, Claim] = {key_of(pod): claim_of(pod) for pod in self._waiting or () if wants_place(pod)}
+        for successor in self.successors:
+            claims[successor.key] = successor.claim
+            still = key_of(successor.evicted) in self._counted
+            self.quotas.take(successor.controller[0], successor.growth if still else successor.counted)
+        self.ledger.begin(claims)
+        return come
+
+    def _arrived(self) -> list[tuple[Successor, Object]]:
+        if not self.successors:
+            return []
+        expected = {one.controller for one in self.successors}
+        made: dict[tuple[str, str, str], list[Object]] = {}
+        for pod in self._all():
+            controller = controller_key(pod)
+            if controller in expected:
+                made.setdefault(controller, []).append(pod)
+        found = []
+        for successor in self.successors:
+            pods = made.get(successor.controller, [])
+            new = next((pod for pod in pods if pod["metadata"].get("uid") not in successor.known), None)
+            if new is not None:
+                found.append((successor, new))
+                pods.remove(new)
+        return found
+
+    def _all(self) -> Iterator[Object]:
+        yield from self._pods
+        yield from self._waiting or ()
+
+    def place(self, vpa: Mapping[str, Any], pod: Any, bounds: NamespaceBounds) -> Fitted:
+        """The size that the successor of a running pod can have."""
+        gives_back, home = self.asked_by(pod), (pod.get("spec") or {}).get("nodeName") or ""
+        before = counted_by_quota(pod)
+        return fitted(vpa, pod, bounds, self.ledger, self._holds(pod, home, gives_back, before))
+
+    def size_new(self, vpa: Mapping[str, Any], pod: Any, bounds: NamespaceBounds) -> Fitted:
+        """The size that a new pod can have."""
+        return fitted(vpa, pod, bounds, self.ledger, self._holds(pod, "", None, {}))
+
+    def _holds(
+        self, pod: Object, home: str, gives_back: Amounts | None, before: Amounts
+    ) -> Callable[[Mapping[str, Any]], bool]:
+        namespace, spec = pod["metadata"].get("namespace", ""), pod.get("spec") or {}
+
+        def holds(sized: Mapping[str, Any]) -> bool:
+            if self.quotas.left(namespace) and self.quotas.missing(namespace, growth(before, counted_by_quota(sized))):
+                return False
+            return self.ledger.has_place(Claim(spec, amounts_of(sized), home), gives_back)
+
+        return holds
+
+    def promise(self, pod: Any, sized: Mapping[str, Any], now: float) -> Successor:
+        """Counts the successor of a pod that is about to be evicted."""
+        home = (pod.get("spec") or {}).get("nodeName") or ""
+        claim = Claim(pod.get("spec") or {}, amounts_of(sized), home)
+        counted = counted_by_quota(sized)
+        if self._known is None:
+            self._known = frozenset(one["metadata"].get("uid", "") for one in self._all())
+        more = growth(counted_by_quota(pod), counted)
+        made = Successor(claim, controller_key(pod), pod, now, self._known, counted, more)
+        self.leave(pod)
+        self.ledger.promise(made.key, claim)
+        self.quotas.take(made.controller[0], made.growth)
+        self.successors.append(made)
+        return made
+
+    def withdraw(self, made: Successor) -> None:
+        """The eviction came to nothing."""
+        self.successors.remove(made)
+        self.quotas.take(made.controller[0], made.growth, -1)
+        self.ledger.remove(made.key)
+        self.leave(made.evicted, False)
+
+
+def wants_place(pod: Object) -> bool:
+    """Whether the scheduler will look for a node for it."""
+    return not (pod.get("spec") or {}).get("schedulingGates") and not pod["metadata"].get("deletionTimestamp")
+
+
+def claim_of(pod: Object) -> Claim:
+    refused = (condition(pod, "PodScheduled") or {}).get("reason") == "Unschedulable"
+    return Claim(pod.get("spec") or {}, _asked(pod), refused=refused)
+
+
+def controller_key(pod: Object) -> tuple[str, str, str]:
+    owner = controller_of(pod) or {}
+    return pod["metadata"].get("namespace", ""), owner.get("kind") or "", owner.get("name") or ""
+
+
+def _is_fixed(pod: Object) -> bool:
+    return (controller_of(pod) or {}).get("kind") in ("DaemonSet", "Node")
+
+
+_remembered: dict[bytes, Amounts] = {}
+_REMEMBER = 4096
+
+
+def _asked(pod: Object) -> Amounts:
+    """What the pod takes, looked up by all it depends on: most changes of a pod, and most pods, ask for the same.
+
+    Not to be written to.
+    """
+    told = requests_told(pod, use_status=True)
+    found = _remembered.get(told)
+    if found is None:
+        if len(_remembered) >= _REMEMBER:
+            _remembered.clear()
+        found = _remembered[told] = amounts_of(pod, use_status=True)
+    return found

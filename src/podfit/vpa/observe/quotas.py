@@ -1,0 +1,88 @@
+"""What the quotas of namespaces have left, less what was promised from it since the pass began."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.api.quantity import Quantity
+from podfit.client import Cache
+from podfit.vpa.model.pods import containers
+from podfit.vpa.model.policy import RESOURCES
+from podfit.vpa.model.room import amount, amounts_of, shown
+
+Object = Mapping[str, Any]
+Amounts = dict[str, int]
+"""By quota names: requests.cpu, limits.memory and so on."""
+_NAMES = {
+    "requests.cpu": "requests.cpu",
+    "cpu": "requests.cpu",
+    "requests.memory": "requests.memory",
+    "memory": "requests.memory",
+    "limits.cpu": "limits.cpu",
+    "limits.memory": "limits.memory",
+}
+
+
+class Quotas:
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._left: dict[str, Amounts] = {}
+
+    def begin(self) -> None:
+        """Starts a pass. During a pass the objects are not read again: they would count what was promised twice."""
+        self._left = {}
+
+    def left(self, namespace: str) -> Amounts:
+        found = self._left.get(namespace)
+        if found is None:
+            found = self._left[namespace] = self._read(namespace)
+        return found
+
+    def take(self, namespace: str, growth: Mapping[str, int], times: int = 1) -> None:
+        """Promises growth; `times=-1` takes a promise back."""
+        left = self.left(namespace)
+        for name in left:
+            left[name] -= times * growth.get(name, 0)
+
+    def missing(self, namespace: str, growth: Mapping[str, int]) -> str:
+        """What a quota has too little of, for people; empty when there is enough."""
+        for name, left in self.left(namespace).items():
+            more = growth.get(name, 0)
+            if more > 0 and more > left:
+                resource = name.partition(".")[2]
+                return (
+                    f"the quota of namespace {namespace} has {shown(resource, max(0, left))} of {name} left, "
+                    f"{shown(resource, more)} more are needed"
+                )
+        return ""
+
+    def _read(self, namespace: str) -> Amounts:
+        left: Amounts = {}
+        for quota in self._cache.by("namespace", namespace):
+            spec, status = quota.get("spec") or {}, quota.get("status") or {}
+            if spec.get("scopes") or spec.get("scopeSelector"):
+                # Whether a scoped quota counts this pod is the server's to say; it refuses what does not fit.
+                continue
+            for name, hard in (status.get("hard") or {}).items():
+                known = _NAMES.get(name)
+                if known is not None:
+                    resource = known.partition(".")[2]
+                    used = Quantity.parse((status.get("used") or {}).get(name) or "0")
+                    rest = amount(resource, Quantity.parse(hard)) - amount(resource, used)
+                    left[known] = min(rest, left.get(known, rest))
+        return left
+
+
+def counted_by_quota(pod: Object) -> Amounts:
+    """What a quota counts for a pod of this size."""
+    asked = amounts_of(pod)
+    found = {f"requests.{resource}": asked[resource] for resource in RESOURCES}
+    for resource in RESOURCES:
+        limits = [((one.get("resources") or {}).get("limits") or {}).get(resource) for one in containers(pod)]
+        found[f"limits.{resource}"] = sum(amount(resource, Quantity.parse(text)) for text in limits if text)
+    return found
+
+
+def growth(before: Mapping[str, int], after: Mapping[str, int]) -> Amounts:
+    return {name: after[name] - before.get(name, 0) for name in after}

@@ -1,0 +1,193 @@
+"""One change of one pod, from the question whether the cluster can take it to the API server's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.api.quantity import Quantity
+from podfit.vpa.model.pods import containers, requests_of
+from podfit.vpa.model.policy import RESOURCES, container_recommendations
+from podfit.vpa.model.room import amount, amounts_of, shown_all
+from podfit.vpa.model.squeeze import Fitted, lowest
+from podfit.vpa.model.waits import Wait
+from podfit.vpa.observe.quotas import counted_by_quota, growth
+from podfit.vpa.updater.decide.actions import Evict, Resize
+from podfit.vpa.updater.decide.amend import Rails, Room, amend, changes_of, cut_short, eased
+from podfit.vpa.updater.work import Work
+
+Object = Mapping[str, Any]
+UNCHANGED = "the pod has what it may get at present"
+
+
+async def resize(work: Work, action: Resize) -> Wait | None:
+    """None when it worked."""
+    updater, headroom = work.updater, work.updater.headroom
+    rails = Rails(updater.config.scale_down_step, updater.undo.floors(work.id))
+    node, left = headroom.node_left(action.pod)
+    room = Room(left, headroom.quotas.left(work.id[0]), node)
+    amended = amend(action, room, rails, _lower_bounds(work.vpa))
+    uid = action.pod["metadata"].get("uid", "")
+    if amended is None:
+        work.attempts.easing.discard(uid)
+        return Wait("AtTarget", UNCHANGED)
+    if isinstance(amended, Wait):
+        updater.waiting.setdefault(uid, updater.clock.monotonic())
+        return amended
+    updater.waiting.pop(uid, None)
+    more = _growth(amended)
+    headroom.reserve(action.pod, more)
+    waiting, answered = await _send_resize(work, amended)
+    # From here on the answer itself is counted; of the quota it stays taken, which is read once a pass.
+    headroom.reserve(action.pod, more, -1)
+    if answered is None:
+        return waiting
+    headroom.quotas.take(work.id[0], more)
+    headroom.count(answered)
+    if eased(action, amended):
+        work.attempts.easing.add(uid)
+    else:
+        work.attempts.easing.discard(uid)
+    updater.undo.note(amended, work.vpa)
+    if cut := cut_short(action, amended):
+        words = f"{cut}: it is what node {node} and the quota have left"
+        updater.story.cut(work.vpa, action.pod["metadata"]["name"], words)
+    return None
+
+
+async def _send_resize(work: Work, amended: Resize) -> tuple[Wait | None, Any]:
+    updater = work.updater
+    if not updater.budget.take():
+        return _budget_used_up(work), None
+    if not await updater.resize_rate.wait(work.deadline):
+        updater.budget.back()
+        return _rate_used_up(work, "InPlaceUpdateRateLimiterWaitFailed"), None
+    if (held := updater.brakes.holding(work.vpa)) is not None:
+        # Somebody pulled a brake while this one waited for its turn.
+        updater.budget.back()
+        return held, None
+    answered, error = await updater.hands.resize(amended)
+    if answered is None:
+        updater.budget.back()
+        return Wait("ResizeRefused", error or ""), None
+    return None, answered
+
+
+async def evict(work: Work, action: Evict) -> Wait | None:
+    """None when it worked."""
+    updater, pod = work.updater, action.pod
+    held = work.waits.get(pod["metadata"]["name"])
+    if held is not None and held.reason != "ResizeRefused" and not _waited_enough(work, pod):
+        return held
+    if work.no_eviction is not None:
+        return work.no_eviction
+    found = updater.headroom.place(work.vpa, pod, work.bounds)
+    if not found.fits:
+        return _no_place(work, pod)
+    if _gains_nothing(pod, found):
+        return Wait(
+            "NoRoom",
+            f"its successor would get no more than the pod has, {shown_all(amounts_of(pod))}: "
+            "it is evicted when a node or the quota has more room",
+        )
+    # Promised before anything is awaited: others decide meanwhile.
+    successor = updater.headroom.promise(pod, found.pod, work.now)
+    waiting = await _send_eviction(work, action)
+    if waiting is not None:
+        updater.headroom.withdraw(successor)
+    elif found.notes:
+        updater.story.cut(work.vpa, pod["metadata"]["name"], f"its successor gets less: {'; '.join(found.notes)}")
+    return waiting
+
+
+async def _send_eviction(work: Work, action: Evict) -> Wait | None:
+    updater = work.updater
+    if not updater.budget.take():
+        return _budget_used_up(work)
+    if not await updater.eviction_rate.wait(work.deadline):
+        updater.budget.back()
+        return _rate_used_up(work, "EvictionRateLimiterWaitFailed")
+    if (frozen := updater.brakes.holding(work.vpa)) is not None:
+        updater.budget.back()
+        return frozen
+    error = await updater.hands.evict(action)
+    if error is None:
+        return None
+    updater.budget.back()
+    return Wait("EvictionRefused", error)
+
+
+def _no_place(work: Work, pod: Any) -> Wait:
+    headroom, least = work.updater.headroom, lowest(work.vpa, pod, work.bounds)
+    over = headroom.quotas.missing(work.id[0], growth(counted_by_quota(pod), counted_by_quota(least)))
+    if over:
+        return Wait(
+            "QuotaExceeded",
+            f"{over} for the recommended minimum: an evicted pod could not be created again. "
+            "A larger quota or less use of it would change that",
+        )
+    claimed, stuck = headroom.ledger.claimed, headroom.ledger.stuck
+    besides = ""
+    if claimed["pods"] or stuck:
+        besides = f", beside {claimed['pods'] + len(stuck)} other pods that need one ({shown_all(claimed)})"
+    return Wait(
+        "NoNodeFits",
+        f"no node has room for the successor at the recommended minimum, {shown_all(amounts_of(least))}{besides}: "
+        "it is evicted when a node has",
+    )
+
+
+def _gains_nothing(pod: Object, found: Fitted) -> bool:
+    """Whether every container that was to grow stays as it is, for want of room, and none shrinks."""
+    if not found.notes:
+        return False
+    for old, new in zip(containers(pod), containers(found.pod), strict=True):
+        now = requests_of(pod, old.get("name") or "")
+        for resource, text in ((new.get("resources") or {}).get("requests") or {}).items():
+            if resource in RESOURCES and (resource not in now or Quantity.parse(text) != now[resource]):
+                grows = resource not in now or Quantity.parse(text) > now[resource]
+                # Some of what was to grow has shrunk to fit, which would make things worse.
+                if grows or not _was_to_grow(found, old.get("name") or "", resource, now[resource]):
+                    return False
+    return True
+
+
+def _was_to_grow(found: Fitted, container: str, resource: str, now: Quantity) -> bool:
+    target = found.targets.get((container, resource))
+    return target is not None and target > amount(resource, now)
+
+
+def _waited_enough(work: Work, pod: Object) -> bool:
+    since = work.updater.waiting.get(pod["metadata"].get("uid", ""))
+    return since is not None and work.updater.clock.monotonic() - since > work.updater.config.deferred_timeout
+
+
+def _growth(amended: Resize) -> dict[str, int]:
+    """By quota names."""
+    found: dict[str, int] = {}
+    for (index, kind, resource), wanted in changes_of(amended).items():
+        if resource in RESOURCES:
+            spec = (containers(amended.pod)[index].get("resources") or {}).get(kind) or {}
+            before = Quantity.parse(spec.get(resource) or "0")
+            name = f"{kind}.{resource}"
+            found[name] = found.get(name, 0) + amount(resource, wanted) - amount(resource, before)
+    return found
+
+
+def _lower_bounds(vpa: Object) -> dict[tuple[str, str], int]:
+    found = {}
+    for entry in container_recommendations(vpa):
+        for resource, text in (entry.get("lowerBound") or {}).items():
+            if resource in RESOURCES:
+                found[entry["containerName"], resource] = amount(resource, Quantity.parse(text))
+    return found
+
+
+def _budget_used_up(work: Work) -> Wait:
+    rate = work.updater.config.changes_per_minute
+    return Wait("ChangeBudget", f"the cluster's {rate:g} changes per minute (--changes-per-minute) are used up")
+
+
+def _rate_used_up(work: Work, reason: str) -> Wait:
+    rate = work.updater.config.eviction_rate_limit
+    return Wait(reason, f"the {rate:g} changes per second of --eviction-rate-limit are used up for this pass")

@@ -1,0 +1,77 @@
+"""The condition on autoscalers whose target exceeds every node: its pods get what the largest node can hold."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from podfit.api.kinds import VPA
+from podfit.api.quantity import Quantity
+from podfit.api.status import ApiError
+from podfit.client import Client
+from podfit.client.rest import JSON_PATCH
+from podfit.client.transport import Unreachable
+from podfit.kit.clock import Clock, rfc3339
+from podfit.vpa.model.pods import condition
+from podfit.vpa.model.policy import RESOURCES, container_recommendations
+from podfit.vpa.model.room import Ledger, amount, shown
+
+log = logging.getLogger(__name__)
+
+Object = Mapping[str, Any]
+CONDITION, REASON = "TargetExceedsNodes", "LargestNodeTooSmall"
+
+
+def exceeding(vpa: Object, ledger: Ledger) -> str:
+    """What of the target no node can hold, for people; empty when a node can hold all of it."""
+    needed = {"pods": 1}
+    for resource in RESOURCES:
+        texts = [(entry.get("target") or {}).get(resource) for entry in container_recommendations(vpa)]
+        needed[resource] = sum(amount(resource, Quantity.parse(text)) for text in texts if text)
+    largest = ledger.largest_for({"tolerations": [{"operator": "Exists"}]}, needed)
+    if largest is None:
+        return ""
+    node, room = largest
+    over = [
+        f"{shown(resource, needed[resource])} of {resource}, of which node {node} can hold {shown(resource, most)}"
+        for resource in RESOURCES
+        if (most := room.get(resource, needed[resource])) < needed[resource]
+    ]
+    if not over:
+        return ""
+    return (
+        f"The target is more than any node can hold: {'; '.join(over)}. Pods get what the largest node can hold. "
+        "A larger node or a maxAllowed below this would change that."
+    )
+
+
+class Oversized:
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client, self._clock = client, clock
+
+    async def report(self, vpas: Iterable[Object], ledger: Ledger) -> None:
+        """Sets the condition where it holds, and takes it back where it held; writes nothing that stands already."""
+        for vpa in vpas:
+            words, standing = exceeding(vpa, ledger), condition(vpa, CONDITION)
+            if (words or None) != (standing or {}).get("message") and (words or standing):
+                await self._write(vpa, words, standing)
+
+    async def _write(self, vpa: Object, words: str, standing: Object | None) -> None:
+        meta, status = vpa["metadata"], vpa.get("status") or {}
+        kept = [one for one in status.get("conditions") or () if one.get("type") != CONDITION]
+        if words:
+            since = (standing or {}).get("lastTransitionTime") or rfc3339(self._clock.now())
+            kept.append(
+                {"type": CONDITION, "status": "True", "lastTransitionTime": since, "reason": REASON, "message": words}
+            )
+        kept.sort(key=lambda one: str(one.get("type")))
+        # The recommender writes the other conditions: what it wrote meanwhile must not be lost.
+        patch = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": meta.get("resourceVersion")},
+            {"op": "add", "path": "/status/conditions", "value": kept},
+        ]
+        try:
+            await self._client.patch(VPA, meta.get("namespace", ""), meta["name"], patch, "status", JSON_PATCH)
+        except (ApiError, Unreachable) as error:
+            log.info("condition %s of autoscaler %s/%s: %s", CONDITION, meta.get("namespace", ""), meta["name"], error)

@@ -1,0 +1,37 @@
+"""One autoscaler's part of a pass, while it is under way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from podfit.vpa.model.limitranges import NamespaceBounds
+from podfit.vpa.model.waits import Wait
+from podfit.vpa.updater.decide.one_pass import World
+from podfit.vpa.updater.decide.restriction import Attempts
+
+if TYPE_CHECKING:
+    from podfit.vpa.updater.loop import Updater
+
+
+@dataclass(slots=True)
+class Work:
+    updater: Updater
+    world: World
+    vpa: Any
+    pods: list[Any]
+    attempts: Attempts
+    now: float
+    deadline: float
+    no_eviction: Wait | None
+    """Why no pod may be evicted: the webhook that sizes new pods does not answer."""
+    waits: dict[str, Wait] = field(default_factory=dict)
+    """By pod name: why it was refused in this pass."""
+
+    @property
+    def id(self) -> tuple[str, str]:
+        return self.vpa["metadata"].get("namespace", ""), self.vpa["metadata"]["name"]
+
+    @property
+    def bounds(self) -> NamespaceBounds:
+        return self.world.bounds(self.vpa["metadata"].get("namespace", ""))
