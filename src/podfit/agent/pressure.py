@@ -20,7 +20,7 @@ from podfit.kit.clock import Clock
 
 log = logging.getLogger(__name__)
 
-EVERY_S = 10.0
+EVERY_S, SOON_S = 10.0, 2.0
 
 
 def machine_readings(data_dir: Path, ledger: Ledger, proc: Path = Path("/proc")) -> Readings:
@@ -60,8 +60,9 @@ def _pids(proc: Path) -> tuple[int | None, int]:
         return None, 0
 
 
-async def _bear(met: Met) -> None:
+async def _bear(met: Met) -> bool:
     """Nothing is done about it."""
+    return False
 
 
 async def _delete_nothing() -> None:
@@ -83,8 +84,8 @@ class PressureWatch:
         self._node, self._clock, self._read, self._thresholds = node, clock, read, thresholds
         self.changed: Callable[[frozenset[str]], None] = lambda pressed: None
         """Told which pressures there are, at each look."""
-        self.relieve: Callable[[Met], Awaitable[None]] = _bear
-        """Asked for help whenever a reading shows too little memory or disk."""
+        self.relieve: Callable[[Met], Awaitable[bool]] = _bear
+        """Asked for help whenever a reading shows too little memory or disk; whether a pod is on its way out."""
         self.reclaim: Callable[[], Awaitable[None]] = _delete_nothing
         """Deletes what nobody needs, before anybody has to leave for want of disk."""
         self.enforce: Callable[[], Awaitable[bool]] = _evict_nobody
@@ -94,26 +95,25 @@ class PressureWatch:
 
     async def run(self) -> None:
         while True:
-            await self.look()
-            await self._clock.sleep(EVERY_S)
+            leaving = await self.look()
+            await self._clock.sleep(SOON_S if leaving else EVERY_S)
 
-    async def look(self) -> None:
+    async def look(self) -> bool:
+        """Whether a pod is on its way out: what it held will be there soon, or has to be deleted."""
         readings = self._read()
         self._seen = seen_after(self._seen, readings, self._clock.monotonic(), self._thresholds)
         pressed = frozenset(self._seen)
         self.changed(pressed)
         # First to the API server: reclaiming takes a while, and no new pods should come meanwhile.
         await self._tell(pressed)
-        if not await self.enforce():
-            await self._relieve(readings)
+        return await self.enforce() or await self._relieve(readings)
 
-    async def _relieve(self, readings: Readings) -> None:
+    async def _relieve(self, readings: Readings) -> bool:
         short = self._short(readings)
         if short is not None and short.threshold.condition == DISK:
             await self.reclaim()
             short = self._short(self._read())
-        if short is not None:
-            await self.relieve(short)
+        return short is not None and await self.relieve(short)
 
     def _short(self, readings: Readings) -> Met | None:
         """Of what there is too little; of memory first, which runs out the fastest."""

@@ -36,16 +36,19 @@ class Reclaimer:
         self._records, self._ledger, self._runtime, self._evictions = records, ledger, runtime, evictions
         self._meter = meter
 
-    async def relieve(self, met: Met) -> None:
+    async def relieve(self, met: Met) -> bool:
+        """Ends a pod, unless one is on its way out already; False where there is none to end."""
         active = self._active()
         if any(one.ending is not None and one.ending.reason == EVICTED for one in active):
             # What it held is not back yet.
-            return
+            return True
         consumers = [await self._consumer(one, met) for one in active if one.ending is None]
         chosen = eviction.victim(consumers)
         record = self._records.get(chosen.uid) if chosen is not None else None
-        if chosen is not None and record is not None and record.ending is None:
-            self._evictions.evict(record, EVICTED, eviction.message(met, chosen), GRACE_S)
+        if chosen is None or record is None or record.ending is not None:
+            return False
+        self._evictions.evict(record, EVICTED, eviction.message(met, chosen), GRACE_S)
+        return True
 
     async def enforce(self) -> bool:
         """Ends pods that use more of the disk than their limits allow; whether there was one."""

@@ -23,6 +23,24 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600, durable: bool = Tru
         sync_folder(path.parent)
 
 
+def write_again(path: Path, data: bytes, mode: int = 0o600, durable: bool = True) -> None:
+    """For small files that can be made again: an unchanged one is left alone, and at a full disk it is written over."""
+    try:
+        before = path.read_bytes()
+    except OSError:
+        before = None
+    if before == data:
+        return
+    try:
+        write_atomic(path, data, mode, durable)
+    except OSError:
+        if before is None:
+            raise
+        with path.open("r+b") as file:
+            file.write(data)
+            file.truncate()
+
+
 def _write(path: Path, data: bytes, mode: int, durable: bool) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:

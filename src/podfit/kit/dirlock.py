@@ -84,8 +84,11 @@ class DirectoryLock:
             os.close(descriptor)
             raise InUse(self.folder, holder_of(self.path), self._advice) from None
         self._descriptor = descriptor
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(asdict(this_process(self._command))).encode(), 0)
+        data = json.dumps(asdict(this_process(self._command))).encode()
+        # The lock holds whether or not a full disk has room for who holds it.
+        with contextlib.suppress(OSError):
+            os.pwrite(descriptor, data, 0)
+            os.ftruncate(descriptor, len(data))
 
     def release(self) -> None:
         if self._descriptor is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from podfit.apiserver.auth.certificates import Pair
 from podfit.apiserver.auth.pki import Pki
-from podfit.kit.atomicfile import write_atomic
+from podfit.kit.atomicfile import write_again
 
 
 def write_kubeconfigs(
@@ -51,7 +51,7 @@ def write_kubeconfig(
         "current-context": cluster,
     }
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_atomic(path, json.dumps(document, indent=2).encode() + b"\n")
+    write_again(path, json.dumps(document, indent=2).encode() + b"\n")
 
 
 def _b64(data: bytes) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from podfit.kit.atomicfile import write_atomic
+from podfit.kit.atomicfile import write_again, write_atomic
 
 from ..base import CREATED, EXITED, RUNNING, ContainerConfig, ContainerState, LinuxUser, PodConfig, PodState
 
@@ -124,7 +124,7 @@ class Records:
         return self.containers_dir / container_id
 
     def save_pod(self, record: PodRecord) -> None:
-        write_atomic(self.pods_dir / f"{record.config.uid}.json", _encoder.encode(record), durable=False)
+        write_again(self.pods_dir / f"{record.config.uid}.json", _encoder.encode(record), durable=False)
 
     def save_container(self, record: ContainerRecord, launch: dict[str, Any]) -> None:
         folder = self.folder(record.id)
