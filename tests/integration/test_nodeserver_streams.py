@@ -20,6 +20,7 @@ from podfit.agent.server import spdy
 from podfit.agent.server.spdy import Blocks
 from podfit.api.kinds import POD
 from podfit.api.status import Object
+from podfit.kit.door import LARGEST_MESSAGE
 from podfit.testing.expect import becomes
 from podfit.testing.whole import Whole
 
@@ -367,3 +368,19 @@ async def test_a_node_runs_commands_without_streams(front: Front) -> None:
     await front.run()
     async with front.session.post(f"{front.node}/run/default/p/c?cmd=echo+hi", ssl=front.trusted) as answer:
         assert (answer.status, await answer.text()) == (200, "hi\n")
+
+
+@pytest.mark.parametrize("compress", [0, 15])
+@pytest.mark.parametrize("straight", [False, True])
+async def test_a_message_that_is_too_long_ends_the_connection(front: Front, straight: bool, compress: int) -> None:
+    """Nobody keeps it as a whole, and compressed it would be short."""
+    await front.run()
+    query = "command=cat&stdin=true&stdout=true&input=1&output=1"
+    url = f"{front.node}/exec/default/p/c?{query}" if straight else f"{front.api}{POD_PATH}/exec?{query}"
+    async with front.session.ws_connect(
+        url, protocols=["v5.channel.k8s.io"], ssl=front.trusted, compress=compress, max_msg_size=0
+    ) as socket:
+        await socket.send_bytes(bytes(LARGEST_MESSAGE + 1))
+        async with asyncio.timeout(PATIENCE_S):
+            told = [message.data async for message in socket if message.data[:1] == b"\x01"]
+        assert socket.closed and not told

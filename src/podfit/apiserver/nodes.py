@@ -27,6 +27,7 @@ from podfit.apiserver.options import first
 from podfit.apiserver.relay import relay
 from podfit.apiserver.request import Response
 from podfit.apiserver.subresources.table import Handlers
+from podfit.kit.door import LARGEST_MESSAGE
 
 _DEFAULT_PORT = 10250
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
@@ -217,7 +218,10 @@ class NodeProxy:
         offered = [word.strip() for word in spoken.split(",")]
         try:
             there = await self._client().ws_connect(
-                url, protocols=[word for word in offered if word], ssl=self._context or False, max_msg_size=0
+                url,
+                protocols=[word for word in offered if word],
+                ssl=self._context or False,
+                max_msg_size=LARGEST_MESSAGE,
             )
         except aiohttp.WSServerHandshakeError as refused:
             text = f"unable to upgrade connection: the node answered {refused.status}"

@@ -12,6 +12,7 @@ import aiohttp
 from aiohttp import WSMsgType, web
 
 from podfit.apiserver.request import Response
+from podfit.kit.door import LARGEST_MESSAGE
 
 
 class Upgraded(Response, kw_only=True):
@@ -33,7 +34,8 @@ async def first_of(*sides: Coroutine[None, None, None]) -> None:
 
 async def relay(http: web.BaseRequest, there: aiohttp.ClientWebSocketResponse) -> Response:
     """Accepts the client's upgrade with the protocol the other side chose, and relays."""
-    here = web.WebSocketResponse(protocols=[there.protocol] if there.protocol else (), max_msg_size=0)
+    spoken = [there.protocol] if there.protocol else ()
+    here = web.WebSocketResponse(protocols=spoken, max_msg_size=LARGEST_MESSAGE)
     await here.prepare(http)
     try:
         await first_of(_pump(here, there), _pump(there, here))

@@ -108,8 +108,10 @@ class SpdyStream:
             await self._session.send(data_frame(self.number, b"", FIN))
 
     async def take(self, data: bytes) -> None:
-        if data and not self.dead:
-            await self._inbox.put(data)
+        # In pieces, so that what waits for a slow reader is bounded in bytes: a frame may have 16 MiB.
+        for at in range(0, len(data), _CHUNK):
+            if not self.dead:
+                await self._inbox.put(data[at : at + _CHUNK])
 
     def end(self, dead: bool = False) -> None:
         """The other side's half is closed, or with `dead` all of it: what nobody read is dropped."""

@@ -17,6 +17,7 @@ from podfit.agent.server.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT, Rem
 from podfit.agent.server.routes import Info, Routes
 from podfit.agent.server.targets import Refusal, container_spec, find_pod, running_container
 from podfit.agent.server.tunnels import TUNNEL, UPGRADE, SocketCarrier, SpdyEnd, TunnelForward, upgraded
+from podfit.kit.door import LARGEST_MESSAGE
 
 log = logging.getLogger(__name__)
 
@@ -163,6 +164,6 @@ async def _websocket(request: web.BaseRequest, protocols: Sequence[str]) -> web.
         raise Refusal(
             400, f"unable to negotiate protocol: client supports [{' '.join(offered)}], server accepts [{server}]"
         )
-    socket = web.WebSocketResponse(protocols=protocols, max_msg_size=0)
+    socket = web.WebSocketResponse(protocols=protocols, max_msg_size=LARGEST_MESSAGE)
     await socket.prepare(request)
     return socket

@@ -270,3 +270,19 @@ async def test_exec_over_spdy_waits_for_its_streams_and_ends_with_a_status() -> 
     pipe.leave()
     assert await end.receive() is None
     await end.close()
+
+
+async def test_what_waits_for_a_slow_reader_is_bounded_in_bytes() -> None:
+    session = Session()
+    session.pipe.open(1)
+    for _ in range(3):
+        session.pipe.say(1, bytes(8 << 20))
+    stream = await session.stream()
+    size = len(await stream.read())
+    # The first frame is not through yet, so the others are still on the wire.
+    assert session.pipe.inward.qsize() == 2
+    while size < 24 << 20:
+        size += len(await asyncio.wait_for(stream.read(), PATIENCE_S))
+    assert size == 24 << 20
+    session.pipe.leave()
+    await session.over()
