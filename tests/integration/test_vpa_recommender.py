@@ -13,7 +13,7 @@ import pytest
 from podfit.api.kinds import POD, VPA, VPA_CHECKPOINT, kind_named
 from podfit.api.quantity import Quantity
 from podfit.kit.clock import FakeClock, rfc3339
-from podfit.testing.autoscaling import DEPLOYMENT, Autoscaled, autoscaled
+from podfit.testing.autoscaling import DEPLOYMENT, Autoscaled, autoscaled, owner_of
 from podfit.vpa.history.base import History
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.loop import Recommender
@@ -385,3 +385,27 @@ async def test_a_kill_while_no_recommender_ran_is_counted_by_the_next_one_alone(
             await passes(cluster, recommender)
             found.append(_counted(recommender))
     assert found == [1, 0]
+
+
+async def test_a_cron_job_without_template_labels_has_its_own_pods_alone(cluster: Autoscaled) -> None:
+    (other,) = await cluster.deployment("web", 1)
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]}}
+    spec = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": template}}}
+    cron_job = await cluster.make(kind_named("CronJob"), "night", spec)
+    job = await cluster.make(kind_named("Job"), "night-1", {"template": template}, owner=cron_job)
+    await cluster.pod("night-1-a", labels={"batch.kubernetes.io/job-name": "night-1"}, owner=owner_of(job))
+    cluster.use(other, "4", "4000000000")
+    cluster.use("night-1-a", "100m", "500000000")
+    await cluster.vpa("night", "", targetRef={"apiVersion": "batch/v1", "kind": "CronJob", "name": "night"})
+    async with recommending(cluster) as recommender:
+        await passes(cluster, recommender, 2)
+        assert recommender.cluster.vpas["default", "night"].pods == {("default", "night-1-a")}
+        await cluster.admin.delete(kind_named("Job"), "default", "night-1")
+        later = await cluster.make(kind_named("Job"), "night-2", {"template": template}, owner=cron_job)
+        await cluster.pod("night-2-a", labels={"batch.kubernetes.io/job-name": "night-2"}, owner=owner_of(later))
+        await passes(cluster, recommender, 2)
+        vpa = recommender.cluster.vpas["default", "night"]
+        assert vpa.pods == {("default", "night-1-a"), ("default", "night-2-a")}
+        assert len(vpa.aggregates) == 2, "each run has its own, and earlier runs still count"
+    found = await cluster.admin.get(VPA, "default", "night")
+    assert found["status"]["recommendation"]["containerRecommendations"][0]["target"]["cpu"] == "126m"

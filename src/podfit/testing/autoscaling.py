@@ -119,14 +119,21 @@ class Autoscaled:
         }
         spec: Object = {"replicas": pods, "selector": {"matchLabels": labels}, "template": template}
         deployment = await self._create(DEPLOYMENT, namespace, {"metadata": {"name": name}, "spec": spec})
-        owner = _owner(deployment)
+        owner = owner_of(deployment)
         replica_set = await self._create(
             REPLICA_SET, namespace, {"metadata": {"name": f"{name}-1", "ownerReferences": [owner]}, "spec": spec}
         )
         names = [f"{name}-1-{number}" for number in range(pods)]
         for one in names:
-            await self.pod(one, namespace, labels=labels, owner=_owner(replica_set), resources=resources, node=node)
+            await self.pod(one, namespace, labels=labels, owner=owner_of(replica_set), resources=resources, node=node)
         return names
+
+    async def make(
+        self, kind: Kind, name: str, spec: Object, namespace: str = "default", owner: Object | None = None
+    ) -> Object:
+        """An object of any kind, owned by another if that is given."""
+        meta: Object = {"name": name, **({"ownerReferences": [owner_of(owner)]} if owner else {})}
+        return await self._create(kind, namespace, {"metadata": meta, "spec": spec})
 
     async def pod(
         self,
@@ -212,7 +219,8 @@ async def autoscaled(folder: Path, clock: Clock | None = None) -> AsyncIterator[
         await made.server.stop()
 
 
-def _owner(obj: Object) -> Object:
+def owner_of(obj: Object) -> Object:
+    """A reference to an object as the controller of another."""
     return {
         "apiVersion": obj["apiVersion"],
         "kind": obj["kind"],

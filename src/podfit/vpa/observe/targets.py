@@ -12,13 +12,16 @@ from typing import Any
 from podfit.api.status import Object
 from podfit.client.cache import key_of
 from podfit.vpa.model.matching import Target, own_selector
-from podfit.vpa.model.pods import controller_of
-from podfit.vpa.model.selectors import Selector, equal_to, from_object
+from podfit.vpa.model.pods import controller_of, labels_of
+from podfit.vpa.model.selectors import EVERYTHING, Selector, equal_to, from_object
 from podfit.vpa.observe import trims
 from podfit.vpa.observe.scales import Scalable, Scales
-from podfit.vpa.observe.sight import Sight
+from podfit.vpa.observe.sight import WELL_KNOWN, Sight
 from podfit.vpa.updater.decide.groups import Creator
 
+OWNED_BY = "podfit.dev/owned-by"
+"""A label in the recommender's memory only: the topmost controller of a pod that cannot be told by its labels."""
+WITHOUT_SELECTOR = ("Job", "CronJob", "ReplicationController")
 _LEARNED = 1024
 _DEPTH = 16
 """Owners above owners; more than any real chain, so that a circle ends."""
@@ -48,10 +51,36 @@ class Targets:
     # --- autoscalers
 
     def selector_of(self, vpa: Any) -> Selector | None:
+        """For pods whose owner is known to be the target: by labels, or everything where owners alone decide."""
         try:
-            return self.resolve(vpa)
+            selector = self.resolve(vpa)
         except Unsupported:
             return None
+        return EVERYTHING if selector is not None and _by_owner(selector) else selector
+
+    def labels_of(self, pod: Object) -> Mapping[str, str]:
+        """The pod's labels, and a further one if its topmost controller has no selector that tells its pods apart."""
+        labels, owner = labels_of(pod), controller_of(pod)
+        if owner is None or owner.get("kind") not in WITHOUT_SELECTOR:
+            return labels
+        top = self.topmost_of((pod.get("metadata") or {}).get("namespace") or "", owner)
+        if top is None or not self._selects_everything(top):
+            return labels
+        return {**labels, OWNED_BY: f"{top.kind}.{top.name}"}
+
+    def _selects_everything(self, target: Target) -> bool:
+        found = self.workload(target.kind, target.namespace, target.name) if target.kind in WELL_KNOWN else None
+        try:
+            return found is not None and workload_selector(found) == EVERYTHING
+        except Unsupported:
+            return False
+
+    def owner_unknown(self, pod: Object) -> bool:
+        """Whether the pod belongs to a Job that the cache does not have yet."""
+        owner = controller_of(pod)
+        if owner is None or owner.get("kind") != "Job":
+            return False
+        return self.workload("Job", (pod.get("metadata") or {}).get("namespace") or "", owner.get("name") or "") is None
 
     def resolve(self, vpa: Any) -> Selector | None:
         """The pods of a target, or those of its own selector. None: not known yet. Raises Unsupported."""
@@ -70,7 +99,8 @@ class Targets:
         if found is None:
             raise Unsupported(f"Cannot read targetRef. Reason: {kind} {namespace}/{name} does not exist")
         self._refuse_owned(namespace, reference, found)
-        return workload_selector(found)
+        selector = workload_selector(found)
+        return owned_by(Target(namespace, kind, name)) if selector == EVERYTHING else selector
 
     def _foreign(self, namespace: str, reference: Object) -> Selector | None:
         what = Scalable(
@@ -143,7 +173,17 @@ def _own(selector: Mapping[str, Any]) -> Selector:
         raise Unsupported(f"Cannot read selector. Reason: {error}") from error
 
 
+def owned_by(target: Target) -> Selector:
+    """Selects the pods to which `Targets.labels_of` adds this target."""
+    return equal_to({OWNED_BY: f"{target.kind}.{target.name}"})
+
+
+def _by_owner(selector: Selector) -> bool:
+    return any(requirement.key == OWNED_BY for requirement in selector.requirements)
+
+
 def workload_selector(found: Object) -> Selector:
+    """A CronJob without template labels has an empty one, which would select every pod of its namespace."""
     spec = found.get("spec") or {}
     kind = found.get("kind")
     if kind == "CronJob":

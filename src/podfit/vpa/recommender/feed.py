@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from podfit.api.kinds import EVENT, VPA_CHECKPOINT
@@ -19,7 +19,7 @@ from podfit.vpa.model.readable import UNREADABLE
 from podfit.vpa.model.selectors import Selector, labels_from
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
 from podfit.vpa.observe.sight import Sight
-from podfit.vpa.observe.targets import Targets, Unsupported
+from podfit.vpa.observe.targets import OWNED_BY, Targets, Unsupported
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError
 from podfit.vpa.recommender.decide.cluster import ClusterState, PodId, UnknownTarget, Vpa, VpaId
@@ -47,6 +47,8 @@ class Feed:
         self.earlier_ooms: list[Oom] = []
         """Kills that pods already reported when this recommender started, until `count_earlier` decides about them."""
         self._started_up = False
+        self._unowned: set[PodId] = set()
+        """Pods of Jobs that the cache does not have yet."""
         self.gone: set[PodId] = set()
         """Deleted since the last pass, and known until the end of the next."""
         self._seen: dict[VpaId, Seen] = {}
@@ -96,12 +98,21 @@ class Feed:
         if id[0] in self._sight.ignored:
             return
         self.gone.discard(id)
-        labels = labels_of(pod)
+        labels = self._labels(id, pod)
         if self._config.memory_saver and not self.cluster.matching(id[0], labels):
             return
         self.cluster.add_pod(id, labels, phase_of(pod))
         for container in containers(pod):
             self.cluster.add_container(id, container.get("name") or "")
+
+    def _labels(self, id: PodId, pod: Object) -> Mapping[str, str]:
+        labels = self._targets.labels_of(pod)
+        if self._targets.owner_unknown(pod):
+            self._unowned.add(id)
+            known = self.cluster.pod(id)
+            owner = labels_from(known.label_text).get(OWNED_BY) if known is not None else None
+            return {**labels, OWNED_BY: owner} if owner is not None else labels
+        return labels
 
     def _on_eviction(self, before: Object | None, after: Object | None) -> None:
         if before is None and after is not None:
@@ -110,6 +121,9 @@ class Feed:
     # --- autoscalers
 
     def sync_vpas(self) -> None:
+        waiting, self._unowned = self._unowned, set()
+        for pod in [pod for id in waiting if (pod := self.pods.get(*id)) is not None]:
+            self.add_pod(pod)
         alive: set[VpaId] = set()
         for vpa in self._sight.watched_vpas():
             if self._config.handles(vpa):
