@@ -251,7 +251,7 @@ def claim_of(pod: Object) -> Claim:
     return Claim(pod.get("spec") or {}, _asked(pod), refused=refused)
 
 
-def controller_key(pod: Object) -> tuple[str, str, str]:
+def controller_key(pod: Mapping[str, Any]) -> tuple[str, str, str]:
     owner = controller_of(pod) or {}
     return pod["metadata"].get("namespace", ""), owner.get("kind") or "", owner.get("name") or ""
 

@@ -50,21 +50,34 @@ class Hands:
             except (ApiError, Unreachable) as error:
                 log.info("note on pod %s/%s: %s", namespace, name, error)
 
+    async def may_evict(self, pod: Mapping[str, Any]) -> str | None:
+        """None when an eviction would be allowed now, else why not. Nothing is evicted."""
+        return await self._evict(pod, dry_run=True)
+
     async def evict(self, action: Evict) -> str | None:
-        namespace, name = _key(action.pod)
+        refused = await self._evict(action.pod)
+        if refused is not None:
+            return refused
+        for event in action.events:
+            about = action.pod if event.kind == "Pod" else action.vpa
+            self._events.record(_about(about, event.kind), event.type, event.reason, event.message)
+        return None
+
+    async def _evict(self, pod: Mapping[str, Any], dry_run: bool = False) -> str | None:
+        namespace, name = _key(pod)
+        options: Object = {"preconditions": {"uid": pod["metadata"].get("uid", "")}}
+        if dry_run:
+            options["dryRun"] = ["All"]
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": {"preconditions": {"uid": action.pod["metadata"].get("uid", "")}},
+            "deleteOptions": options,
         }
         try:
             await self._client.create(POD, body, namespace, name, "eviction")
         except (ApiError, Unreachable) as error:
             return str(error)
-        for event in action.events:
-            about = action.pod if event.kind == "Pod" else action.vpa
-            self._events.record(_about(about, event.kind), event.type, event.reason, event.message)
         return None
 
     async def give_back(self, pod: tuple[str, str], vpa: Mapping[str, Any], patch: Patch, why: str) -> None:

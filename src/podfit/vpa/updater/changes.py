@@ -14,6 +14,7 @@ from podfit.vpa.model.waits import Wait
 from podfit.vpa.observe.quotas import counted_by_quota, growth
 from podfit.vpa.updater.decide.actions import Evict, Resize
 from podfit.vpa.updater.decide.amend import Rails, Room, amend, changes_of, cut_short, eased
+from podfit.vpa.updater.restarts import restarted_by
 from podfit.vpa.updater.work import Work
 
 Object = Mapping[str, Any]
@@ -37,7 +38,7 @@ async def resize(work: Work, action: Resize) -> Wait | None:
     updater.waiting.pop(uid, None)
     more = _growth(amended)
     headroom.reserve(action.pod, more)
-    waiting, answered = await _send_resize(work, amended)
+    waiting, answered = await _restart_or_send(work, amended)
     # From here on the answer itself is counted; of the quota it stays taken, which is read once a pass.
     headroom.reserve(action.pod, more, -1)
     if answered is None:
@@ -53,6 +54,20 @@ async def resize(work: Work, action: Resize) -> Wait | None:
         words = f"{cut}: it is what node {node} and the quota have left"
         updater.story.cut(work.vpa, action.pod["metadata"]["name"], words)
     return None
+
+
+async def _restart_or_send(work: Work, amended: Resize) -> tuple[Wait | None, Any]:
+    restarts = work.updater.restarts
+    names = restarted_by(amended)
+    if not names:
+        return await _send_resize(work, amended)
+    waiting = await restarts.ask(work, amended.pod, names)
+    if waiting is not None:
+        return waiting, None
+    waiting, answered = await _send_resize(work, amended)
+    if answered is None:
+        restarts.forget(amended.pod)
+    return waiting, answered
 
 
 async def _send_resize(work: Work, amended: Resize) -> tuple[Wait | None, Any]:

@@ -43,6 +43,7 @@ from podfit.vpa.updater.gates import Gates
 from podfit.vpa.updater.measures import Measures
 from podfit.vpa.updater.one_vpa import update_one
 from podfit.vpa.updater.oversized import Oversized
+from podfit.vpa.updater.restarts import Restarts
 from podfit.vpa.updater.story import Story
 from podfit.vpa.updater.undo import Lowered, Undo
 from podfit.vpa.updater.work import Work
@@ -82,6 +83,8 @@ class Updater:
         self.events = EventRecorder(client, "vpa-updater", clock=self.clock)
         self.oversized = Oversized(client, self.clock)
         self.hands = Hands(client, self.events)
+        budgets = self.sight.follow(kind_named("PodDisruptionBudget"))
+        self.restarts = Restarts(self.hands, budgets, self.pods, self.clock, self.config.in_progress_timeout)
         self.undo = Undo(client, self.config, self.clock, self._give_back)
         self.measures = Measures(self.registry, self.clock)
         self.health = Health(self.clock, self.config.updater_interval)
@@ -147,6 +150,7 @@ class Updater:
                 no_eviction = await self._admission_away()
             with step("EvictPods"):
                 self.headroom.begin(now)
+                self.restarts.begin()
                 await self._update_all(world, controlled, now, no_eviction)
             await self.oversized.report(self.sight.watched_vpas(), self.headroom.ledger)
             await self.gates.open(by_target(vpas), now, self.limit_ranges)
