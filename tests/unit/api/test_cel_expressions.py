@@ -175,3 +175,15 @@ def test_uses_finds_the_variable_and_not_its_namesake() -> None:
     assert not both.compile("self.all(oldSelf, oldSelf == 1)").uses("oldSelf")
     assert both.compile("oldSelf.all(oldSelf, oldSelf == 1)").uses("oldSelf")
     assert not both.compile("self.oldSelf == 'oldSelf'").uses("oldSelf")
+
+
+def test_the_pace_looks_early_at_an_evaluation_whose_units_of_cost_may_take_long() -> None:
+    class Ending(Pace):
+        def step(self) -> None:
+            raise Interrupted
+
+    budget = Budget(pace=Ending())
+    nested = {"self": [[*range(1000)] for _ in range(100)]}
+    with pytest.raises(Interrupted):
+        Environment({"self": list_of(list_of(INT))}).compile("self.all(x, self == self)").run(nested, budget)
+    assert 10_000_000 - budget.left < 200
