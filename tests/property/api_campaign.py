@@ -42,7 +42,12 @@ KNOWN_5XX = (
     *("unknown patch type", "merge key", "list element types are not identical", "doesn't match", "target."),
     *("resourceVersion should not be set", "more than one PodDisruptionBudget", "cannot yet be specified"),
     *("unable to find api field in struct", "error trying to reach service", "no endpoints available for service"),
-    *("failed calling webhook", "conversion webhook for", "cannot merge lists without merge key"),
+    *(
+        "failed to convert new object",
+        "failed calling webhook",
+        "conversion webhook for",
+        "cannot merge lists without merge key",
+    ),
 )
 """Kubernetes answers these with a 5xx itself."""
 _TEXTS = (

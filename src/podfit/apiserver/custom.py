@@ -87,10 +87,9 @@ class CustomResources:
         """Makes the registry show the definition as it stands; None: it is gone. The answer is why it cannot be
         served, "" where it can."""
         plural, _, group = name.partition(".")
-        for kind in self._served.pop(name, ()):
-            self._registry.remove(kind)
+        before = self._served.pop(name, [])
+        for kind in before:
             self._objects.forget(kind)
-            schema.unregister(kind)
         problem = ""
         if definition is not None:
             try:
@@ -98,7 +97,13 @@ class CustomResources:
             except Exception as error:
                 problem = str(error) or type(error).__name__
                 warn(DEFINITION, {"metadata": {"name": name}}, problem)
-        if not self._served.get(name):
+        # Only now: a version that stays is never missing, not even for a body that another thread is reading.
+        stays = {(kind.api_version, kind.kind, kind.plural) for kind in self._served.get(name, ())}
+        for kind in before:
+            if (kind.api_version, kind.kind, kind.plural) not in stays:
+                self._registry.remove(kind)
+                schema.unregister(kind)
+        if not stays:
             self._objects.versions.forget(group, plural)
         self._discovery.forget()
         return problem

@@ -199,4 +199,8 @@ def copied(value: Any) -> Any:
 
 def size_of(value: Any) -> int:
     """Bytes of the value as JSON."""
-    return len(msgspec.json.encode(value, enc_hook=list))
+    return len(msgspec.json.encode(value, enc_hook=_encodable))
+
+
+def _encodable(value: Any) -> Any:
+    return float(value) if isinstance(value, float) else list(value)
