@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,15 @@ def test_an_agent_without_a_server_says_so_once_for_each_part_and_stops_cleanly(
     lines = err.splitlines()
     assert len([line for line in lines if "podfit.agent.node" in line]) == 1, err
     assert not [line for line in lines if " E " in line], err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_up_without_the_rights_it_needs_leaves_no_data_directory() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        command = [sys.executable, "-m", "podfit.cli.main", "up", "--listen", "127.0.0.1:0"]
+        done = subprocess.run(
+            command, cwd=folder, user=65534, group=65534, extra_groups=[], capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode, done.stdout, os.listdir(folder)) == (1, "", []), done.stderr
+    assert "root" in done.stderr and done.stderr.endswith("Run as root, or add --runtime fake\n")

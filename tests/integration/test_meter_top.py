@@ -12,6 +12,7 @@ import pytest
 
 from podfit.api.kinds import NAMESPACE, POD, kind_named
 from podfit.api.status import ApiError, Object
+from podfit.cli.usage import node_metrics, pod_metrics
 from podfit.client.kubeconfig import load
 from podfit.compose import MeterAlone
 from podfit.meter.meter import MeterConfig
@@ -110,6 +111,18 @@ async def test_a_group_that_comes_home_is_served_again(tmp_path: Path) -> None:
         await becomes(whole.client, service, "", name, lambda one: available(one) and reason(one) == "Local")
         assert "metrics.k8s.io" in [group["name"] for group in (await whole.client.raw("GET", "/apis"))["groups"]]
         assert (await whole.client.raw("GET", f"{ROOT}/nodes"))["kind"] == "NodeMetricsList"
+
+
+async def test_podfit_top_says_whether_metrics_are_missing_or_do_not_answer(tmp_path: Path) -> None:
+    async with Whole(tmp_path, controllers=False) as whole:
+        reasons: list[str] = []
+        assert await node_metrics(whole.client, reasons.append) is None
+        await register(whole.client, Remote("https://127.0.0.1:1", whole.up.server.pki.ca))
+        service, name = kind_named("APIService"), "v1beta1.metrics.k8s.io"
+        await becomes(whole.client, service, "", name, lambda one: reason(one) == "FailedDiscoveryCheck")
+        assert await pod_metrics(whole.client, "default", report=reasons.append) is None
+    assert reasons[0] == "metrics.k8s.io is not served"
+    assert reasons[1].startswith("metrics.k8s.io does not answer: ")
 
 
 def reason(service: Object | None) -> str:

@@ -114,7 +114,8 @@ def _wrapped(lines: list[tuple[str, ...]], widths: list[int], width: int) -> Ite
 
 
 def print_object(output: str, value: Any) -> None:
-    """`value` as JSON or YAML."""
+    """`value` as JSON or YAML, objects in it without managedFields, as kubectl shows them."""
+    value = _without_managed_fields(value)
     if output == "json":
         # JSON has a way of its own to write them.
         say(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, indent=4, ensure_ascii=False)))
@@ -122,6 +123,14 @@ def print_object(output: str, value: Any) -> None:
         import yaml
 
         say(yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip("\n"))
+
+
+def _without_managed_fields(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_managed_fields(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _without_managed_fields(one) for key, one in value.items() if key != "managedFields"}
+    return value
 
 
 def nothing_in(namespace: str) -> str:

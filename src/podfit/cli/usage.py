@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from podfit.api.kinds import NODE_METRICS, POD_METRICS
+from podfit.api.kinds import NODE_METRICS, POD_METRICS, Kind
 from podfit.api.resources import pod_requests
 from podfit.api.status import ApiError, Object
 from podfit.cli.amounts import RESOURCES, amount_text, number
@@ -66,26 +66,40 @@ def amounts_of(resources: Mapping[str, Any] | None) -> Amounts:
     return {name: number(name, value) for name, value in (resources or {}).items() if name in RESOURCES}
 
 
-async def pod_metrics(client: Client, namespace: str, selector: str = "") -> dict[tuple[str, str], Object] | None:
-    """By (namespace, pod); None where nobody serves metrics."""
+Report = Callable[[str], object]
+
+
+def _ignore(why: str) -> None:
+    pass
+
+
+async def pod_metrics(
+    client: Client, namespace: str, selector: str = "", report: Report = _ignore
+) -> dict[tuple[str, str], Object] | None:
+    """By (namespace, pod); None where there are no metrics, and `report` is given the reason."""
     query = {"labelSelector": selector} if selector else {}
-    try:
-        listed = await client.list(POD_METRICS, namespace, **query)
-    except ApiError as error:
-        if error.code in (404, 503):
-            return None
-        raise
-    return {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in listed["items"]}
+    listed = await _listed(client, POD_METRICS, namespace, query, report)
+    if listed is None:
+        return None
+    return {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in listed}
 
 
-async def node_metrics(client: Client) -> dict[str, Object] | None:
+async def node_metrics(client: Client, report: Report = _ignore) -> dict[str, Object] | None:
+    """By name, as pod_metrics."""
+    listed = await _listed(client, NODE_METRICS, "", {}, report)
+    return None if listed is None else {one["metadata"]["name"]: one for one in listed}
+
+
+async def _listed(
+    client: Client, kind: Kind, namespace: str, query: dict[str, str], report: Report
+) -> list[Object] | None:
     try:
-        listed = await client.list(NODE_METRICS)
+        return list((await client.list(kind, namespace, **query))["items"])
     except ApiError as error:
-        if error.code in (404, 503):
-            return None
-        raise
-    return {one["metadata"]["name"]: one for one in listed["items"]}
+        if error.code not in (404, 503):
+            raise
+        report("metrics.k8s.io is not served" if error.code == 404 else f"metrics.k8s.io does not answer: {error}")
+        return None
 
 
 def container_uses(pods: list[Object], metrics: Mapping[tuple[str, str], Object] | None) -> list[ContainerUse]:

@@ -6,13 +6,14 @@ import random
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.cli.amounts import number, quantity
 from podfit.cli.happened import event_rows, in_order
 from podfit.cli.measured import pod_objects
-from podfit.cli.output import LEAST, table
+from podfit.cli.output import LEAST, print_object, table
 from podfit.cli.overrides import overwrites
 from podfit.cli.plans import Wish, plan
 from podfit.cli.recommended import Recommendation
@@ -159,3 +160,11 @@ def test_a_resize_that_an_autoscaler_overwrites_is_announced(policies: list[Any]
     vpa = {"metadata": {"name": "v"}, "spec": {"resourcePolicy": {"containerPolicies": policies}}}
     words = overwrites(vpa, plan(POD, Wish("", {"cpu": "2"})))
     assert bool(words) == bool(warned) and (not warned or "vpa/v (mode Auto) controls cpu of container c" in words)
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_objects_are_printed_without_managed_fields(capsys: pytest.CaptureFixture[str], output: str) -> None:
+    event = {"metadata": {"name": "e", "managedFields": [{"manager": "m"}]}, "reason": "Started"}
+    print_object(output, {"name": "web", "events": [event]})
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert shown == {"name": "web", "events": [{"metadata": {"name": "e"}, "reason": "Started"}]}

@@ -379,7 +379,7 @@ class FakeRuntime:
         return container
 
 
-_PLAYED = "the fake runtime runs no programs: it plays echo, sleep, exit, true and false"
+_PLAYED = "the fake runtime runs no programs: it plays cat, echo, sleep, exit, true and false"
 
 
 def _no_program(name: str) -> str:

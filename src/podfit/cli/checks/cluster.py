@@ -160,10 +160,9 @@ def _waits(pod: dict[str, Any]) -> bool:
 
 
 async def _metrics(client: Client) -> Finding:
-    if await node_metrics(client) is None:
-        return warn(
-            "metrics", "metrics.k8s.io is not served", "`podfit up` serves it; elsewhere install metrics-server"
-        )
+    reasons: list[str] = []
+    if await node_metrics(client, reasons.append) is None:
+        return warn("metrics", reasons[0], "`podfit up` serves it; elsewhere install metrics-server")
     return ok("metrics", "metrics.k8s.io is served")
 
 

@@ -129,6 +129,7 @@ def up(
     webhook_port: WebhookPort = 0,
     verbose: Verbose = 0,
 ) -> None:
+    from podfit.agent.runtimes.process.support import require_support
     from podfit.cli.listening import own_port
     from podfit.compose import UpOptions
 
@@ -153,6 +154,8 @@ def up(
         node_port=node_port,
         context=cluster.context,
     )
+    if runtime == "process" and nodes:
+        require_support()
     with DirectoryLock(cluster.data_dir, CLUSTER_LOCK, "podfit up"):
         if picks:
             options = replace(options, port=own_port(cluster))

@@ -96,7 +96,8 @@ def row(event: Object, everywhere: bool, wide: bool) -> list[str]:
 
 def _print(chosen: list[Object], output: str, everywhere: bool, header: bool = True) -> None:
     if output in ("json", "yaml"):
-        print_object(output, list_of(chosen) if header else chosen[0])
+        whole = [{"apiVersion": "v1", "kind": "Event", **event} for event in chosen]
+        print_object(output, list_of(whole) if header else whole[0])
     elif output == "name":
         for event in chosen:
             say(f"event/{event['metadata']['name']}")

@@ -187,9 +187,8 @@ def _print(pods: list[dict[str, Any]], plans: list[Plan], output: str, what: str
 
 
 def _shown(pod: dict[str, Any]) -> dict[str, Any]:
-    """A whole object, without managedFields, as kubectl shows it: items of lists and watches name no kind."""
-    meta = {key: value for key, value in pod["metadata"].items() if key != "managedFields"}
-    return {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": meta}
+    """A whole object: items of lists and watches name no kind."""
+    return {"apiVersion": "v1", "kind": "Pod", **pod}
 
 
 async def _outcome(

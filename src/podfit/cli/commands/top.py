@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 WHAT = {"pods": "pods", "pod": "pods", "po": "pods", "nodes": "nodes", "node": "nodes", "no": "nodes", "vpa": "vpa"}
 SHORT = {"PodMetrics": "pod", "NodeMetrics": "node", "VerticalPodAutoscaler": "vpa"}
-NO_METRICS = "no usage: this cluster serves no metrics.k8s.io yet (elsewhere than on podfit, install metrics-server)"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -70,6 +69,10 @@ def _print(output: str, objects: list[dict[str, Any]]) -> None:
         print_object(output, list_of(objects))
 
 
+def _no_usage(why: str) -> None:
+    note(f"no usage: {why} (`podfit doctor` says more)")
+
+
 async def _pods(session: Session, selector: str, wide: bool) -> Rows:
     from podfit.api.kinds import POD
     from podfit.cli.amounts import amount_text, percent
@@ -78,9 +81,7 @@ async def _pods(session: Session, selector: str, wide: bool) -> Rows:
 
     query = {"labelSelector": selector} if selector else {}
     pods = (await session.client.list(POD, session.namespace, **query))["items"]
-    metrics = await pod_metrics(session.client, session.namespace, selector)
-    if metrics is None:
-        note(NO_METRICS)
+    metrics = await pod_metrics(session.client, session.namespace, selector, _no_usage)
     header = ["POD", "CONTAINER", "CPU", "REQ", "LIM", "USED", "WASTE", "MEMORY", "REQ", "LIM", "USED", "WASTE", "RISK"]
     header = (["NAMESPACE"] if not session.namespace else []) + header + (["RESTARTS"] if wide else [])
     uses, lines = container_uses(pods, metrics), []
@@ -105,9 +106,7 @@ async def _nodes(session: Session, selector: str, wide: bool) -> Rows:
     query = {"labelSelector": selector} if selector else {}
     nodes = (await session.client.list(NODE, **query))["items"]
     pods = (await session.client.list(POD))["items"]
-    metrics = await node_metrics(session.client)
-    if metrics is None:
-        note(NO_METRICS)
+    metrics = await node_metrics(session.client, _no_usage)
     header = ["NODE", "PODS", "CPU", "REQUESTED", "ALLOCATABLE", "FULL", "MEMORY", "REQUESTED", "ALLOCATABLE", "FULL"]
     header.append("WAITING RESIZES")
     uses, lines = node_uses(nodes, pods, metrics), []

@@ -19,9 +19,7 @@ def check_support() -> list[str]:
         f"the kernel has no {name} namespaces" for name in _NAMESPACES if not os.path.exists(f"/proc/self/ns/{name}")
     ]
     if not _has_capability(_CAP_SYS_ADMIN):
-        missing.append(
-            "root with CAP_SYS_ADMIN is needed for namespaces and mounts (run as root, or use the fake runtime)"
-        )
+        missing.append("root with CAP_SYS_ADMIN is needed for namespaces and mounts")
     if not hasattr(os, "pidfd_open"):
         missing.append("this Python has no pidfd_open")
     missing += _check_cgroups()
@@ -51,5 +49,7 @@ def _check_cgroups() -> list[str]:
 def require_support() -> Cgroups:
     missing = check_support()
     if missing:
-        raise RuntimeFailure("the process runtime cannot run here: " + "; ".join(missing))
+        raise RuntimeFailure(
+            f"the process runtime cannot run here: {'; '.join(missing)}. Run as root, or add --runtime fake"
+        )
     return detect()
