@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import POD, VPA, VPA_CHECKPOINT, kind_named
+from podfit.api.kinds import EVENT, POD, VPA, VPA_CHECKPOINT, kind_named
 from podfit.api.quantity import Quantity
 from podfit.kit.clock import FakeClock, rfc3339
 from podfit.testing.autoscaling import DEPLOYMENT, Autoscaled, autoscaled, owner_of
+from podfit.testing.expect import all_become
+from podfit.vpa.admission.decide.validate import Allowed, validate
 from podfit.vpa.history.base import History
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.loop import Recommender
@@ -409,3 +411,57 @@ async def test_a_cron_job_without_template_labels_has_its_own_pods_alone(cluster
         assert len(vpa.aggregates) == 2, "each run has its own, and earlier runs still count"
     found = await cluster.admin.get(VPA, "default", "night")
     assert found["status"]["recommendation"]["containerRecommendations"][0]["target"]["cpu"] == "126m"
+
+
+async def test_the_younger_of_two_autoscalers_for_the_same_pods_names_the_older_one(cluster: Autoscaled) -> None:
+    (pod,) = await cluster.deployment("web", 1)
+    cluster.use(pod, "100m", "500000000")
+    await cluster.vpa("a-first", "web")
+    await cluster.vpa("b-second", "web")
+    await cluster.vpa("c-watching", "web", updatePolicy={"updateMode": "Off"})
+    async with recommending(cluster) as recommender:
+        await passes(cluster, recommender)
+        words = (
+            "VerticalPodAutoscaler a-first is older and has the same pods: it changes them, this one only recommends."
+        )
+        second = await cluster.admin.get(VPA, "default", "b-second")
+        assert condition(second, "Overruled")["message"] == words
+        for other in ("a-first", "c-watching"):
+            assert condition(await cluster.admin.get(VPA, "default", other), "Overruled") is None
+        event = await becomes_event(cluster, "Overruled")
+        assert (event["involvedObject"]["name"], event["message"]) == ("b-second", words)
+        await cluster.admin.delete(VPA, "default", "a-first")
+        await passes(cluster, recommender, 2)
+        second = await cluster.admin.get(VPA, "default", "b-second")
+        assert condition(second, "Overruled")["status"] == "False"
+
+
+async def becomes_event(cluster: Autoscaled, reason: str) -> Any:
+    found = await all_become(
+        cluster.admin, EVENT, "default", lambda events: any(event["reason"] == reason for event in events)
+    )
+    return next(event for event in found if event["reason"] == reason)
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "words"),
+    [
+        ("2", "1", 'maxAllowed[cpu]: Invalid value: "1": max resource for cpu is lower than min of "2"'),
+        ("-1", "1", 'minAllowed[cpu]: Invalid value: "-1": must be greater than or equal to 0'),
+        ("0", "-1", 'maxAllowed[cpu]: Invalid value: "-1": max resource for cpu is lower than min of "0"'),
+    ],
+)
+async def test_a_policy_that_cannot_be_obeyed_is_refused_by_webhook_and_recommender_in_the_same_words(
+    cluster: Autoscaled, least: str, most: str, words: str
+) -> None:
+    (pod,) = await cluster.deployment("web", 1)
+    cluster.use(pod, "100m", "500000000")
+    policy = {"containerName": "*", "minAllowed": {"cpu": least}, "maxAllowed": {"cpu": most}}
+    vpa = await cluster.vpa("web", "web", resourcePolicy={"containerPolicies": [policy]})
+    message = f"spec.resourcePolicy.containerPolicies[0].{words}"
+    assert message in [str(error) for error in validate(vpa, Allowed())]
+    async with recommending(cluster) as recommender:
+        await passes(cluster, recommender)
+    found = await cluster.admin.get(VPA, "default", "web")
+    assert condition(found, "ConfigUnsupported")["message"] == f"Cannot read {message}"
+    assert not found["status"].get("recommendation")

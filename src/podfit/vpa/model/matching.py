@@ -79,7 +79,7 @@ def controlling_vpa(
     best: Object | None = None
     for vpa in (*index.get(_selecting(namespace), ()), *(index.get(top, ()) if top is not None else ())):
         selector = selector_of(vpa)
-        if selector is not None and selector.matches(labels) and (best is None or _age(vpa) < _age(best)):
+        if selector is not None and selector.matches(labels) and (best is None or age(vpa) < age(best)):
             best = vpa
     return best
 
@@ -89,6 +89,7 @@ def acts_on_creation(vpa: Object) -> bool:
     return update_mode(vpa) != "Off" or has_boost(vpa)
 
 
-def _age(vpa: Object) -> tuple[str, str]:
+def age(vpa: Object) -> tuple[str, str]:
+    """Of several autoscalers for a pod the one counts for which this is least."""
     meta = vpa.get("metadata") or {}
     return meta.get("creationTimestamp") or "", meta.get("name") or ""

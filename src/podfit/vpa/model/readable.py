@@ -1,4 +1,5 @@
-"""Autoscaler objects that say something nobody can read: a schema lets quantities pass that are none (`1e1.5`).
+"""Autoscaler objects that say something nobody can read: a schema lets quantities pass that are none (`1e1.5`), and
+policies whose maximum lies below their minimum.
 
 Such an object must not stop the others. It is replaced by one that only asks for no changes and tells what is wrong.
 """
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podfit.api.quantity import Quantity, QuantityError
+from podfit.vpa.model.allowed import contradictions
 from podfit.vpa.model.policy import container_policies
 
 Object = dict[str, Any]
@@ -25,7 +27,7 @@ def readable(vpa: Object) -> Object:
     if _first_wrong(_in_status(vpa)):
         status = {name: value for name, value in vpa["status"].items() if name != "recommendation"}
         vpa = {**vpa, "status": status}
-    problem = _first_wrong(_in_spec(vpa))
+    problem = _first_wrong(_in_spec(vpa)) or _contradiction(vpa)
     if not problem:
         return vpa
     spec = {name: vpa["spec"][name] for name in ("targetRef", "selector", "recommenders") if name in vpa["spec"]}
@@ -38,6 +40,13 @@ def _first_wrong(amounts: Iterator[tuple[str, Any]]) -> str:
             Quantity.parse(amount)
         except (QuantityError, TypeError) as error:
             return f"{where}: {error}"
+    return ""
+
+
+def _contradiction(vpa: Object) -> str:
+    for index, policy in enumerate(container_policies(vpa)):
+        for error in contradictions(f"spec.resourcePolicy.containerPolicies[{index}]", policy):
+            return str(error)
     return ""
 
 

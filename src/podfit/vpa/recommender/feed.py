@@ -23,6 +23,7 @@ from podfit.vpa.observe.targets import OWNED_BY, Targets, Unsupported
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError
 from podfit.vpa.recommender.decide.cluster import ClusterState, PodId, UnknownTarget, Vpa, VpaId
+from podfit.vpa.recommender.decide.conflicts import Rivals
 from podfit.vpa.recommender.decide.kills import Kills
 from podfit.vpa.recommender.decide.oom import Oom, ooms_between, ooms_of_eviction
 from podfit.vpa.recommender.throttle import cpu_limits, set_limits
@@ -52,6 +53,7 @@ class Feed:
         self.gone: set[PodId] = set()
         """Deleted since the last pass, and known until the end of the next."""
         self._seen: dict[VpaId, Seen] = {}
+        self._rivals: Rivals | None = None
         self._collected = float("-inf")
         self._started = sight.clock.now()
         self.refused_checkpoints: dict[VpaId, str] = {}
@@ -133,6 +135,7 @@ class Feed:
         for id in [id for id in self.cluster.vpas if id not in alive]:
             self.cluster.delete_vpa(id)
             self._seen.pop(id, None)
+            self._rivals = None
 
     def _sync(self, id: VpaId, vpa: Object) -> None:
         selector: Selector | None = None
@@ -159,6 +162,13 @@ class Feed:
             made.initial.update(past)
             self._add_unseen_pods(id[0])
         self._seen[id] = seen
+        self._rivals = None
+
+    @property
+    def rivals(self) -> Rivals:
+        if self._rivals is None:
+            self._rivals = Rivals(self.cluster.vpas.values())
+        return self._rivals
 
     def _add_unseen_pods(self, namespace: str) -> None:
         if self._config.memory_saver:

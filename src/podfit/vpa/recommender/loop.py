@@ -42,7 +42,15 @@ from podfit.vpa.recommender.explain import settings_note
 from podfit.vpa.recommender.feed import Feed
 from podfit.vpa.recommender.ledger import Ledger
 from podfit.vpa.recommender.measures import METRICS_CLIENT, Measures, Recommendations
-from podfit.vpa.recommender.notes import extra_conditions, metrics_gone, missing_since, starved, trust_of
+from podfit.vpa.recommender.notes import (
+    OVERRULED,
+    extra_conditions,
+    metrics_gone,
+    missing_since,
+    newly_overruled,
+    starved,
+    trust_of,
+)
 from podfit.vpa.recommender.past import Past
 from podfit.vpa.recommender.plugins import WORKLOAD, plugin_for, sizes_by_plugin
 from podfit.vpa.recommender.throttle import note_starved
@@ -111,6 +119,7 @@ class Recommender:
         self._killed: set[tuple[str, str]] = set()
         """(namespace, container) with an out-of-memory kill since the start."""
         self._outcomes: dict[VpaId, tuple[Seen, Outcome]] = {}
+        self._losers: Mapping[VpaId, str] = {}
         self._collected = float("-inf")
         self._tasks = Tasks("vpa-recommender")
 
@@ -299,6 +308,7 @@ class Recommender:
         needs = self._starved(sizes)
         scaled, labels_of = scaled_horizontally(self.hpas), self.targets.template_labels
         now = self.clock.now()
+        self._losers = self.feed.rivals.losers()
         self.cluster.stamp_created(now)
         self._outcomes = {
             id: self._decided(
@@ -342,6 +352,7 @@ class Recommender:
             metrics=metrics_gone(vpa, missing, self._usage_gone, since, now - patience),
             scaled=scaled,
             starved=starved,
+            winner=self._losers.get(vpa.id, ""),
         )
         words = missing.never_message(since) if missing.never else ""
         version = vpa.object["metadata"].get("resourceVersion")
@@ -384,6 +395,8 @@ class Recommender:
             created = vpa.object["metadata"].get("creationTimestamp")
             if decided.status["recommendation"] and not before and created:
                 self.measures.latency.observe(max(0.0, now - from_rfc3339(created)))
+            if words := newly_overruled(vpa, decided.status):
+                self.events.record(dict(vpa.object), "Warning", OVERRULED, words)
             if self._usage_gone and before:
                 words = f"The resource metrics API does not answer: {self._usage_gone}"
                 self.events.record(dict(vpa.object), "Warning", "MetricsUnavailable", words)

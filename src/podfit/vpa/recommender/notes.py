@@ -20,8 +20,8 @@ from podfit.vpa.recommender.decide.starvation import Need
 from podfit.vpa.recommender.decide.status import FETCHING_HISTORY, LOW_CONFIDENCE, NO_SAMPLES, Condition
 
 METRICS_GONE = "MetricsUnavailable"
-CPU_STARVED = "CPUStarved"
-OURS = frozenset({LOW_CONFIDENCE, FETCHING_HISTORY, METRICS_GONE, CPU_STARVED, horizontal.CONDITION})
+CPU_STARVED, OVERRULED = "CPUStarved", "Overruled"
+OURS = frozenset({LOW_CONFIDENCE, FETCHING_HISTORY, METRICS_GONE, CPU_STARVED, OVERRULED, horizontal.CONDITION})
 NOT_STARVED, METRICS_THERE = Condition(CPU_STARVED, False), Condition(METRICS_GONE, False)
 API_FAILED, STOPPED = "MetricsApiFailed", "SamplesStopped"
 
@@ -70,6 +70,19 @@ def starved(needs: Mapping[str, Need] | None) -> Condition:
     return Condition(CPU_STARVED, bool(names), "UsageAtLimit", " ".join(words))
 
 
+def overruled_by(winner: str) -> str:
+    return f"VerticalPodAutoscaler {winner} is older and has the same pods: it changes them, this one only recommends."
+
+
+def newly_overruled(vpa: Vpa, status: Mapping[str, Any]) -> str:
+    """The message of the condition, if it has just begun to hold or names another winner."""
+    now = [
+        one for one in status.get("conditions") or () if one.get("type") == OVERRULED and one.get("status") == "True"
+    ]
+    before = _standing(vpa).get(OVERRULED, {})
+    return str(now[0]["message"]) if now and before.get("message") != now[0]["message"] else ""
+
+
 def extra_conditions(
     vpa: Vpa,
     *,
@@ -79,8 +92,10 @@ def extra_conditions(
     metrics: Condition,
     scaled: Mapping[str, str],
     starved: Condition,
+    winner: str = "",
 ) -> tuple[Condition, ...]:
-    """`fetching` is empty or says what is the matter; `scaled` are resources with their HPA."""
+    """`fetching` is empty or says what is the matter; `scaled` are resources with their HPA; `winner` is the autoscaler
+    that changes the pods instead of this one."""
     low = trust is not None and trust < low_below
     wanted: list[Condition] = []
     if low:
@@ -90,6 +105,8 @@ def extra_conditions(
     if fetching:
         wanted.append(Condition(FETCHING_HISTORY, True, "HistoryNotLoaded", fetching))
     wanted += [condition for condition in (metrics, starved) if condition.status]
+    if winner:
+        wanted.append(Condition(OVERRULED, True, "OlderAutoscaler", overruled_by(winner)))
     if scaled:
         wanted.append(Condition(horizontal.CONDITION, True, "HorizontalPodAutoscaler", horizontal.message(scaled)))
     return (*wanted, *_ended(wanted, vpa))

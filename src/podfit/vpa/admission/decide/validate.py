@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from podfit.api.quantity import NANO, Quantity
+from podfit.api.quantity import Quantity
 from podfit.api.status import (
     INVALID,
     TOO_MANY,
@@ -16,8 +16,9 @@ from podfit.api.status import (
     not_supported,
     required,
 )
+from podfit.vpa.model.allowed import not_whole, wrong_amounts
 from podfit.vpa.model.numbers import go_float
-from podfit.vpa.model.policy import CPU, MEMORY, MODES, container_policies
+from podfit.vpa.model.policy import CPU, MODES, container_policies
 
 Object = Mapping[str, Any]
 
@@ -111,7 +112,7 @@ def _container_policy(path: str, policy: Object, allowed: Allowed) -> Iterator[F
     mode = policy.get("mode")
     if mode is not None and mode not in ("Auto", "Off"):
         yield not_supported(f"{path}.mode", mode, ("Auto", "Off"))
-    yield from _allowed_range(path, policy)
+    yield from wrong_amounts(path, policy)
     if mode == "Off" and policy.get("controlledValues") == "RequestsAndLimits":
         detail = "controlledValues shouldn't be specified if container scaling mode is off"
         yield field_forbidden(f"{path}.controlledValues", detail)
@@ -120,26 +121,6 @@ def _container_policy(path: str, policy: Object, allowed: Allowed) -> Iterator[F
     yield from _gated(path, policy, "memoryAggregationIntervalSeconds", allowed, _at_least_one)
     yield from _gated(path, policy, "memoryAggregationIntervalCount", allowed, _at_least_one)
     yield from _boost(f"{path}.startupBoost", policy.get("startupBoost"), allowed)
-
-
-def _allowed_range(path: str, policy: Object) -> Iterator[FieldError]:
-    least, most = policy.get("minAllowed") or {}, policy.get("maxAllowed") or {}
-    for resource in sorted(least):
-        low = Quantity.parse(least[resource])
-        yield from _whole(f"{path}.minAllowed[{resource}]", resource, low)
-        if resource in most and Quantity.parse(most[resource]) < low:
-            high = Quantity.parse(most[resource])
-            detail = f'max resource for {resource} is lower than min of "{low.as_written()}"'
-            yield invalid(f"{path}.maxAllowed[{resource}]", high.as_written(), detail)
-    for resource in sorted(most):
-        yield from _whole(f"{path}.maxAllowed[{resource}]", resource, Quantity.parse(most[resource]))
-
-
-def _whole(path: str, resource: str, quantity: Quantity) -> Iterator[FieldError]:
-    if resource == CPU and quantity.nanos % 10**6:
-        yield invalid(path, quantity.as_written(), "must be a whole number of milli CPUs")
-    if resource == MEMORY and quantity.nanos % NANO:
-        yield invalid(path, quantity.as_written(), "must be a whole number of bytes")
 
 
 Check = Callable[[str, Any], Iterator[FieldError]]
@@ -194,6 +175,6 @@ def _boost(path: str, boost: Object | None, allowed: Allowed) -> Iterator[FieldE
         if cpu.get("quantity") is None:
             yield required(f"{path}.cpu.quantity", "required when type is Quantity")
         else:
-            yield from _whole(f"{path}.cpu.quantity", CPU, Quantity.parse(cpu["quantity"]))
+            yield from not_whole(f"{path}.cpu.quantity", CPU, Quantity.parse(cpu["quantity"]))
     else:
         yield not_supported(f"{path}.cpu.type", kind, ("Factor", "Quantity"))
