@@ -54,8 +54,9 @@ class LimitRangeStrategy(Strategy):
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
-        if not obj["metadata"].get("name"):
-            obj["metadata"]["name"] = new_uid()
+        meta = obj.setdefault("metadata", {})
+        if not meta.get("name"):
+            meta["name"] = new_uid()
 
     def _container(self, item: Object) -> None:
         """Defaults follow from max, requests from defaults and, where there are none, from min."""
