@@ -81,6 +81,7 @@ class AdmissionWebhook:
         )
         self.limit_ranges = self.sight.follow(kind_named("LimitRange"))
         self.fitting = Fitting(self.sight, self.clock) if self.config.fit_to_room else None
+        self.quotas = self.sight.follow(kind_named("ResourceQuota"))
         self.brakes = Brakes(self.sight, self.config.panic_namespace, self.config.panic_name)
         self.scales = Scales(client, self.clock)
         self.targets = Targets(self.sight, self.scales)
@@ -307,6 +308,7 @@ class AdmissionWebhook:
                 self.config.feature_gates,
                 self.config.max_allowed_cpu_boost,
                 self.config.change_without_recommendation,
+                self.quotas,
             )
         return self._known
 

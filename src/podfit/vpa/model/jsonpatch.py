@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from podfit.vpa.model.container_resources import ContainerResources
@@ -12,8 +12,10 @@ Object = Mapping[str, Any]
 Patch = list[dict[str, Any]]
 
 
-def container_patch(container: Object, index: int, wanted: ContainerResources) -> tuple[Patch, list[str]]:
-    """The patch of one container, and the names of what it sets."""
+def container_patch(
+    container: Object, index: int, wanted: ContainerResources, gone: Iterable[str] = ()
+) -> tuple[Patch, list[str]]:
+    """The patch of one container, and the names of what it sets; `gone` are limits that it removes."""
     current = container.get("resources") or {}
     base = f"/spec/containers/{index}/resources"
     patch: Patch = []
@@ -21,7 +23,11 @@ def container_patch(container: Object, index: int, wanted: ContainerResources) -
         patch.append(add(base, {}))
     requests, set_requests = _resource_patch(f"{base}/requests", current.get("requests"), wanted.requests, "request")
     limits, set_limits = _resource_patch(f"{base}/limits", current.get("limits"), wanted.limits, "limit")
-    return patch + requests + limits, set_requests + set_limits
+    names = list(gone)
+    removed: Patch = [{"op": "remove", "path": f"{base}/limits/{escape(name)}"} for name in names]
+    if names and not wanted.limits and set(names) == set(current.get("limits") or ()):
+        removed = [{"op": "remove", "path": f"{base}/limits"}]
+    return patch + removed + requests + limits, set_requests + set_limits + [f"{name} limit removed" for name in names]
 
 
 def _resource_patch(path: str, current: Any, wanted: ResourceList, word: str) -> tuple[Patch, list[str]]:

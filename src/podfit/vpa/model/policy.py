@@ -42,8 +42,15 @@ def scaling_off(policy: Object) -> bool:
 
 
 def controls_limits(policy: Object) -> bool:
-    """Whether limits follow requests; the alternative is RequestsOnly."""
+    """Whether limits follow requests; the alternative is RequestsOnly.
+
+    RequestsWithoutLimits takes limits away from new pods. A running pod cannot lose them, so there they follow too.
+    """
     return (policy.get("controlledValues") or "RequestsAndLimits") != "RequestsOnly"
+
+
+def removes_limits(policy: Object) -> bool:
+    return policy.get("controlledValues") == "RequestsWithoutLimits"
 
 
 def controlled_resources(policy: Object) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ from podfit.vpa.recommender.ledger import Ledger
 from podfit.vpa.recommender.measures import METRICS_CLIENT, Measures, Recommendations
 from podfit.vpa.recommender.notes import (
     OVERRULED,
+    capped_by_limits,
     extra_conditions,
     metrics_gone,
     missing_since,
@@ -353,6 +354,7 @@ class Recommender:
             scaled=scaled,
             starved=starved,
             winner=self._losers.get(vpa.id, ""),
+            capped=capped_by_limits(vpa, self.feed.pods.get),
         )
         words = missing.never_message(since) if missing.never else ""
         version = vpa.object["metadata"].get("resourceVersion")

@@ -5,13 +5,14 @@ A condition that never held is not written; one that held and no longer does is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from podfit.kit.clock import rfc3339
 from podfit.vpa.model import horizontal
-from podfit.vpa.model.policy import PROVIDED
+from podfit.vpa.model.policy import PROVIDED, container_policies, controls_limits
 from podfit.vpa.model.times import NEVER, Seconds
+from podfit.vpa.model.unlimited import OTHER_VALUES, held_down
 from podfit.vpa.recommender.decide.cluster import Vpa
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.estimate import confidence
@@ -20,9 +21,12 @@ from podfit.vpa.recommender.decide.starvation import Need
 from podfit.vpa.recommender.decide.status import FETCHING_HISTORY, LOW_CONFIDENCE, NO_SAMPLES, Condition
 
 METRICS_GONE = "MetricsUnavailable"
-CPU_STARVED, OVERRULED = "CPUStarved", "Overruled"
-OURS = frozenset({LOW_CONFIDENCE, FETCHING_HISTORY, METRICS_GONE, CPU_STARVED, OVERRULED, horizontal.CONDITION})
+CPU_STARVED, OVERRULED, CAPPED_BY_LIMIT = "CPUStarved", "Overruled", "CappedByLimit"
+OURS = frozenset(
+    {LOW_CONFIDENCE, FETCHING_HISTORY, METRICS_GONE, CPU_STARVED, OVERRULED, CAPPED_BY_LIMIT, horizontal.CONDITION}
+)
 NOT_STARVED, METRICS_THERE = Condition(CPU_STARVED, False), Condition(METRICS_GONE, False)
+NOT_CAPPED = Condition(CAPPED_BY_LIMIT, False)
 API_FAILED, STOPPED = "MetricsApiFailed", "SamplesStopped"
 
 
@@ -83,6 +87,19 @@ def newly_overruled(vpa: Vpa, status: Mapping[str, Any]) -> str:
     return str(now[0]["message"]) if now and before.get("message") != now[0]["message"] else ""
 
 
+def capped_by_limits(vpa: Vpa, pod_of: Callable[[str, str], Mapping[str, Any] | None]) -> Condition:
+    """Whether limits, which the policy leaves alone, hold requests below what is recommended; names one pod."""
+    policies = container_policies(vpa.object)
+    if not policies or all(controls_limits(policy) for policy in policies):
+        return NOT_CAPPED
+    for namespace, name in sorted(vpa.pods):
+        pod = pod_of(namespace, name)
+        if pod is not None and (held := held_down(vpa.object, pod)):
+            words = f"Pod {name}, {'; '.join(held)}: controlledValues RequestsOnly leaves limits alone; {OTHER_VALUES}."
+            return Condition(CAPPED_BY_LIMIT, True, "RequestsOnly", words)
+    return NOT_CAPPED
+
+
 def extra_conditions(
     vpa: Vpa,
     *,
@@ -92,6 +109,7 @@ def extra_conditions(
     metrics: Condition,
     scaled: Mapping[str, str],
     starved: Condition,
+    capped: Condition,
     winner: str = "",
 ) -> tuple[Condition, ...]:
     """`fetching` is empty or says what is the matter; `scaled` are resources with their HPA; `winner` is the autoscaler
@@ -104,7 +122,7 @@ def extra_conditions(
         wanted.append(Condition(LOW_CONFIDENCE, True, "TooFewSamples", words))
     if fetching:
         wanted.append(Condition(FETCHING_HISTORY, True, "HistoryNotLoaded", fetching))
-    wanted += [condition for condition in (metrics, starved) if condition.status]
+    wanted += [condition for condition in (metrics, starved, capped) if condition.status]
     if winner:
         wanted.append(Condition(OVERRULED, True, "OlderAutoscaler", overruled_by(winner)))
     if scaled:

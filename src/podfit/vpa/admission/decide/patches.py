@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from podfit.api.quantity import Quantity
@@ -18,7 +18,15 @@ from podfit.vpa.model.jsonpatch import Patch, add, annotate, container_patch
 from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
 from podfit.vpa.model.limits import proportional_limit
 from podfit.vpa.model.pods import containers, limits_of, requests_of
-from podfit.vpa.model.policy import CPU, container_policy, controls_limits, scaling_off, update_mode
+from podfit.vpa.model.policy import (
+    CPU,
+    RESOURCES,
+    container_policy,
+    controls_limits,
+    removes_limits,
+    scaling_off,
+    update_mode,
+)
 
 Object = Mapping[str, Any]
 
@@ -32,8 +40,12 @@ def pod_patch(
     bounds: NamespaceBounds = NO_BOUNDS,
     boost_enabled: bool = False,
     max_boost: Quantity | None = None,
+    limited: Collection[str] = (),
 ) -> Patch:
-    """Everything the autoscaler changes on a new pod. Raises BoostError when a boost makes no sense."""
+    """Everything the autoscaler changes on a new pod. Raises BoostError when a boost makes no sense.
+
+    `limited` are the resources that the pod's namespace insists on limits of.
+    """
     patch: Patch = []
     if (pod.get("metadata") or {}).get("annotations") is None:
         patch.append(add("/metadata/annotations", {}))
@@ -45,7 +57,8 @@ def pod_patch(
             if scaling_off(container_policy(vpa, name)):
                 continue
             patch += _boost(pod, vpa, name, resources[index], max_boost)
-        changes, said = container_patch(container, index, resources[index])
+        gone = _unlimited(container, vpa, resources[index], limited)
+        changes, said = container_patch(container, index, resources[index], gone)
         if changes:
             patch += changes
             updates.append(f"container {index}: " + ", ".join([*notes.get(name, []), *said]))
@@ -55,6 +68,16 @@ def pod_patch(
     observed = ", ".join(container.get("name") or "" for container in containers(pod))
     patch.append(annotate(OBSERVED, observed))
     return patch
+
+
+def _unlimited(container: Object, vpa: Object, wanted: ContainerResources, limited: Collection[str]) -> list[str]:
+    """The limits that go, where the policy has the autoscaler set none; `wanted` is left without them."""
+    if not removes_limits(container_policy(vpa, container.get("name") or "")):
+        return []
+    standing = (container.get("resources") or {}).get("limits") or {}
+    gone = [name for name in RESOURCES if name in wanted.requests and name not in limited]
+    wanted.limits = {name: amount for name, amount in wanted.limits.items() if name not in gone}
+    return [name for name in gone if name in standing]
 
 
 def _wanted(pod: Object, vpa: Object, bounds: NamespaceBounds) -> tuple[list[ContainerResources], dict[str, list[str]]]:

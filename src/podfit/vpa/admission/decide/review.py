@@ -22,6 +22,7 @@ from podfit.vpa.model.jsonpatch import Patch, add
 from podfit.vpa.model.limitranges import merged
 from podfit.vpa.model.matching import SelectorOf, Target, TopmostOf, acts_on_creation, by_target, controlling_vpa
 from podfit.vpa.model.policy import recommends_for
+from podfit.vpa.model.unlimited import insisted_on
 
 Object = Mapping[str, Any]
 
@@ -45,6 +46,7 @@ class World:
     max_boost: Quantity | None = None
     change_without_recommendation: bool = False
     """Annotate pods, and scale containers to a LimitRange, where nothing is recommended, as upstream does."""
+    quotas: Iterable[Object] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,8 @@ def admit_pod(request: Object, uid: str, resource: Object, world: World) -> Verd
     if not world.change_without_recommendation and not boosted and not recommends_for(vpa, pod):
         return Verdict(uid, why="its autoscaler recommends nothing for this pod")
     bounds = merged(world.limit_ranges, meta.get("namespace") or "", world.change_without_recommendation)
-    patch = pod_patch(pod, vpa, bounds, boosting, world.max_boost)
+    limited = insisted_on(meta.get("namespace") or "", world.limit_ranges, world.quotas)
+    patch = pod_patch(pod, vpa, bounds, boosting, world.max_boost, limited)
     return Verdict(uid, patch=patch, outcome="applied")
 
 

@@ -10,6 +10,7 @@ from podfit.vpa.model.limitranges import NamespaceBounds
 from podfit.vpa.model.pods import phase_of
 from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, container_recommendations, update_mode
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
+from podfit.vpa.model.unlimited import OTHER_VALUES, held_down
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.groups import required_replicas
 from podfit.vpa.updater.decide.priority import Candidate, meets_requirements, priority_of, worth_updating
@@ -49,6 +50,9 @@ def _unneeded(pod: Object, vpa: Object, now: Seconds, config: Config, bounds: Na
         return WhyNot("NothingRecommended", "nothing is recommended for its containers", True)
     priority = priority_of(pod, entries)
     if not worth_updating(pod, vpa, priority, now, config):
+        if held := held_down(vpa, pod):
+            why = f"{'; '.join(held)}: controlledValues RequestsOnly leaves limits alone"
+            return WhyNot("CappedByLimit", f"{why}; {OTHER_VALUES}")
         if priority.difference == 0:
             return WhyNot("AtTarget", "the pod has what is recommended", True)
         started = from_rfc3339((pod.get("status") or {}).get("startTime"))
