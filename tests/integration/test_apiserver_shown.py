@@ -145,7 +145,8 @@ async def test_metrics_of_autoscalers_are_checked(ask: Asker) -> None:
         {"type": "Pods", "pods": {"metric": {}, "target": {"type": "AverageValue", "averageValue": "0"}}},
         {"type": "Moon"},
     ]
-    spec = {"maxReplicas": 2, "scaleTargetRef": {"kind": "Deployment", "name": "d"}, "metrics": metrics}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    spec = {"maxReplicas": 2, "scaleTargetRef": target, "metrics": metrics}
     path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
     code, told = await ask("POST", path, {"metadata": {"name": "h"}, "spec": spec})
     assert code == 422

@@ -174,4 +174,5 @@ def test_every_built_in_kind_has_a_strategy_that_takes_an_empty_object() -> None
         owner = strategy_for(kind)
         owner.default(obj)
         owner.prepare_create(obj)
-        assert any(error.path == "metadata.name" for error in owner.validate_create(obj))
+        named = kind.kind == "LimitRange"  # it gets a name where it has none
+        assert named is not any(error.path == "metadata.name" for error in owner.validate_create(obj))
