@@ -409,7 +409,16 @@ async def test_the_lease_tells_that_the_webhook_lives(cluster: Autoscaled) -> No
         assert lease["spec"]["renewTime"]
 
 
-async def test_a_pod_that_requires_an_autoscaler_is_held_until_there_is_a_recommendation(cluster: Autoscaled) -> None:
+@pytest.mark.parametrize(
+    ("recommended", "got"),
+    [
+        ({"cpu": "500m", "memory": "300Mi"}, {"cpu": "500m", "memory": "300Mi"}),
+        (None, {"cpu": "250m", "memory": "100Mi"}),
+    ],
+)
+async def test_a_pod_that_requires_an_autoscaler_is_held_until_there_is_one(
+    cluster: Autoscaled, recommended: dict[str, str] | None, got: dict[str, str]
+) -> None:
     await cluster.deployment("web", 0)
     async with admitting(cluster):
         pod = await create(cluster, annotations={"podfit.dev/requires-vpa": "true"})
@@ -418,18 +427,70 @@ async def test_a_pod_that_requires_an_autoscaler_is_held_until_there_is_a_recomm
         await updater.start()
         try:
             await updater.one_pass()
+            await updater.one_pass()
             held = await cluster.admin.get(POD, "default", "new")
             assert held["spec"]["schedulingGates"]
-            await cluster.vpa("web", "web")
-            await cluster.recommend("web", {"cpu": "500m", "memory": "300Mi"})
-            while not (updater.sight.vpas.get("default", "web") or {}).get("status"):
-                await cluster.clock.sleep(0.01)
+            await updater.events.flush()
+            policy = {"containerName": "*", "minAllowed": {"cpu": "250m"}}
+            await cluster.vpa("web", "web", resourcePolicy={"containerPolicies": [policy]})
+            if recommended is not None:
+                await cluster.recommend("web", recommended)
+            async with asyncio.timeout(20):
+                while (seen := updater.sight.vpas.get("default", "web")) is None or (
+                    recommended is not None and not seen.get("status")
+                ):
+                    await cluster.clock.sleep(0.01)
             await updater.one_pass()
         finally:
             await updater.stop()
     freed = await cluster.admin.get(POD, "default", "new")
     assert not freed["spec"].get("schedulingGates")
-    assert freed["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "300Mi"}
+    assert freed["spec"]["containers"][0]["resources"]["requests"] == got
+    events = (await cluster.admin.list(kind_named("Event"), "default"))["items"]
+    told = [event for event in events if event["reason"] == "WaitingForVPA"]
+    assert [event["involvedObject"]["name"] for event in told] == ["new"] and told[0].get("count", 1) == 1
+    assert "no VerticalPodAutoscaler in namespace default has Deployment web as its target" in told[0]["message"]
+
+
+async def test_a_pod_that_requires_an_autoscaler_starts_at_its_own_size_within_policy(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    policy = {"containerName": "*", "minAllowed": {"cpu": "250m"}, "maxAllowed": {"memory": "50Mi"}}
+    await cluster.vpa("web", "web", resourcePolicy={"containerPolicies": [policy]})
+    async with admitting(cluster):
+        pod = await create(cluster, annotations={"podfit.dev/requires-vpa": "true"})
+        other = await create(cluster, "other")
+    assert not pod["spec"].get("schedulingGates")
+    assert pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "250m", "memory": "50Mi"}
+    assert other["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "100m", "memory": "100Mi"}
+
+
+async def test_an_event_says_that_a_freeze_holds_a_pod_back(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    await cluster.vpa("web", "web")
+    note = {"metadata": {"annotations": {"podfit.dev/freeze": "true"}}}
+    await cluster.admin.patch(NAMESPACE, "", "default", note)
+    updater = Updater(cluster.client, UpdaterConfig(address=""), cluster.clock)
+    async with admitting(cluster):
+        pod = await create(cluster, annotations={"podfit.dev/requires-vpa": "true"})
+        assert pod["spec"]["schedulingGates"]
+        await updater.start()
+        try:
+            await updater.one_pass()
+            await updater.events.flush()
+        finally:
+            await updater.stop()
+    events = (await cluster.admin.list(kind_named("Event"), "default"))["items"]
+    [told] = [event["message"] for event in events if event["reason"] == "WaitingForVPA"]
+    assert "podfit.dev/freeze on Namespace default" in told
+
+
+async def test_with_the_failure_policy_fail_pods_are_rejected_while_the_webhook_is_away(cluster: Autoscaled) -> None:
+    await cluster.deployment("web", 0)
+    async with admitting(cluster, replace(CONFIG, webhook_failure_policy_fail=True)):
+        pass
+    with pytest.raises(ApiError) as refused:
+        await create(cluster)
+    assert "vpa.k8s.io" in refused.value.message
 
 
 async def test_only_pods_that_nothing_autoscales_and_that_wait_for_nothing_pass_unasked(cluster: Autoscaled) -> None:

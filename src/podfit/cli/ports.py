@@ -27,6 +27,11 @@ WebhookPort = Annotated[
     int, typer.Option("--webhook-port", min=0, max=65535, help="The admission webhook's port; 0 picks one.")
 ]
 
+FailClosed = Annotated[
+    bool,
+    typer.Option("--webhook-failure-policy-fail", help="Reject new pods while the admission webhook does not answer."),
+]
+
 NodeIp = Annotated[
     str, typer.Option("--node-ip", metavar="IP", help="The address the node reports; default this machine's.")
 ]
@@ -46,8 +51,10 @@ def ip_address(flag: str, text: str) -> str:
         raise BadSetting(f"{flag} {text!r}: it is an IP address, for example 10.0.0.2") from error
 
 
-def autoscaler_flags(recommender: str, updater: str, admission: str, webhook_port: int) -> dict[str, list[str]]:
-    """The command lines of the autoscaler's components that say where they listen."""
+def autoscaler_flags(
+    recommender: str, updater: str, admission: str, webhook_port: int, fail_closed: bool = False
+) -> dict[str, list[str]]:
+    """The command lines of the autoscaler's components: where they listen, and what happens while none does."""
     flags: dict[str, list[str]] = {}
     for name, address in (("recommender", recommender), ("updater", updater), ("admission", admission)):
         if address:
@@ -55,6 +62,8 @@ def autoscaler_flags(recommender: str, updater: str, admission: str, webhook_por
             flags[name] = [f"--address={address}"]
     if webhook_port:
         flags.setdefault("admission", []).append(f"--port={webhook_port}")
+    if fail_closed:
+        flags.setdefault("admission", []).append("--webhook-failure-policy-fail=true")
     return flags
 
 

@@ -25,3 +25,7 @@ def test_a_port_that_is_taken_is_refused_with_its_flag() -> None:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(BadSetting, match=f"^--recommender-address {where}: Address already in use$"):
             autoscaler_flags(where, "", "", 0)
+
+
+def test_up_can_reject_pods_while_the_webhook_does_not_answer() -> None:
+    assert autoscaler_flags("", "", "", 0, True) == {"admission": ["--webhook-failure-policy-fail=true"]}

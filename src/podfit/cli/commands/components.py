@@ -14,6 +14,7 @@ from podfit.cli.ports import (
     AdmissionAddress,
     AgentAddress,
     AgentPort,
+    FailClosed,
     NodeIp,
     NodePort,
     RecommenderAddress,
@@ -127,6 +128,7 @@ def up(
     updater_address: UpdaterAddress = "",
     admission_address: AdmissionAddress = "",
     webhook_port: WebhookPort = 0,
+    webhook_failure_policy_fail: FailClosed = False,
     verbose: Verbose = 0,
 ) -> None:
     from podfit.agent.runtimes.process.support import require_support
@@ -150,7 +152,9 @@ def up(
         kubeconfig,
         stop_pods,
         scheduling=scheduling(deferred_resize_policy, deferred_resize_deadline),
-        vpa_flags=autoscaler_flags(recommender_address, updater_address, admission_address, webhook_port),
+        vpa_flags=autoscaler_flags(
+            recommender_address, updater_address, admission_address, webhook_port, webhook_failure_policy_fail
+        ),
         node_port=node_port,
         context=cluster.context,
     )

@@ -32,7 +32,7 @@ from podfit.vpa.admission.certificates import Certificates, SharedCertificates, 
 from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.decide.conversion import converted
-from podfit.vpa.admission.decide.gate import gate_patch, must_wait
+from podfit.vpa.admission.decide.gate import gate_patch, must_wait, requires
 from podfit.vpa.admission.decide.review import Verdict, World, answer, answer_to
 from podfit.vpa.admission.fitting import Fitting, Size
 from podfit.vpa.admission.lookup import Ask, Freshest, HttpAsk, Index, Owners
@@ -41,6 +41,8 @@ from podfit.vpa.admission.registration import CONVERT_PATH, register, register_c
 from podfit.vpa.model.jsonpatch import Patch, add, annotate
 from podfit.vpa.model.limitranges import merged
 from podfit.vpa.model.matching import controlling_vpa, index_key
+from podfit.vpa.model.own_size import at_own_size
+from podfit.vpa.model.policy import recommends_for
 from podfit.vpa.observe.brakes import Brakes
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import WELL_KNOWN, Sight
@@ -329,6 +331,8 @@ class AdmissionWebhook:
             return replace(world, vpas={}), None, ()
         fresh = await self.freshest.improve(placed, vpa)
         fresh = vpa if fresh is vpa else self.index.vertical(fresh)
+        if requires(pod) and not recommends_for(fresh, pod):
+            fresh = at_own_size(fresh, placed)
         size = self._fit(placed, fresh, world)
         key = index_key(vpa)
         if size.vpa is vpa or key is None:

@@ -1,4 +1,4 @@
-"""Pods that ask to be held back until an autoscaler knows their size. Pure."""
+"""Pods that ask to be held back until an autoscaler controls them. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 from podfit.vpa.model.gate import GATE, REQUIRES
 from podfit.vpa.model.jsonpatch import Patch, add
 from podfit.vpa.model.pods import annotations_of
-from podfit.vpa.model.policy import container_recommendations
 
 Object = Mapping[str, Any]
 
 
 def must_wait(pod: Object, vpa: Object | None) -> bool:
-    """It asks for an autoscaler, and there is none with a recommendation. A pod that has a node cannot wait."""
-    if annotations_of(pod).get(REQUIRES) != "true" or (pod.get("spec") or {}).get("nodeName"):
-        return False
-    return vpa is None or not container_recommendations(vpa)
+    """It asks for an autoscaler, and none controls it. A pod that has a node cannot wait."""
+    return vpa is None and requires(pod) and not (pod.get("spec") or {}).get("nodeName")
+
+
+def requires(pod: Object) -> bool:
+    return annotations_of(pod).get(REQUIRES) == "true"
 
 
 def gate_patch(pod: Object) -> Patch:
