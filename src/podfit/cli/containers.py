@@ -68,7 +68,8 @@ def state_words(state: Object | None) -> str:
     if (waiting := state.get("waiting")) is not None:
         return f"Waiting: {waiting.get('reason') or 'unknown'}"
     if (ended := state.get("terminated")) is not None:
-        return f"{ended.get('reason') or 'Terminated'} {age(ended.get('finishedAt'))} ago ({_exit(ended)})"
+        when = f" {age(ended['finishedAt'])} ago" if ended.get("finishedAt") else ""
+        return f"{ended.get('reason') or 'Terminated'}{when} ({_exit(ended)})"
     return "-"
 
 

@@ -62,19 +62,30 @@ class Engine(Generic[K]):
         try:
             result = await self._reconcile(key)
         except ApiError as error:
-            # A conflict means that our view is old: the watch will bring the newer object, so try soon and quietly.
-            level = logging.DEBUG if error.code in (404, 409) else logging.WARNING
-            log.log(level, "%s %s: %s", self.name, key, error)
+            level = logging.DEBUG if _is_expected(error) else logging.WARNING
+            log.log(level, "%s %s: %s", self.name, _text(key), error)
         except Unreachable as error:
             # Not this key's fault: when the server is back, everybody should go on soon.
-            log.info("%s %s: %s", self.name, key, error)
+            log.info("%s %s: %s", self.name, _text(key), error)
             self.queue.add_after(key, min(self._backoff.next(key), _AWAY_S))
             return
         except Exception:
-            log.exception("%s %s failed", self.name, key)
+            log.exception("%s %s failed", self.name, _text(key))
         else:
             self._backoff.forget(key)
             if isinstance(result, Again):
                 self.queue.add_after(key, result.after_s)
             return
         self.queue.add_after(key, self._backoff.next(key))
+
+
+def _is_expected(error: ApiError) -> bool:
+    """A conflict means that our view is old: the watch will bring the newer object. A namespace that is being deleted
+    takes no new objects."""
+    causes = (error.details or {}).get("causes") or ()
+    return error.code in (404, 409) or any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+
+
+def _text(key: object) -> str:
+    """`default/web` for the key of a namespaced object."""
+    return "/".join(str(part) for part in key if part) if isinstance(key, tuple) else str(key)

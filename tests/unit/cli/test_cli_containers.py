@@ -92,6 +92,8 @@ def test_states_are_worded_as_kubectl_names_them() -> None:
     assert state_words({"waiting": {"reason": "CrashLoopBackOff"}}) == "Waiting: CrashLoopBackOff"
     assert state_words(ended("Error")) == "Error 10s ago (exit code 137)"
     assert state_words({}) == "-"
+    lost = {"terminated": {"reason": "ContainerStatusUnknown", "exitCode": 137, "finishedAt": None}}
+    assert state_words(lost) == "ContainerStatusUnknown (exit code 137)"
 
 
 def test_sidecars_and_init_containers_are_labelled() -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 
-from podfit.api.status import conflict
+import pytest
+
+from podfit.api.status import ApiError, conflict
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import FakeClock
 from podfit.kit.tasks import Tasks
@@ -47,3 +49,24 @@ async def test_again_schedules_the_key_for_later() -> None:
     await clock.advance(40)
     assert times == [0.0, 30.0]
     await tasks.stop()
+
+
+async def test_refusals_are_logged_with_the_object_s_name_unless_its_namespace_is_being_deleted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    going = {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]}
+
+    async def reconcile(key: tuple[str, str]) -> Result:
+        raise ApiError(403, "Forbidden", "no", going if key[0] == "going" else None)
+
+    clock, tasks = FakeClock(), Tasks()
+    engine: Engine[tuple[str, str]] = Engine("jobs", reconcile, clock=clock)
+    tasks.start(engine.run())
+    for key in (("going", "a"), ("default", "b"), ("", "c")):
+        engine.add(key)
+    await clock.advance(0)
+    await tasks.stop()
+    assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == [
+        "jobs default/b: no",
+        "jobs c: no",
+    ]
