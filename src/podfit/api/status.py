@@ -297,3 +297,9 @@ def unprocessable(kind: str, name: str, errors: Sequence[FieldError], group: str
     details = _details(kind, group, name)
     details["causes"] = [error.to_cause() for error in errors]
     return ApiError(422, "Invalid", message, details)
+
+
+def is_namespace_going(error: ApiError) -> bool:
+    """Whether a create was rejected because its namespace is being deleted."""
+    causes = (error.details or {}).get("causes") or ()
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-from podfit.api.status import ApiError
+from podfit.api.status import ApiError, is_namespace_going
 from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock
@@ -82,8 +82,7 @@ class Engine(Generic[K]):
 def _is_expected(error: ApiError) -> bool:
     """A conflict means that our view is old: the watch will bring the newer object. A namespace that is being deleted
     takes no new objects."""
-    causes = (error.details or {}).get("causes") or ()
-    return error.code in (404, 409) or any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+    return error.code in (404, 409) or is_namespace_going(error)
 
 
 def _text(key: object) -> str:

@@ -7,9 +7,9 @@ from email.utils import format_datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from podfit.api.kinds import kind_named
-from podfit.api.status import ApiError, Object, go_quote
+from podfit.api.status import ApiError, Object, go_quote, is_namespace_going
 from podfit.controllers.workloads.job import is_finished
-from podfit.controllers.workloads.ownership import Owned, is_namespace_going, owner_reference
+from podfit.controllers.workloads.ownership import Owned, owner_reference
 from podfit.controllers.workloads.podstate import is_deleting
 from podfit.controllers.workloads.schedule import BadSchedule, Schedule
 from podfit.controllers.world import World

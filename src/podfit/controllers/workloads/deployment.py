@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from podfit.api.kinds import POD, kind_named
 from podfit.api.selectors import LabelSelector
-from podfit.api.status import ApiError, Object, go_quote
+from podfit.api.status import ApiError, Object, go_quote, is_namespace_going
 from podfit.controllers.owners import controller_of
 from podfit.controllers.workloads.hashing import template_hash
 from podfit.controllers.workloads.inplace import BATCH, wants_in_place
-from podfit.controllers.workloads.ownership import Owned, is_namespace_going, owner_reference
+from podfit.controllers.workloads.ownership import Owned, owner_reference
 from podfit.controllers.workloads.podstate import is_active, is_deleting
 from podfit.controllers.workloads.progress import Start, deployment_status, is_complete, not_made
 from podfit.controllers.workloads.revisions import (

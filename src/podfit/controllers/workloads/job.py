@@ -12,7 +12,7 @@ from itertools import islice
 
 from podfit.api.indexes import Indexes
 from podfit.api.selectors import LabelSelector
-from podfit.api.status import ApiError, Object
+from podfit.api.status import ApiError, Object, is_namespace_going
 from podfit.controllers.workloads.jobcount import (
     INDEX,
     Tally,
@@ -26,7 +26,7 @@ from podfit.controllers.workloads.jobcount import (
 from podfit.controllers.workloads.jobindexes import FAILURES, failed_indexes, failures_so_far, has_index_limit, held
 from podfit.controllers.workloads.joborphans import JOB, TRACKING, JobOrphans, is_tracked, untrack
 from podfit.controllers.workloads.jobverdict import COMPLETE, FAILED, Verdict, conclude, declare, verdict
-from podfit.controllers.workloads.ownership import Owned, is_namespace_going, pod_of
+from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import condition, deletion_rank, is_deleting, phase, set_condition
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339

@@ -33,12 +33,6 @@ def owner_reference(kind: Kind, owner: Object) -> Object:
     }
 
 
-def is_namespace_going(error: ApiError) -> bool:
-    """Whether a create was refused because its namespace is being deleted: no reason to tell anybody."""
-    causes = (error.details or {}).get("causes") or []
-    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
-
-
 class Owned:
     """Objects of one kind (pods, or ReplicaSets) owned by objects of another.
 

@@ -7,10 +7,10 @@ from collections import Counter
 
 from podfit.api.kinds import POD, Kind, kind_named
 from podfit.api.selectors import LabelSelector
-from podfit.api.status import ApiError, Object
+from podfit.api.status import ApiError, Object, is_namespace_going
 from podfit.client.transport import Unreachable
 from podfit.controllers.workloads.inplace import InPlace, batch_of, marks_of, wants_in_place
-from podfit.controllers.workloads.ownership import Owned, is_namespace_going, pod_of
+from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import (
     available_in,
     counts_the_same,
