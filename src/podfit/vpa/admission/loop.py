@@ -37,10 +37,11 @@ from podfit.vpa.admission.decide.review import Verdict, World, answer, answer_to
 from podfit.vpa.admission.fitting import Fitting, Size
 from podfit.vpa.admission.lookup import Ask, Freshest, HttpAsk, Index, Owners
 from podfit.vpa.admission.measures import Measures
-from podfit.vpa.admission.registration import CONVERT_PATH, register, register_conversion
+from podfit.vpa.admission.registration import CONVERT_PATH, register, register_conversion, url_of
 from podfit.vpa.model.jsonpatch import Patch, add, annotate
 from podfit.vpa.model.limitranges import merged
 from podfit.vpa.model.matching import controlling_vpa, index_key
+from podfit.vpa.model.notes import FITTED
 from podfit.vpa.model.own_size import at_own_size
 from podfit.vpa.model.policy import recommends_for
 from podfit.vpa.observe.brakes import Brakes
@@ -48,6 +49,7 @@ from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import WELL_KNOWN, Sight
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.serve.http import Health, HttpServer
+from podfit.vpa.serve.probe import registered, silence
 from podfit.vpa.serve.profiling import add_profiling
 from podfit.vpa.serve.requests import measured
 
@@ -56,9 +58,9 @@ _Form = TypeVar("_Form")
 
 LEASE_NAME, LEASE_EVERY_S = "vpa-admission-controller", 10.0
 UPKEEP_S = 60.0
+STAND_BY_S, SILENT_TIMES = 2.0, 2
+"""How often the webhook that is registered instead of this one is asked, and how often it may be silent."""
 MAX_BODY = 8 << 20
-FITTED = "podfit.dev/fitted"
-"""Annotation on a pod: what it got less than recommended, and why."""
 LEARNING_S = 1.0
 """How long a pod may be held up to find out who owns it."""
 
@@ -154,19 +156,49 @@ class AdmissionWebhook:
             try:
                 await self.upkeep()
                 backoff.forget()
-                await self.clock.sleep(UPKEEP_S)
+                await self._stand_by()
             except (ApiError, Unreachable) as error:
                 log.warning("registering the webhook: %s", error)
                 await self.clock.sleep(backoff.next())
 
     async def upkeep(self) -> None:
         await self._load_certificates()
-        if self.config.register_webhook:
+        if self.config.register_webhook and not await self._another_answers():
             assert self._certificates is not None
             await register(self.client, self.config, self._certificates.ca, self.port)
             await register_conversion(self.client, self.config, self._certificates.ca, self.port)
         self.registered.set()
         await self.scales.refresh()
+
+    async def _stand_by(self) -> None:
+        """Returns when it is time for upkeep: after a minute, or when the webhook registered in place of this one has
+        gone silent."""
+        until = self.clock.monotonic() + UPKEEP_S
+        silent = 0
+        while self.clock.monotonic() < until and silent < SILENT_TIMES:
+            await self.clock.sleep(STAND_BY_S if self._by_url else UPKEEP_S)
+            silent = silent + 1 if self._by_url and await self._others_silence() else 0
+
+    @property
+    def _by_url(self) -> bool:
+        """Only one of several webhooks can be registered then; behind a Service all are."""
+        return self.config.register_webhook and self.config.register_by_url
+
+    async def _another_answers(self) -> bool:
+        """Whether another webhook is registered and works: the last one to start is, and the others stand by."""
+        if not self._by_url or not self.registered.is_set():
+            return False
+        url, authority = await registered(self.client)
+        return url not in ("", self._own_url) and not await silence(url, authority)
+
+    async def _others_silence(self) -> str:
+        """Why another webhook, which is registered, does not answer; empty when it does, or when this one is."""
+        url, authority = await registered(self.client)
+        return await silence(url, authority) if url not in ("", self._own_url) else ""
+
+    @property
+    def _own_url(self) -> str:
+        return url_of(self.config, self.port)
 
     # --- certificates
 
@@ -226,6 +258,9 @@ class AdmissionWebhook:
     # --- answering
 
     async def _handle(self, request: web.Request) -> web.Response:
+        if request.method == "GET":
+            # Updaters and webhooks that stand by ask whether this one answers.
+            return web.Response(text="ok")
         if request.headers.get("Content-Type", "").partition(";")[0] != "application/json":
             self.measures.answered("error", "unknown", 0.0)
             return web.Response()

@@ -14,12 +14,13 @@ from podfit.api.status import ApiError, Object
 from podfit.client import Client
 from podfit.client.rest import JSON_PATCH
 from podfit.vpa.admission.config import AdmissionConfig
+from podfit.vpa.serve.probe import MUTATING, NAME
 
 log = logging.getLogger(__name__)
 
-MUTATING, VALIDATING = kind_named("MutatingWebhookConfiguration"), kind_named("ValidatingWebhookConfiguration")
+VALIDATING = kind_named("ValidatingWebhookConfiguration")
 GROUP = "autoscaling.k8s.io"
-NAME, HOOK, CHECK_HOOK = "vpa-webhook-config", "vpa.k8s.io", "validate.vpa.podfit.dev"
+HOOK, CHECK_HOOK = "vpa.k8s.io", "validate.vpa.podfit.dev"
 CHECK_PATH, CONVERT_PATH = "/validate", "/convert"
 DEFINITION, DEFINITION_NAME = kind_named("CustomResourceDefinition"), f"verticalpodautoscalers.{GROUP}"
 
@@ -61,10 +62,14 @@ def _hook(config: AdmissionConfig, ca: bytes, port: int, name: str, path: str, r
     }
 
 
+def url_of(config: AdmissionConfig, port: int) -> str:
+    host = f"[{config.webhook_address}]" if ":" in config.webhook_address else config.webhook_address
+    return f"https://{host}:{config.webhook_port or port}"
+
+
 def _where(config: AdmissionConfig, port: int, path: str) -> Object:
     if config.register_by_url:
-        host = f"[{config.webhook_address}]" if ":" in config.webhook_address else config.webhook_address
-        return {"url": f"https://{host}:{config.webhook_port or port}{path}"}
+        return {"url": f"{url_of(config, port)}{path}"}
     service: Object = {"namespace": config.namespace, "name": config.webhook_service, "port": 443}
     return {"service": {**service, **({"path": path} if path else {})}}
 

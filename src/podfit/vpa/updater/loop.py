@@ -14,15 +14,14 @@ from typing import Any
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from podfit.api.kinds import LEASE, NODE, POD, kind_named
-from podfit.api.status import ApiError
+from podfit.api.kinds import NODE, POD, kind_named
 from podfit.client import Client, EventRecorder
-from podfit.client.transport import Unreachable
-from podfit.kit.clock import Clock, RealClock, parse_rfc3339
+from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
 from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontally, without
 from podfit.vpa.model.jsonpatch import Patch
-from podfit.vpa.model.matching import by_target
+from podfit.vpa.model.matching import by_target, controlling_vpa
+from podfit.vpa.model.policy import recommends_for
 from podfit.vpa.model.waits import Wait
 from podfit.vpa.observe import trims
 from podfit.vpa.observe.brakes import Brakes
@@ -46,6 +45,7 @@ from podfit.vpa.updater.oversized import Oversized
 from podfit.vpa.updater.restarts import Restarts
 from podfit.vpa.updater.story import Story
 from podfit.vpa.updater.undo import Lowered, Undo
+from podfit.vpa.updater.webhook import Webhook
 from podfit.vpa.updater.work import Work
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,7 @@ class Updater:
         self.targets = Targets(self.sight, self.scales)
         self.events = EventRecorder(client, "vpa-updater", clock=self.clock)
         self.gates = Gates(client, waiting, self.targets, self.brakes, self.headroom, self.events)
+        self.webhook = Webhook(client, self.config, self.clock)
         self.oversized = Oversized(client, self.clock)
         self.hands = Hands(client, self.events)
         budgets = self.sight.follow(kind_named("PodDisruptionBudget"))
@@ -147,9 +148,9 @@ class Updater:
                     await self.scales.refresh()
                     controlled = controlled_pods(world)
             with step("AdmissionInit"):
-                no_eviction = await self._admission_away()
+                self._note_successors(vpas, now)
+                no_eviction = await self.webhook.away()
             with step("EvictPods"):
-                self.headroom.begin(now)
                 self.restarts.begin()
                 await self._update_all(world, controlled, now, no_eviction)
             await self.oversized.report(self.sight.watched_vpas(), self.headroom.ledger)
@@ -179,27 +180,14 @@ class Updater:
         anyway = self.config.change_without_recommendation
         return World(vpas, pods, targets.selector_of, targets.topmost_of, targets.replicas_of, ranges, anyway)
 
-    async def _admission_away(self) -> Wait | None:
-        """Without the webhook an evicted pod would come back as it was, to be evicted again."""
-        config = self.config
-        if not config.use_admission_controller_status:
-            return None
-        where = config.admission_controller_status_lease_namespace, config.admission_controller_status_lease_name
-        unsized = "an evicted pod would come back with the size of its template"
-        try:
-            lease = await self.client.find(LEASE, *where)
-        except (ApiError, Unreachable) as error:
-            log.warning("the admission controller's lease: %s", error)
-            return Wait("NoAdmission", f"the webhook's Lease {'/'.join(where)} cannot be read ({error}): {unsized}")
-        if lease is None:
-            return Wait("NoAdmission", f"no webhook runs, there is no Lease {'/'.join(where)}: {unsized}")
-        stamps = ((lease.get("spec") or {}).get("renewTime"), lease["metadata"].get("creationTimestamp"))
-        age = self.clock.now() - max(parse_rfc3339(stamp) for stamp in stamps if stamp)
-        if age < config.admission_controller_status_timeout:
-            return None
-        least = config.admission_controller_status_timeout
-        words = f"the webhook renewed its Lease {'/'.join(where)} {age:.0f} s ago, at most {least:g} s are allowed"
-        return Wait("NoAdmission", f"{words}: {unsized}")
+    def _note_successors(self, vpas: list[Mapping[str, Any]], now: float) -> None:
+        """Starts the pass of the ledger, and sees whether the pods that came after evicted ones were sized."""
+        come = self.headroom.begin(now)
+        index = by_target(vpas) if come else {}
+        for _, pod in come:
+            vpa = controlling_vpa(pod, index, self.targets.selector_of, self.targets.topmost_of)
+            if vpa is not None and recommends_for(vpa, pod) and self.brakes.frozen(vpa) is None:
+                self.webhook.came(pod)
 
     # --- acting
 
