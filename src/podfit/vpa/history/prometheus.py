@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -18,16 +18,16 @@ from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock
 from podfit.vpa.history import queries
 from podfit.vpa.history.base import NONE, Batch, HistoryAway, Series, Sink
-from podfit.vpa.history.promapi import Measured, PrometheusApi, Refused, TooMuch
+from podfit.vpa.history.promapi import Floats, Measured, PrometheusApi, Refused, TooMuch
 from podfit.vpa.history.queries import Part, PrometheusConfig
 from podfit.vpa.model.selectors import label_text
-from podfit.vpa.model.times import Seconds
+from podfit.vpa.model.times import Seconds, to_rfc3339
 from podfit.vpa.recommender.decide.oom import Oom
 
 log = logging.getLogger(__name__)
 
 TRIES = 4
-_DAY = 86400.0
+_DAY, _HOUR = 86400.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,8 @@ class Plan:
     memory_query: str
     oom_query: str
     parts: tuple[Part, ...]
+    scraped_every: Seconds = 0
+    """How far apart samples are in Prometheus; 0 where there are none."""
 
     @property
     def expected(self) -> int:
@@ -68,6 +70,10 @@ class PrometheusHistory:
         self._plan: Plan | None = None
         self._labels: dict[tuple[str, str], str] = {}
         self._waiting: list[Part] = []
+        self._ooms: dict[tuple[tuple[str, str], ...], float] = {}
+        """Out-of-memory counters as last read, by the labels of their series."""
+        self._last_time: Seconds | None = None
+        self.gaps: list[tuple[Seconds, Seconds]] = []
 
     # --- History
 
@@ -88,8 +94,26 @@ class PrometheusHistory:
                     raise HistoryAway(str(error)) from error
                 self._waiting[:1] = halves(part)
                 continue
+            self._look_for_gaps(batch)
             sink.take(batch)
             del self._waiting[0]
+
+    def _look_for_gaps(self, batch: Batch) -> None:
+        """Remembers the times of which Prometheus has nothing about any container."""
+        assert self._plan is not None
+        times = np.unique(batch.times)
+        if not len(times):
+            return
+        seen = np.concatenate(([self._last_time], times)) if self._last_time is not None else times
+        for at in np.flatnonzero(np.diff(seen) > 1.5 * self.step).tolist():
+            self.gaps.append((float(seen[at]), float(seen[at + 1])))
+            log.warning("history: Prometheus has nothing from %s to %s", *map(to_rfc3339, self.gaps[-1]))
+        self._last_time = float(times[-1])
+
+    @property
+    def step(self) -> Seconds:
+        """How far apart the samples are that `load` hands over."""
+        return self._plan.config.history_resolution if self._plan is not None else self.config.history_resolution
 
     def record(self, batch: Batch) -> None:
         """Prometheus scrapes for itself."""
@@ -107,14 +131,34 @@ class PrometheusHistory:
         config, counts = await self._spelling(until)
         labels = await self._label_spelling(config, until)
         config = replace(config, **{name: getattr(labels, name) for name in queries.STATE_METRICS})
+        every = await self._scraped_every(config, until)
+        step = queries.resolution(config, every, max(counts.values(), default=0))
+        config = await self._oom_spelling(replace(config, history_resolution=step), until)
         return Plan(
             config,
             queries.labels_query(config, config.history_length),
-            queries.cpu_query(config, self._namespace),
-            queries.memory_query(config, self._namespace),
-            queries.oom_query(config, self._namespace),
+            queries.cpu_query(config, self._namespace, every),
+            queries.memory_query(config, self._namespace, every),
+            queries.oom_query(config, self._namespace, every),
             tuple(queries.parts(config, until, counts)),
+            every,
         )
+
+    async def _scraped_every(self, config: PrometheusConfig, until: Seconds) -> Seconds:
+        """From the hour with the most samples, of the last hours and of one in each day; else from whole days."""
+        days = [until - day * _DAY for day in range(math.ceil(self.config.history_length / _DAY))]
+        for window, instants in ((_HOUR, [until - _HOUR, *days]), (_DAY, days)):
+            asked = queries.scrapes_query(config, self._namespace, window)
+            found = [one.value for at in instants for one in await self.api.instant(asked, at)]
+            if (most := max(found, default=0)) > 1:
+                return queries.interval_of(most, window)
+        return 0
+
+    async def _oom_spelling(self, config: PrometheusConfig, until: Seconds) -> PrometheusConfig:
+        given = config.history_oom_metric != PrometheusConfig().history_oom_metric
+        if given or not await self.api.instant(queries.own_oom_query(config, self._namespace), until):
+            return config
+        return replace(config, history_oom_metric=queries.OWN_OOM_METRIC)
 
     async def _spelling(self, until: Seconds) -> tuple[PrometheusConfig, dict[Seconds, int]]:
         days = math.ceil(self.config.history_length / _DAY)
@@ -173,15 +217,37 @@ class PrometheusHistory:
         async for labels, times, values in self.api.range(self._plan.memory_query, part):
             columns.add_memory(labels, times, values)
         ooms: list[Oom] = []
+        counters = dict(self._ooms)
         try:
-            async for labels, times, _ in self.api.range(self._plan.oom_query, part):
+            async for labels, times, values in self.api.range(self._plan.oom_query, part):
                 who = columns.who(labels)
                 if who is not None:
-                    # How much it had then is not known here: the peak seen until then counts.
-                    ooms += [Oom(who.namespace, who.pod, who.container, float(at), 0) for at in times]
+                    begins = self._waiting[0].start == self._plan.parts[0].start
+                    ooms += self._kills(who, tuple(sorted(labels.items())), times, values, counters, begins)
         except Refused as error:
             log.info("no out-of-memory events from Prometheus: %s", error)
+        self._ooms = counters
         return columns.batch(sorted(ooms, key=lambda oom: oom.instant))
+
+    def _kills(
+        self,
+        who: Series,
+        series: tuple[tuple[str, str], ...],
+        times: Floats,
+        values: Floats,
+        counters: dict[tuple[tuple[str, str], ...], float],
+        begins: bool,
+    ) -> Iterator[Oom]:
+        """One for each step of a counter. What it says when the history begins is older than the history."""
+        for at, value in zip(times.tolist(), values.tolist(), strict=True):
+            before = counters.get(series)
+            counters[series] = value
+            if before is None:
+                before = value if begins and at <= self._waiting[0].start else 0.0
+            # How much memory it had then is not known here: the peak seen until then counts.
+            kill = Oom(who.namespace, who.pod, who.container, float(at), 0)
+            for _ in range(int(value - before if value >= before else value)):
+                yield kill
 
 
 class _Columns:

@@ -6,6 +6,7 @@ given, then as today's cAdvisor and kube-state-metrics name things.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,10 @@ class PrometheusConfig:
     history_oom_metric: str = "container_oom_events_total"
 
 
+STEPS = (300.0, 600.0, 900.0, 1800.0)
+MOST_SAMPLES = 1_000_000
+"""So many samples the whole history should not exceed, if a coarser resolution is to be had."""
+OWN_OOM_METRIC = "podfit_container_oom_kills_total"
 MODERN = {
     "container_pod_name_label": "pod",
     "container_name_label": "container",
@@ -99,18 +104,61 @@ def selector(config: PrometheusConfig, namespace: str = "") -> str:
     return ", ".join(part for part in parts if part)
 
 
-def cpu_query(config: PrometheusConfig, namespace: str = "") -> str:
-    window = prometheus_duration(config.history_resolution)
+def cpu_query(config: PrometheusConfig, namespace: str = "", scraped_every: Seconds = 0) -> str:
+    """A rate needs two scrapes in its window; a little more, because they do not come on the second."""
+    window = prometheus_duration(max(config.history_resolution, math.ceil(2.5 * scraped_every)))
     return f"rate({config.history_cpu_metric}{{{selector(config, namespace)}}}[{window}])"
 
 
-def memory_query(config: PrometheusConfig, namespace: str = "") -> str:
-    return f"{config.history_memory_metric}{{{selector(config, namespace)}}}"
+def memory_query(config: PrometheusConfig, namespace: str = "", scraped_every: Seconds = 0) -> str:
+    """The peak of each step: what lies between two of them is not lost."""
+    window = prometheus_duration(max(config.history_resolution, math.ceil(1.5 * scraped_every)))
+    return f"max_over_time({config.history_memory_metric}{{{selector(config, namespace)}}}[{window}])"
 
 
-def oom_query(config: PrometheusConfig, namespace: str = "") -> str:
-    window = prometheus_duration(config.history_resolution)
-    return f"increase({config.history_oom_metric}{{{selector(config, namespace)}}}[{window}]) > 0"
+def oom_query(config: PrometheusConfig, namespace: str = "", scraped_every: Seconds = 0) -> str:
+    """The counters themselves: an increase over windows misses what happens between the windows."""
+    window = prometheus_duration(max(config.history_resolution, math.ceil(1.5 * scraped_every)))
+    return f"last_over_time({config.history_oom_metric}{{{selector(config, namespace)}}}[{window}]) > 0"
+
+
+def scrapes_query(config: PrometheusConfig, namespace: str = "", window: Seconds = 3600.0) -> str:
+    """How often a container was scraped within the window, at most."""
+    within = prometheus_duration(window)
+    return f"max(count_over_time({config.history_memory_metric}{{{selector(config, namespace)}}}[{within}]))"
+
+
+def interval_of(scrapes: float, window: Seconds) -> Seconds:
+    """How far apart scrapes are of which so many lie within a window: the roundest number that fits.
+
+    Between the first and the last of n scrapes lie n - 1 intervals, and the window may begin and end between scrapes.
+    """
+    least, most = window / scrapes, window / (scrapes - 1)
+    for unit in (900, 600, 300, 120, 60, 30, 15, 10, 5):
+        if (found := math.ceil(least / unit) * unit) <= most:
+            return float(found)
+    return math.ceil(least)
+
+
+def own_oom_query(config: PrometheusConfig, namespace: str = "") -> str:
+    """Whether podfit's nodes are scraped, whose counter outlives a container that is killed."""
+    counter = f"{OWN_OOM_METRIC}{{{selector(config, namespace)}}}"
+    return f"count(last_over_time({counter}[{prometheus_duration(config.history_length)}]))"
+
+
+def resolution(config: PrometheusConfig, scraped_every: Seconds, series: int) -> Seconds:
+    """How far apart samples are asked for: as fine as the data is, and as their number allows.
+
+    A resolution that was given is used, unless scrapes are further apart. Otherwise it is at most half an hour, so that
+    a peak of an hour is read in full whenever it begins.
+    """
+    if config.history_resolution != PrometheusConfig().history_resolution:
+        return max(config.history_resolution, scraped_every)
+    for step in STEPS:
+        few = 2 * series * config.history_length / step <= MOST_SAMPLES
+        if step >= 4 * scraped_every and (few or step == STEPS[-1]):
+            return step
+    return max(config.history_resolution, 2 * scraped_every)
 
 
 def labels_query(config: PrometheusConfig, length: Seconds) -> str:
@@ -152,7 +200,7 @@ def parts(config: PrometheusConfig, until: Seconds, counts: Mapping[Seconds, int
         series = max(near or counts.values(), default=0)
         points = max(1, int(config.prometheus_max_samples // max(series, 1)))
         end = min(start + (points - 1) * step, start + 86400.0 - step if step < 86400.0 else start, until)
-        end = max(end, start)
+        end = start + max(0.0, (end - start) // step) * step
         part = Part(start, end, step, 0)
         found.append(replace(part, expected=series * part.points))
         start = end + step

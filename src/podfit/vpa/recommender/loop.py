@@ -30,7 +30,7 @@ from podfit.vpa.observe.targets import Targets
 from podfit.vpa.recommender import external, usage
 from podfit.vpa.recommender.answers import Answers
 from podfit.vpa.recommender.config import RecommenderConfig
-from podfit.vpa.recommender.decide.cluster import ClusterState, UnknownTarget, Vpa, VpaId
+from podfit.vpa.recommender.decide.cluster import AggregateKey, ClusterState, UnknownTarget, Vpa, VpaId
 from podfit.vpa.recommender.decide.container import OomRefused
 from podfit.vpa.recommender.decide.estimate import Estimate
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
@@ -121,6 +121,9 @@ class Recommender:
         """(namespace, container) with an out-of-memory kill since the start."""
         self._outcomes: dict[VpaId, tuple[Seen, Outcome]] = {}
         self._losers: Mapping[VpaId, str] = {}
+        self._stretch: Mapping[AggregateKey, int] = {}
+        """CPU samples from the history by aggregate, each of which stands for so many minutes:"""
+        self._minutes = 1.0
         self._collected = float("-inf")
         self._tasks = Tasks("vpa-recommender")
 
@@ -209,12 +212,14 @@ class Recommender:
             self.feed.load_checkpoints(lambda vpa, container: (vpa.id[0], container) not in past.containers)
             self._report_checkpoints()
         self._count_earlier(past, until)
-        log.info("history: %d samples of %d containers", past.samples, len(past.containers))
+        if isinstance(self.history, PrometheusHistory):
+            self._stretch, self._minutes = past.stretch, self.history.step / 60.0
+        log.info("history: %d samples of %d containers", past.samples, len(past.seen))
         self.fetching = ""
 
     def _count_earlier(self, past: Past, started: Seconds) -> None:
         """Kills from before the start count once: not if the history or a checkpoint has them, nor if they are old."""
-        within = self.config.prometheus.history_resolution if self.config.storage == "prometheus" else 1.0
+        within = self.history.step if isinstance(self.history, PrometheusHistory) else 1.0
         written = self.feed.checkpointed() if self.history.writes_checkpoints else {}
         oldest = started - self.config.model.memory_aggregation_interval
 
@@ -347,7 +352,7 @@ class Recommender:
         since = missing_since(vpa, missing, now) if missing.never or self._usage_gone else ""
         extra = extra_conditions(
             vpa,
-            trust=trust_of(spans, {*sizes, *kept} if kept else sizes, config),
+            trust=trust_of(spans, {*sizes, *kept} if kept else sizes, config, self._from_history(vpa)),
             low_below=self.config.low_confidence_below,
             fetching=self.fetching,
             metrics=metrics_gone(vpa, missing, self._usage_gone, since, now - patience),
@@ -364,6 +369,15 @@ class Recommender:
             return before
         decided = outcome(vpa, sizes, config, rfc3339(now), extra, words, kept)
         return seen, reported(decided, rfc3339(now))
+
+    def _from_history(self, vpa: Vpa) -> Mapping[str, float]:
+        """By container, how many minutes more the samples of the history stand for than there are samples."""
+        found: dict[str, float] = {}
+        for key in vpa.aggregates if self._stretch else ():
+            if key in self._stretch:
+                more = self._stretch[key] * max(0.0, self._minutes - 1.0)
+                found[key.container] = found.get(key.container, 0.0) + more
+        return found
 
     def plugin_of(self, vpa: Vpa) -> str:
         named = (vpa.object.get("spec") or {}).get("recommenders")

@@ -30,11 +30,18 @@ NOT_CAPPED = Condition(CAPPED_BY_LIMIT, False)
 API_FAILED, STOPPED = "MetricsApiFailed", "SamplesStopped"
 
 
-def trust_of(spans: Mapping[str, Span], recommended: Collection[str], config: Config) -> float | None:
-    """The confidence of the recommended container that is known least; None when nothing is recommended."""
+def trust_of(
+    spans: Mapping[str, Span], recommended: Collection[str], config: Config, more: Mapping[str, float]
+) -> float | None:
+    """The confidence of the recommended container that is known least; None when nothing is recommended.
+
+    `more` are minutes that samples of a history stand for, beyond the minute that each sample counts for.
+    """
     interval = max(config.confidence_interval_cpu, config.confidence_interval_memory)
     found = [
-        confidence(span.first, span.last, span.count, interval) for name, span in spans.items() if name in recommended
+        confidence(span.first, span.last, span.count + more.get(name, 0.0), interval)
+        for name, span in spans.items()
+        if name in recommended
     ]
     return min(found) if found else None
 

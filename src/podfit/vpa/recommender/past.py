@@ -11,7 +11,7 @@ import numpy as np
 from podfit.vpa.history.base import NONE, Batch, Series
 from podfit.vpa.model.selectors import labels_from
 from podfit.vpa.model.times import NEVER, Seconds
-from podfit.vpa.recommender.decide.cluster import ClusterState, PodId, UnknownTarget
+from podfit.vpa.recommender.decide.cluster import AggregateKey, ClusterState, PodId, UnknownTarget
 from podfit.vpa.recommender.decide.container import OomRefused
 from podfit.vpa.recommender.decide.fleet.rows import RowContainer
 from podfit.vpa.recommender.decide.oom import Oom
@@ -30,12 +30,17 @@ class Past:
         self.samples = 0
         self.containers: set[tuple[str, str]] = set()
         """(namespace, container) that the past told something about."""
+        self.seen: set[tuple[str, str, str]] = set()
+        """(namespace, pod, container) that there were samples of."""
+        self.stretch: dict[AggregateKey, int] = {}
+        """How many CPU samples went to each aggregate."""
         self._kills: dict[tuple[PodId, str], list[Seconds]] = {}
 
     def take(self, batch: Batch) -> None:
         fleet = self._cluster.fleet
         assert fleet is not None
         handles = np.fromiter((self._handle(one) for one in batch.series), np.int64, len(batch.series))
+        self._count(batch, handles)
         start = 0
         for oom in batch.ooms:
             # In order of time: an event counts from the peak that was known when it happened.
@@ -44,6 +49,19 @@ class Past:
             start = end
             self._oom((oom.namespace, oom.pod), oom.container, oom.instant, oom.memory)
         self.samples += ingest_handles(fleet, handles, _cut(batch, start, len(batch.times)))
+
+    def _count(self, batch: Batch, handles: np.ndarray) -> None:  # type: ignore[type-arg]
+        """Notes which containers samples are of, and how many."""
+        given = np.bincount(batch.index[batch.cpu != NONE], minlength=len(batch.series)).tolist()
+        any_given = np.bincount(batch.index, minlength=len(batch.series)).tolist()
+        for one, handle, cpu, both in zip(batch.series, handles.tolist(), given, any_given, strict=True):
+            if handle == NONE or not both:
+                continue
+            self.seen.add((one.namespace, one.pod, one.container))
+            pod = self._cluster.pod(self._of[one.namespace, one.pod])
+            if pod is not None:
+                key = AggregateKey(one.namespace, one.container, pod.label_text)
+                self.stretch[key] = self.stretch.get(key, 0) + cpu
 
     def end(self) -> None:
         """Forgets the pods that only the past knew; their samples stay."""

@@ -210,13 +210,12 @@ def ingest(found: Scraped, fleet: Fleet) -> int:
 
 
 def ingest_handles(fleet: Fleet, handles: np.ndarray, batch: Batch) -> int:  # type: ignore[type-arg]
-    """`handles[i]` stands for `batch.series[i]`, NONE for nobody."""
+    """`handles[i]` stands for `batch.series[i]`, NONE for nobody. Answers how many samples counted."""
     who = handles[batch.index]
     known = who != NONE
     cpu, memory = known & (batch.cpu != NONE), known & (batch.memory != NONE)
     accepted = fleet.ingest_cpu(who[cpu], batch.times[cpu], batch.cpu[cpu])
-    fleet.ingest_memory(who[memory], batch.times[memory], batch.memory[memory])
-    return accepted
+    return accepted + fleet.ingest_memory(who[memory], batch.times[memory], batch.memory[memory])
 
 
 def heal_clock(fleet: Fleet, now: Seconds) -> int:

@@ -32,7 +32,7 @@ class Estimate:
     upper: Amounts
 
 
-def confidence(first: Seconds, last: Seconds, count: int, interval: Seconds) -> float:
+def confidence(first: Seconds, last: Seconds, count: float, interval: Seconds) -> float:
     """1 after one interval of one sample a minute; the smaller of time span and number of samples decides."""
     return min(elapsed(last, first) / interval, count / (interval / 60.0))
 
