@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,13 @@ import aiohttp
 import pytest
 
 from podfit.api.kinds import POD, VPA, VPA_CHECKPOINT
-from podfit.cli.explaining.asking import noted_url
+from podfit.cli.explaining.asking import noted_url, recommenders_story
 from podfit.cli.explaining.autoscalers import explain_vpa
 from podfit.kit.clock import FakeClock
 from podfit.testing.autoscaling import Autoscaled, autoscaled
 from podfit.vpa.admission.lookup import HttpAsk
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
-from podfit.vpa.recommender.explain import SETTINGS, explain_objects
+from podfit.vpa.recommender.explain import LISTENS, SETTINGS, explain_objects
 from podfit.vpa.recommender.loop import Recommender
 
 
@@ -219,3 +221,36 @@ async def test_the_numbers_of_a_starved_container_are_explained(cluster: Autosca
     assert {size: explained[size]["value"] for size in ("target", "lowerBound", "upperBound")} == {
         size: given[size]["cpu"] for size in ("target", "lowerBound", "upperBound")
     }
+
+
+async def test_pods_that_have_not_started_are_said_to_be_pending_and_why(cluster: Autoscaled) -> None:
+    [pod] = await cluster.deployment("late", 1, node="")
+    found = await cluster.admin.get(POD, "default", pod)
+    owner = found["metadata"]["ownerReferences"][0]
+    gate = [{"name": "podfit.dev/requires-vpa"}]
+    await cluster.pod("held", labels={"app": "late"}, owner=owner, node="", schedulingGates=gate)
+    vpa = await cluster.vpa("late", "late")
+    lines, _ = await explain_vpa(cluster.admin, vpa)
+    text = "\n".join(lines)
+    assert "(2 pods, 2 of them Pending)" in text
+    assert "Pod held is held back by scheduling gate podfit.dev/requires-vpa." in text
+    assert "None of the pods has started; the recommender matches pods that have." in text
+
+
+async def test_a_recommender_that_hangs_is_told_from_one_that_is_gone(
+    cluster: Autoscaled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    monkeypatch.setattr("podfit.cli.explaining.asking.PATIENCE_S", 0.1)
+    vpa = await cluster.vpa("web", "web")
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    note = {"metadata": {"annotations": {SETTINGS: json.dumps({LISTENS: url})}}, "spec": {"vpaObjectName": "web"}}
+    _, hangs = await recommenders_story(cluster.admin, vpa, [note])
+    server.close()
+    _, gone = await recommenders_story(cluster.admin, vpa, [note])
+    assert hangs == f"The recommender at {url} did not answer within 0.1 s: it is busy or hangs."
+    assert gone == f"The recommender at {url} does not answer: nobody listens there."

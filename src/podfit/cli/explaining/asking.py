@@ -21,11 +21,13 @@ HERE = ("127.0.0.1", "::1", "localhost")
 PATIENCE_S = 2.0
 
 
-async def recommenders_story(client: Client, vpa: Object, checkpoints: Iterable[Object]) -> dict[str, Any] | None:
-    """What `/explain` of the recommender says, or None when nobody answers."""
+async def recommenders_story(
+    client: Client, vpa: Object, checkpoints: Iterable[Object]
+) -> tuple[dict[str, Any] | None, str]:
+    """What `/explain` of the recommender says, or None when nobody answers; then why, where that is known."""
     path = f"/explain/{vpa['metadata']['namespace']}/{vpa['metadata']['name']}"
     url = noted_url(vpa, checkpoints)
-    return await _here(url + path) if url else await _through_server(client, path)
+    return await _here(url, path) if url else (await _through_server(client, path), "")
 
 
 def noted_url(vpa: Object, checkpoints: Iterable[Object]) -> str:
@@ -43,16 +45,20 @@ def noted_url(vpa: Object, checkpoints: Iterable[Object]) -> str:
     return ""
 
 
-async def _here(url: str) -> dict[str, Any] | None:
+async def _here(url: str, path: str) -> tuple[dict[str, Any] | None, str]:
     import aiohttp
 
     try:
         timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
-        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as answer:
+        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url + path) as answer:
             found = await answer.json() if answer.status == 200 else None
-    except (aiohttp.ClientError, TimeoutError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+    except TimeoutError:
+        return None, f"The recommender at {url} did not answer within {PATIENCE_S:g} s: it is busy or hangs."
+    except (aiohttp.ClientError, ValueError):
+        return None, f"The recommender at {url} does not answer: nobody listens there."
+    return (
+        (found, "") if isinstance(found, dict) else (None, f"The recommender at {url} does not know this autoscaler.")
+    )
 
 
 async def _through_server(client: Client, path: str) -> dict[str, Any] | None:

@@ -29,13 +29,15 @@ async def explain_vpa(client: Client, vpa: Object, width: int = 0) -> tuple[list
     namespace, name = vpa["metadata"]["namespace"], vpa["metadata"]["name"]
     checkpoints = (await client.list(VPA_CHECKPOINT, namespace))["items"]
     events = await _events(client, vpa)
-    numbers = await recommenders_story(client, vpa, checkpoints) or explain_objects(vpa, checkpoints)
+    told, silent = await recommenders_story(client, vpa, checkpoints)
+    numbers = told or explain_objects(vpa, checkpoints)
     given = await recommendations(client, vpa)
     rows = [one.cells()[2:] for one in given]
     pods = await target_pods(client, vpa)
-    lines = [_headline(vpa, len(pods))]
+    lines = [_headline(vpa, pods)]
     lines.append(table([["  " + row[0], *row[1:]] for row in rows], COLUMNS))
     lines += _conditions(vpa, width)
+    lines += [paragraph(line, width, "") for line in (*_not_started(pods), *([silent] if silent else []))]
     lines += [paragraph(line, width, "") for line in why_numbers(numbers)]
     if numbers.get("settings"):
         named = ", ".join(f"--{flag}={value}" for flag, value in numbers["settings"].items())
@@ -47,14 +49,32 @@ async def explain_vpa(client: Client, vpa: Object, width: int = 0) -> tuple[list
     return lines, {**found, "events": events}
 
 
-def _headline(vpa: Object, pods: int) -> str:
+def _headline(vpa: Object, pods: list[Object]) -> str:
     ref, name, selected = vpa["spec"].get("targetRef") or {}, vpa["metadata"]["name"], own_selector(vpa)
     target = f"{(ref.get('kind') or '?').lower()}/{ref.get('name')}"
     if selected is not None:
         target = (
             f"the pods with {from_object(selected)}" if str(from_object(selected)) else "every pod of its namespace"
         )
-    return f"vpa/{name} scales {target} ({pods} pods), mode {mode_of(vpa)}:"
+    waiting = sum(_pending(pod) for pod in pods)
+    counted = f"{len(pods)} pods, {waiting} of them Pending" if waiting else f"{len(pods)} pods"
+    return f"vpa/{name} scales {target} ({counted}), mode {mode_of(vpa)}:"
+
+
+def _pending(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in (None, "", "Pending")
+
+
+def _not_started(pods: list[Object]) -> list[str]:
+    """Why pods have no samples yet: the recommender counts a pod from the time it has started."""
+    found = []
+    for pod in pods:
+        gates = [gate.get("name") or "" for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
+        if gates:
+            found.append(f"Pod {pod['metadata']['name']} is held back by scheduling gate {', '.join(gates)}.")
+    if pods and all(_pending(pod) for pod in pods):
+        found.append("None of the pods has started; the recommender matches pods that have.")
+    return found
 
 
 def _conditions(vpa: Object, width: int) -> list[str]:
