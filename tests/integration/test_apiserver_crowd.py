@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import gzip
 import json
+import logging
 import resource
 import ssl
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -120,6 +124,42 @@ async def test_a_body_that_stops_coming_is_given_up(server: ApiServer, tmp_path:
     head = await reader.readuntil(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 504")
     writer.close()
+
+
+async def leave_in_the_middle_of_a_body(server: ApiServer, tls: ssl.SSLContext, sent: int) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", server.front.port, ssl=tls)
+    writer.write(b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n" % MAPS.encode() + b"x" * sent)
+    await writer.drain()
+    while not server.core.seats.writes.in_flight:
+        await asyncio.sleep(0)
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+    while server.core.seats.writes.in_flight:
+        await asyncio.sleep(0)
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_failure_of_the_server(
+    server: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await leave_in_the_middle_of_a_body(server, tls_of(server, server.pki.admin, tmp_path), 1000)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_what_was_read_of_a_body_is_freed_when_its_client_leaves(server: ApiServer, tmp_path: Path) -> None:
+    tls = tls_of(server, server.pki.admin, tmp_path)
+    await leave_in_the_middle_of_a_body(server, tls, 2_500_000)
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for _ in range(10):
+            await leave_in_the_middle_of_a_body(server, tls, 2_500_000)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert kept < 5_000_000
 
 
 async def test_more_requests_than_a_client_may_have_in_flight_are_sent_back(

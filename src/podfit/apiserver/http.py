@@ -35,7 +35,10 @@ _IDENTITY = ("impersonate-", "x-remote-")
 _LONG = 128 * 1024
 _PATIENCE_S = 60.0
 _SLICE = 256 * 1024
-_UNREADABLE = (ValueError, asyncio.IncompleteReadError, web.HTTPException, web.RequestPayloadError, BadHttpMessage)
+_UNREADABLE = (
+    *(ValueError, asyncio.IncompleteReadError, web.HTTPException, web.RequestPayloadError, BadHttpMessage),
+    ConnectionError,
+)
 _REQUEST_LINE = re.compile(r"""\n  b['"][!#$%&'*+.^_`|~0-9A-Za-z-]+ \S+ HTTP/""")
 """In the parser's message: a request line that is well-formed but for a method it does not know."""
 
@@ -288,6 +291,8 @@ async def _body(http: web.BaseRequest, patience_s: float) -> bytes:
         why = "Timeout: request did not complete within the allotted timeout"
         raise ApiError(504, "Timeout", why) from None
     except _UNREADABLE as error:
+        # aiohttp's stream keeps its error, whose traceback keeps the frame that holds what was read, and the stream.
+        error.__traceback__ = None
         raise ApiError(400, "BadRequest", f"the body could not be read: {error}") from None
 
 

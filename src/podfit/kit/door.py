@@ -40,6 +40,8 @@ LARGEST_MESSAGE = 4 << 20
 _CLOSE_S = 2.0
 _SWEEP_S = 5.0
 _RETRY_S = 0.1
+_HURRY_S = 1.0
+"""How long a handshake may take while others wait for its place."""
 _LEAST_RESERVE = 128
 _EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
@@ -194,19 +196,25 @@ class Door:
         self._sockets.clear()
 
     async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+        loop, exhausted = asyncio.get_running_loop(), False
         while True:
             try:
                 connection, _ = await loop.sock_accept(listener)
             except OSError as error:
                 if error.errno in _EXHAUSTED:
-                    log.warning("no more connections can be accepted now: %s", os.strerror(error.errno or 0))
+                    if not exhausted:
+                        log.warning("no more connections can be accepted now: %s", os.strerror(error.errno or 0))
+                    exhausted = True
                     self._make_room()
                     await asyncio.sleep(_RETRY_S)
                 continue
-            if self._held() >= self.limit and not self._make_room():
-                connection.close()
-                continue
+            exhausted = False
+            if self._held() >= self.limit:
+                if not self._make_room():
+                    connection.close()
+                    continue
+                # While connections wait, accepting them does not give way: descriptors are closed in other steps.
+                await asyncio.sleep(0)
             self._entering[connection] = self.now()
             self._tasks.start(self._enter(connection), "handshake")
 
@@ -226,14 +234,17 @@ class Door:
             self._entering.pop(connection, None)
 
     def _make_room(self) -> bool:
-        """Ends the connection that is missed least; False where all of them are in use."""
+        """Ends the connection that is missed least; False where all of them are in use. It no longer counts."""
         idle = [visitor for visitor in self.visitors if not visitor.answering]
         if idle:
-            min(idle, key=lambda visitor: (visitor.trusted, visitor.asked, visitor.idle_since)).hang_up()
+            least = min(idle, key=lambda visitor: (visitor.trusted, visitor.asked, visitor.idle_since))
+            self.visitors.discard(least)
+            least.hang_up()
             return True
         if self._entering:
             oldest = next(iter(self._entering))
-            if self.now() - self._entering[oldest] > 1.0:
+            if self.now() - self._entering[oldest] > _HURRY_S:
+                del self._entering[oldest]
                 with contextlib.suppress(OSError):
                     oldest.shutdown(socket.SHUT_RDWR)
                 return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -84,6 +85,16 @@ async def test_a_client_with_a_credential_outlives_those_without(place: Place) -
     for _ in range(6):
         await place.ask()
     assert await is_open(place, known)
+
+
+async def test_a_burst_of_connections_does_not_exceed_the_limit(place: Place) -> None:
+    for _ in range(3):
+        await place.ask()
+    # Made without a step of the event loop: all of them wait when the door accepts the first.
+    sockets = [socket.create_connection(("127.0.0.1", place.door.port)) for _ in range(30)]
+    burst = [await asyncio.open_connection(sock=one) for one in sockets]
+    place.made += burst
+    assert sum([await is_open(place, one) for one in burst]) <= 3
 
 
 async def test_a_connection_in_use_is_never_given_up(place: Place) -> None:
