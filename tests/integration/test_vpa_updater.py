@@ -59,6 +59,11 @@ async def resized(cluster: Autoscaled, pods: list[str], to: str) -> list[str]:
     return [pod for pod in pods if (await requests(cluster, pod))["cpu"] == to]
 
 
+async def leaving(cluster: Autoscaled, pod: str) -> bool:
+    found = await cluster.admin.find(POD, "default", pod)
+    return found is None or "deletionTimestamp" in found["metadata"]
+
+
 def bounds(low: str, high: str) -> dict[str, Any]:
     return {"lowerBound": {"cpu": low, "memory": "50Mi"}, "upperBound": {"cpu": high, "memory": "1Gi"}}
 
@@ -418,3 +423,51 @@ async def test_single_replicas_are_left_alone_and_the_reason_is_told_once(cluste
     events = await cluster.admin.list(kind_named("Event"), "default")
     told = [event for event in events["items"] if event["reason"] == "PodLeftAlone"]
     assert len(told) == 1 and told[0].get("count", 1) == 1 and "fewer than 2 replicas" in told[0]["message"]
+
+
+async def test_a_replica_that_the_updater_evicted_itself_is_no_lack_of_replicas(cluster: Autoscaled) -> None:
+    pods = await cluster.deployment("web", 2)
+    await cluster.vpa("web", "web", updatePolicy={"updateMode": "Recreate"})
+    await cluster.recommend("web", {"cpu": "500m"}, **bounds("400m", "1"))
+    await admission_lives(cluster)
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater)
+        left = [pod for pod in pods if not await leaving(cluster, pod)]
+        assert len(left) == 1
+        async with asyncio.timeout(20):
+            while sum(not pod["metadata"].get("deletionTimestamp") for pod in updater.pods) > 1:
+                await asyncio.sleep(0.01)
+        await one_pass(cluster, updater)
+        story = updater.story.of(("default", "web"))
+    assert story is not None
+    told = story["pods"][left[0]]
+    assert told["reason"] == "AwaitingSuccessor"
+    assert "1 of the 2 replicas of ReplicaSet web-1 was evicted by the updater" in told["message"]
+
+
+async def test_a_pod_within_bounds_is_not_said_to_be_at_its_target(cluster: Autoscaled) -> None:
+    pods = await cluster.deployment("web", 2, cpu="200m")
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    await cluster.recommend("web", {"cpu": "247m"}, lowerBound={"cpu": "150m"}, upperBound={"cpu": "400m"})
+    async with updating(cluster) as updater:
+        await one_pass(cluster, updater, 3600)
+        story = updater.story.of(("default", "web"))
+    assert story is not None
+    told = story["pods"][pods[0]]
+    assert told["reason"] == "WithinBounds"
+    assert "requests 200m of cpu (target 247m, bounds 150m to 400m)" in told["message"]
+    assert "when it has run 12 h" in told["message"]
+
+
+async def test_a_pod_that_an_undo_keeps_large_is_not_said_to_be_at_its_target(cluster: Autoscaled) -> None:
+    (pod,) = await cluster.deployment("web", 1, memory="800Mi", limits={"memory": "800Mi"})
+    await cluster.vpa("web", "web", updatePolicy={**IN_PLACE, "minReplicas": 1})
+    await cluster.recommend("web", {"memory": "500Mi"}, lowerBound={"memory": "400Mi"}, upperBound={"memory": "600Mi"})
+    async with updating(cluster) as updater:
+        updater.undo._floors[("default", "web")] = {("main", "memory"): (float("inf"), 800 << 20)}
+        await one_pass(cluster, updater)
+        story = updater.story.of(("default", "web"))
+    assert story is not None
+    told = story["pods"][pod]
+    assert told["reason"] == "HeldByUndo"
+    assert "container main keeps 800Mi of memory instead of 500Mi" in told["message"]

@@ -122,7 +122,9 @@ def test_a_resize_is_not_cut_below_the_lower_bound() -> None:
     action = resize(pod, vpa, 0.0)
     assert action is not None
     waiting = amend(action, Room({"cpu": 300}, {}, "n1"), Rails(), {("c", "cpu"): 500})
-    assert waiting == Wait("NoRoom", "node n1 has 300m of cpu left, 900m more are needed")
+    assert waiting == Wait(
+        "NoRoom", "node n1 has 300m of cpu left, 900m more are needed: it is resized when there is more room"
+    )
     cut = amend(action, Room({"cpu": 300}, {}, "n1"), Rails(), {("c", "cpu"): 300})
     assert not isinstance(cut, Wait) and cut is not None
     assert changes_of(cut)[0, "requests", "cpu"] == Quantity.parse("400m")

@@ -107,9 +107,9 @@ def test_a_withdrawn_recommendation_counts_as_none_until_a_recommender_gives_ano
     assert recommendation(recommending(withdrawn, fresh)) == fresh
 
 
-def test_a_pod_that_requires_a_recommendation_waits_while_it_is_withdrawn() -> None:
+def test_a_pod_that_requires_an_autoscaler_waits_for_it_not_for_its_recommendation() -> None:
     waiting = pod("a", annotations={"podfit.dev/requires-vpa": "true"})
-    assert must_wait(waiting, vpa("False", a=BOTH)) and not must_wait(waiting, vpa("True", a=BOTH))
+    assert must_wait(waiting, None) and not must_wait(waiting, vpa("False", a=BOTH))
 
 
 def test_a_boost_ends_at_the_original_size_where_no_cpu_is_recommended() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from podfit.api.quantity import Quantity
 from podfit.vpa.model.pods import containers, requests_of
 from podfit.vpa.model.policy import RESOURCES, container_recommendations
-from podfit.vpa.model.room import amount, amounts_of, shown_all
+from podfit.vpa.model.room import amount, amounts_of, shown, shown_all
 from podfit.vpa.model.squeeze import Fitted, lowest
 from podfit.vpa.model.waits import Wait
 from podfit.vpa.observe.quotas import counted_by_quota, growth
@@ -18,7 +18,6 @@ from podfit.vpa.updater.restarts import restarted_by
 from podfit.vpa.updater.work import Work
 
 Object = Mapping[str, Any]
-UNCHANGED = "the pod has what it may get at present"
 
 
 async def resize(work: Work, action: Resize) -> Wait | None:
@@ -31,7 +30,7 @@ async def resize(work: Work, action: Resize) -> Wait | None:
     uid = action.pod["metadata"].get("uid", "")
     if amended is None:
         work.attempts.easing.discard(uid)
-        return Wait("AtTarget", UNCHANGED)
+        return _unchanged(work, action)
     if isinstance(amended, Wait):
         updater.waiting.setdefault(uid, updater.clock.monotonic())
         return amended
@@ -54,6 +53,23 @@ async def resize(work: Work, action: Resize) -> Wait | None:
         words = f"{cut}: it is what node {node} and the quota have left"
         updater.story.cut(work.vpa, action.pod["metadata"]["name"], words)
     return None
+
+
+def _unchanged(work: Work, action: Resize) -> Wait:
+    """Nothing of the resize is left: the pod has its target, or an undo keeps it from being lowered."""
+    kept = []
+    for (index, kind, resource), wanted in sorted(changes_of(action).items()):
+        name = containers(action.pod)[index].get("name") or ""
+        held = requests_of(action.pod, name).get(resource)
+        if kind == "requests" and resource in RESOURCES and held is not None and held != wanted:
+            sizes = f"{shown(resource, amount(resource, held))} of {resource}"
+            kept.append(f"container {name} keeps {sizes} instead of {shown(resource, amount(resource, wanted))}")
+    if not kept:
+        return Wait("AtTarget", "the pod has what is recommended")
+    hold = work.updater.config.undo_hold
+    return Wait(
+        "HeldByUndo", f"{'; '.join(kept)}: a resize was undone, and it is not lowered for {hold:g} s after that"
+    )
 
 
 async def _restart_or_send(work: Work, amended: Resize) -> tuple[Wait | None, Any]:

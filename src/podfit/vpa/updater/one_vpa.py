@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, update_mode
 from podfit.vpa.serve.measures import size_class
-from podfit.vpa.updater.changes import UNCHANGED, evict, resize
+from podfit.vpa.updater.changes import evict, resize
 from podfit.vpa.updater.decide.actions import Resize
+from podfit.vpa.updater.decide.config import Config
+from podfit.vpa.updater.decide.groups import creator_of, required_replicas
 from podfit.vpa.updater.decide.one_pass import Action, Report, update_pass
 from podfit.vpa.updater.decide.restriction import Restriction
-from podfit.vpa.updater.decide.whynot import WhyNot, why_not
+from podfit.vpa.updater.decide.whynot import TOO_FEW, WhyNot, too_few, why_not
 from podfit.vpa.updater.work import Work
 
 
@@ -61,13 +64,22 @@ def _report(work: Work, report: Report) -> None:
         if name in done:
             continue
         wait = work.waits.get(name)
-        reasons[name] = (
-            WhyNot(wait.reason, wait.message, wait.message == UNCHANGED)
-            if wait is not None
-            else why_not(pod, work.vpa, restriction, work.now, config, work.bounds)
-        )
+        if wait is not None:
+            reasons[name] = WhyNot(wait.reason, wait.message, wait.reason == "AtTarget")
+            continue
+        found = why_not(pod, work.vpa, restriction, work.now, config, work.bounds)
+        reasons[name] = _counted(work, pod, config) if found.reason == TOO_FEW else found
     updater.story.tell(work.vpa, reasons, work.now)
     _measure(work, report)
+
+
+def _counted(work: Work, pod: Any, config: Config) -> WhyNot:
+    """Which replicas of the pod's controller are missing, and whether the updater evicted them itself."""
+    creator = creator_of(pod)
+    running = sum(creator_of(other) == creator for other in work.pods)
+    evicted = sum(one.controller == tuple(creator) for one in work.updater.headroom.successors)
+    configured = running if creator.kind == "Job" else work.world.replicas_of(creator)
+    return too_few(pod, running, configured, evicted, required_replicas(work.vpa, config))
 
 
 def _measure(work: Work, report: Report) -> None:

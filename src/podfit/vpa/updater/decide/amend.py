@@ -6,13 +6,14 @@ The patch's own values are changed; limits follow their requests in proportion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from podfit.api.quantity import Quantity
 from podfit.vpa.model.pods import containers, limits_of, requests_of
 from podfit.vpa.model.policy import CPU, RESOURCES
+from podfit.vpa.model.room import shown
 from podfit.vpa.model.waits import Wait
 from podfit.vpa.updater.decide.actions import Resize
 
@@ -205,5 +206,7 @@ def _quantity(resource: str, amount: int, like: Quantity) -> Quantity:
 
 
 def _no_room(resource: str, needed: int, spare: int, who: str) -> str:
-    unit: Callable[[int], str] = (lambda n: f"{n}m") if resource == "cpu" else str
-    return f"{who} has {unit(spare)} of {resource} left, {unit(needed)} more are needed"
+    return (
+        f"{who} has {shown(resource, spare)} of {resource} left, {shown(resource, needed)} more are needed: "
+        "it is resized when there is more room"
+    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from podfit.api.quantity import Quantity
 from podfit.vpa.model.capping import capped_for_pod
 from podfit.vpa.model.limitranges import NamespaceBounds
-from podfit.vpa.model.pods import phase_of
+from podfit.vpa.model.pods import controller_of, phase_of, requests_of
 from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, container_recommendations, update_mode
+from podfit.vpa.model.recommended import Recommended
+from podfit.vpa.model.room import amount, shown
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
 from podfit.vpa.model.unlimited import OTHER_VALUES, held_down
 from podfit.vpa.updater.decide.config import Config
@@ -18,6 +21,9 @@ from podfit.vpa.updater.decide.resizing import ResizeStatus, resize_status
 from podfit.vpa.updater.decide.restriction import Restriction
 
 Object = Mapping[str, Any]
+
+
+TOO_FEW = "TooFewReplicas"
 
 
 class WhyNot(NamedTuple):
@@ -36,7 +42,8 @@ def why_not(
     if not config.in_place_allowed(vpa):
         return WhyNot("GateClosed", "update mode InPlace needs the feature gate InPlace")
     if not container_recommendations(vpa):
-        return WhyNot("NoRecommendation", "there is no recommendation yet", True)
+        words = "nothing is recommended yet: a recommendation needs samples of the containers' usage"
+        return WhyNot("NoRecommendation", words, True)
     if phase_of(pod) == "Pending":
         return WhyNot("PodPending", "the pod has not started", True)
     unneeded = _unneeded(pod, vpa, now, config, bounds)
@@ -54,37 +61,98 @@ def _unneeded(pod: Object, vpa: Object, now: Seconds, config: Config, bounds: Na
             why = f"{'; '.join(held)}: controlledValues RequestsOnly leaves limits alone"
             return WhyNot("CappedByLimit", f"{why}; {OTHER_VALUES}")
         if priority.difference == 0:
-            return WhyNot("AtTarget", "the pod has what is recommended", True)
+            return WhyNot("AtTarget", f"the pod has what is recommended: {sizes_of(pod, entries)}", True)
         started = from_rfc3339((pod.get("status") or {}).get("startTime"))
         least = config.in_recommendation_bounds_eviction_lifetime_threshold_s
         if started == NEVER or now < started + least:
-            return WhyNot(
-                "WithinBounds",
-                f"requests are within the recommended bounds, and it runs less than {least / 3600:g} h",
-                True,
-            )
+            return WhyNot("WithinBounds", _within_bounds(pod, entries, started, least, now), True)
         return WhyNot(
             "SmallDifference",
-            f"the difference of {priority.difference:.1%} is below the threshold of {config.pod_update_threshold:.0%}",
+            f"the difference of {priority.difference:.1%} is below {config.pod_update_threshold:.0%} "
+            f"(--pod-update-threshold): {sizes_of(pod, entries)}",
             True,
         )
     if not meets_requirements(Candidate(pod, priority, entries), vpa):
-        return WhyNot("EvictionRequirements", "the autoscaler's evictionRequirements are not met")
+        asked = ((vpa.get("spec") or {}).get("updatePolicy") or {}).get("evictionRequirements") or ()
+        needed = " and ".join(
+            f"{one.get('changeRequirement')} of {' or '.join(one.get('resources') or ())}" for one in asked
+        )
+        return WhyNot(
+            "EvictionRequirements",
+            f"the autoscaler's evictionRequirements ({needed}) are not met: {sizes_of(pod, entries)}",
+        )
     return None
+
+
+def sizes_of(pod: Object, entries: Iterable[Recommended]) -> str:
+    """What the containers request, and what is recommended for them, with units."""
+    told = []
+    for entry in entries:
+        requests = requests_of(pod, entry.container)
+        for resource, target in sorted(entry.target.items()):
+            held = requests.get(resource)
+            now = _shown(resource, held) if held is not None else "nothing"
+            bounds = ""
+            if resource in entry.lower and resource in entry.upper:
+                low, high = _shown(resource, entry.lower[resource]), _shown(resource, entry.upper[resource])
+                bounds = f", bounds {low} to {high}"
+            words = f"requests {now} of {resource} (target {_shown(resource, target)}{bounds})"
+            told.append(f"container {entry.container} {words}")
+    return "; ".join(told)
+
+
+def _shown(resource: str, quantity: Quantity) -> str:
+    return shown(resource, amount(resource, quantity))
+
+
+def _within_bounds(pod: Object, entries: list[Recommended], started: Seconds, least: Seconds, now: Seconds) -> str:
+    words = f"requests are within the recommended bounds: {sizes_of(pod, entries)}"
+    if started == NEVER:
+        return f"{words}; it has not started"
+    left = started + least - now
+    return f"{words}; it is brought to its target when it has run {least / 3600:g} h, in {left / 3600:.1f} h"
 
 
 def _restricted(pod: Object, vpa: Object, restriction: Restriction, config: Config) -> WhyNot:
     group = restriction.group_of(pod)
     if group is None:
         needed = required_replicas(vpa, config)
-        return WhyNot("TooFewReplicas", f"its controller has fewer than {needed} replicas, or cannot be read")
+        return WhyNot(TOO_FEW, f"its controller has fewer than {needed} replicas, or cannot be read")
     if not group.recreated and update_mode(vpa) not in IN_PLACE_MODES:
         mode = "its autoscaler's update mode InPlaceOrRecreate would resize it in place"
         return WhyNot("NotRecreated", f"the pod has no controller that would recreate it after an eviction; {mode}")
     status = resize_status(pod)
     if status is not ResizeStatus.NONE:
-        return WhyNot("ResizeUnderWay", f"an earlier resize is not finished ({status.value.removeprefix('Resize')})")
+        limit = config.deferred_timeout_s if status is ResizeStatus.DEFERRED else config.in_progress_timeout_s
+        words = f"an earlier resize is not finished ({status.value.removeprefix('Resize')})"
+        evicts = update_mode(vpa) != "InPlace"
+        return WhyNot("ResizeUnderWay", f"{words}; it is evicted instead after {limit:g} s" if evicts else words)
     if not group.disruptable:
-        return WhyNot("BudgetUsedUp", "enough of its replicas are being changed already")
+        allowed = (
+            f"{max(1, group.tolerance)} may be changed at once (--eviction-tolerance {config.eviction_tolerance:g})"
+        )
+        return WhyNot(
+            "BudgetUsedUp",
+            f"of {group.configured} replicas {group.running} run, and {allowed}: it waits for the others",
+        )
     kind = "resized" if update_mode(vpa) in IN_PLACE_MODES else "evicted"
     return WhyNot("NotYet", f"it is to be {kind} in a later pass")
+
+
+def too_few(pod: Object, running: int, configured: int | None, evicted: int, needed: int) -> WhyNot:
+    """Few replicas run: because there are few, or because the updater itself evicted one that is not back."""
+    owner = controller_of(pod) or {}
+    name = f"{owner.get('kind')} {owner.get('name')}"
+    if configured is None:
+        return WhyNot("UnknownController", f"the number of replicas of {name} cannot be read")
+    if running < needed <= running + evicted:
+        return WhyNot(
+            "AwaitingSuccessor",
+            f"{evicted} of the {configured} replicas of {name} was evicted by the updater and is not back, "
+            f"and {needed} must run (minReplicas)",
+        )
+    return WhyNot(
+        TOO_FEW,
+        f"its controller has fewer than {needed} replicas (minReplicas): of {configured} of {name} {running} run; "
+        "more replicas or a lower minReplicas of the autoscaler would allow it",
+    )
