@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from podfit.apiserver.local import local_client
 from podfit.apiserver.request import ADMIN, Request, Response, User
 from podfit.client import Client, EventRecorder
@@ -39,10 +41,7 @@ if TYPE_CHECKING:
     from podfit.meter.server import MeterServer
     from podfit.scheduler import SchedulerConfig
     from podfit.store.backend import Store
-    from podfit.vpa.admission.config import AdmissionConfig
-    from podfit.vpa.recommender.config import RecommenderConfig
     from podfit.vpa.together import Autoscaler
-    from podfit.vpa.updater.config import UpdaterConfig
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +141,8 @@ class UpOptions:
     vpa_flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Command lines of the autoscaler's components: recommender, updater, admission."""
     node_port: int = 0
+    meter_resolution_s: float = 15.0
+    """How often what containers use is read."""
 
     def node_names(self) -> list[str]:
         first = self.node_name or socket.gethostname().lower()
@@ -208,7 +209,7 @@ class Up:
         if self.options.controllers:
             await self._start_meter()
         if self.options.vpa:
-            self._start_autoscaler()
+            await self._start_autoscaler()
         await asyncio.gather(*(agent.synced.wait() for agent in self.agents))
 
     def _write_kubeconfigs(self) -> None:
@@ -281,11 +282,11 @@ class Up:
     async def _start_meter(self) -> None:
         """metrics.k8s.io from this process; nodes of this process are read without a socket."""
         from podfit.meter import api as metrics
-        from podfit.meter.meter import Meter
+        from podfit.meter.meter import Meter, MeterConfig
         from podfit.meter.registration import register
 
         client = self.client(account_user("podfit-meter"), "meter")
-        meter = self.meter = Meter(client, clock=self.clock)
+        meter = self.meter = Meter(client, MeterConfig(self.options.meter_resolution_s), self.clock)
         meter.sources.update({node.agent.config.node_name: node.resource_use for node in self.node_servers})
         group = metrics.MetricsApi(meter, client)
 
@@ -300,7 +301,8 @@ class Up:
         await register(local_client(self.server, ADMIN, "installer"))
         self.tasks.start(meter.run(), "meter")
 
-    def _start_autoscaler(self) -> None:
+    async def _start_autoscaler(self) -> None:
+        from podfit.vpa.recommender.queries import API_VERSION, Queries, register
         from podfit.vpa.together import Autoscaler
 
         host, folder, flags = self.server.config.advertised, self.options.data_dir, self.options.vpa_flags
@@ -309,6 +311,14 @@ class Up:
         )
         self.server.webhooks.serve_here(autoscaler.hook_at)
         self.server.show_metrics(autoscaler.pages())
+        queries = Queries(autoscaler.recommender)
+
+        async def answer(request: Request) -> Response:
+            code, value = await queries.answer(request.method, request.path, request.body)
+            return Response(code, msgspec.json.encode(value))
+
+        self.server.register_local_group(API_VERSION, answer)
+        await register(local_client(self.server, ADMIN, "installer"))
         self.tasks.start(autoscaler.run(), "autoscaler")
 
     async def stop(self) -> None:
@@ -380,47 +390,6 @@ async def scheduler_alone(access: Access, elect: bool, config: SchedulerConfig) 
     await as_leader(client, "kube-scheduler", Scheduler(client, config, clock).run, elect, clock)
 
 
-async def recommender_alone(access: Access, config: RecommenderConfig) -> None:
-    from podfit.vpa.leading import run_elected
-    from podfit.vpa.recommender.loop import Recommender
-    from podfit.vpa.together import history_for
-
-    clock, client = RealClock(), Client(access.transport("podfit-vpa-recommender"))
-
-    async def work() -> None:
-        await Recommender(client, config, history_for(config, clock), clock).run()
-
-    try:
-        await run_elected(client, config, work, clock)
-    finally:
-        await client.close()
-
-
-async def updater_alone(access: Access, config: UpdaterConfig) -> None:
-    from podfit.vpa.leading import run_elected
-    from podfit.vpa.updater.loop import Updater
-
-    clock, client = RealClock(), Client(access.transport("podfit-vpa-updater"))
-
-    async def work() -> None:
-        await Updater(client, config, clock).run()
-
-    try:
-        await run_elected(client, config, work, clock)
-    finally:
-        await client.close()
-
-
-async def admission_alone(access: Access, config: AdmissionConfig) -> None:
-    from podfit.vpa.admission.loop import AdmissionWebhook
-
-    client = Client(access.transport("podfit-vpa-admission-controller"))
-    try:
-        await AdmissionWebhook(client, config).run()
-    finally:
-        await client.close()
-
-
 async def agent_alone(access: Access, runtime: str, config: AgentConfig) -> Agent:
     """A started agent; the caller stops it."""
     from podfit.agent.agent import Agent
@@ -462,12 +431,12 @@ async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bo
 class MeterAlone:
     """The meter as a process of its own; the API server of `access` passes requests for metrics.k8s.io on to it."""
 
-    def __init__(self, access: Access, host: str, port: int, url: str = "") -> None:
+    def __init__(self, access: Access, host: str, port: int, url: str = "", resolution_s: float = 15.0) -> None:
         """`url`: where the API server reaches it, if not at `host` and `port`."""
-        from podfit.meter.meter import Meter
+        from podfit.meter.meter import Meter, MeterConfig
 
         self._client, self._host, self._port, self._url = Client(access.transport("podfit-meter")), host, port, url
-        self.meter = Meter(self._client)
+        self.meter = Meter(self._client, MeterConfig(resolution_s))
         self._tasks = Tasks("meter")
         self._server: MeterServer | None = None
 

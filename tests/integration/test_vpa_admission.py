@@ -19,8 +19,8 @@ from podfit.kit.clock import FakeClock
 from podfit.testing.autoscaling import REPLICA_SET, Autoscaled, autoscaled
 from podfit.vpa.admission.certificates import SECRET, made
 from podfit.vpa.admission.config import AdmissionConfig
-from podfit.vpa.admission.lookup import Ask
 from podfit.vpa.admission.loop import AdmissionWebhook
+from podfit.vpa.observe.asking import Ask
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
 

@@ -16,7 +16,7 @@ from podfit.cli.explaining.asking import noted_url, recommenders_story
 from podfit.cli.explaining.autoscalers import explain_vpa
 from podfit.kit.clock import FakeClock
 from podfit.testing.autoscaling import Autoscaled, autoscaled
-from podfit.vpa.admission.lookup import HttpAsk
+from podfit.vpa.observe.asking import HttpAsk
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.explain import LISTENS, SETTINGS, explain_objects
 from podfit.vpa.recommender.loop import Recommender

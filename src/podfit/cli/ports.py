@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -30,6 +31,22 @@ WebhookPort = Annotated[
 FailClosed = Annotated[
     bool,
     typer.Option("--webhook-failure-policy-fail", help="Reject new pods while the admission webhook does not answer."),
+]
+NoVpa = Annotated[bool, typer.Option("--no-vpa", help="Run without the vertical autoscaler.")]
+VpaRecommender = Annotated[
+    list[str] | None,
+    typer.Option("--vpa-recommender", metavar="FLAG=VALUE", help="A flag of `podfit vpa recommender`; repeatable."),
+]
+VpaUpdater = Annotated[
+    list[str] | None,
+    typer.Option("--vpa-updater", metavar="FLAG=VALUE", help="A flag of `podfit vpa updater`; repeatable."),
+]
+VpaAdmission = Annotated[
+    list[str] | None,
+    typer.Option("--vpa-admission", metavar="FLAG=VALUE", help="A flag of `podfit vpa admission`; repeatable."),
+]
+MeterResolution = Annotated[
+    float, typer.Option("--meter-resolution", min=1, max=60, help="Seconds between two readings of usage.")
 ]
 
 NodeIp = Annotated[
@@ -64,6 +81,25 @@ def autoscaler_flags(
         flags.setdefault("admission", []).append(f"--port={webhook_port}")
     if fail_closed:
         flags.setdefault("admission", []).append("--webhook-failure-policy-fail=true")
+    return flags
+
+
+def with_flags(flags: dict[str, list[str]], **given: list[str] | None) -> dict[str, list[str]]:
+    """With `FLAG=VALUE` of each component added; one that cannot be read is reported before anything starts."""
+    from podfit.vpa.admission.config import admission_config
+    from podfit.vpa.recommender.config import recommender_config
+    from podfit.vpa.updater.config import updater_config
+
+    readers: dict[str, Callable[[list[str]], object]] = {
+        "recommender": recommender_config,
+        "updater": updater_config,
+        "admission": admission_config,
+    }
+    for name, pairs in given.items():
+        if pairs:
+            own = [f"--{pair.lstrip('-')}" for pair in pairs]
+            readers[name](own)
+            flags.setdefault(name, []).extend(own)
     return flags
 
 

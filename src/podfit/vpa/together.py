@@ -20,6 +20,7 @@ from podfit.vpa.admission.config import AdmissionConfig, admission_config
 from podfit.vpa.admission.loop import AdmissionWebhook
 from podfit.vpa.history.base import History, NoHistory
 from podfit.vpa.history.local import LocalHistory
+from podfit.vpa.history.plugged import BUILT_IN, plugged
 from podfit.vpa.history.prometheus import PrometheusHistory
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.loop import Recommender
@@ -37,6 +38,8 @@ def history_for(config: RecommenderConfig, clock: Clock) -> History:
     if config.storage == "local":
         days = config.prometheus.history_length / 86400.0
         return LocalHistory(Path(config.history_file), days=days, clock=clock)
+    if config.storage not in BUILT_IN:
+        return plugged(config.storage)(config, clock)
     return NoHistory()
 
 

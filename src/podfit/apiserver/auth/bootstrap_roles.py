@@ -173,7 +173,12 @@ def cluster_roles() -> list[Object]:
         _role("system:aggregate-to-view", _VIEW, to=("view",)),
         _role("system:aggregated-metrics-reader", [rule(READ, ["metrics.k8s.io"], ["nodes", "pods"])], to=("view",)),
         _role(
-            "podfit:aggregate-vpa-edit", [rule(WRITE, ["autoscaling.k8s.io"], ["verticalpodautoscalers"])], to=("edit",)
+            "podfit:aggregate-vpa-edit",
+            [
+                rule(WRITE, ["autoscaling.k8s.io"], ["verticalpodautoscalers"]),
+                rule(["create"], ["recommendation.podfit.dev"], ["recommendationqueries"]),
+            ],
+            to=("edit",),
         ),
         _role("podfit:aggregate-vpa-view", [rule(READ, ["autoscaling.k8s.io"], ["*"])], to=("view",)),
         _role("system:auth-delegator", _ASK),

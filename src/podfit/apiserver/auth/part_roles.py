@@ -36,6 +36,7 @@ CLUSTER_ROLES: dict[str, tuple[Rule, ...]] = {
         rule(_READ, ["batch"], ["cronjobs", "jobs"]),
         rule(_READ, ["autoscaling"], ["horizontalpodautoscalers"]),
         rule(["get", "watch"], ["*"], ["*/scale"]),
+        rule(["create"], ["recommendation.podfit.dev"], ["recommendationqueries"]),
     ),
     f"{_PREFIX}{_RECOMMENDER}": (
         rule(["get", "list"], ["metrics.k8s.io"], ["pods"]),

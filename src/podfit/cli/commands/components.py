@@ -15,14 +15,20 @@ from podfit.cli.ports import (
     AgentAddress,
     AgentPort,
     FailClosed,
+    MeterResolution,
     NodeIp,
     NodePort,
+    NoVpa,
     RecommenderAddress,
     UpdaterAddress,
+    VpaAdmission,
+    VpaRecommender,
+    VpaUpdater,
     WebhookPort,
     autoscaler_flags,
     host_port,
     ip_address,
+    with_flags,
 )
 from podfit.cli.run import run, serve, until_stopped
 from podfit.cli.signing import RootCa, SigningCert, SigningKey, certificate_in, signer_of
@@ -129,6 +135,11 @@ def up(
     admission_address: AdmissionAddress = "",
     webhook_port: WebhookPort = 0,
     webhook_failure_policy_fail: FailClosed = False,
+    no_vpa: NoVpa = False,
+    vpa_recommender: VpaRecommender = None,
+    vpa_updater: VpaUpdater = None,
+    vpa_admission: VpaAdmission = None,
+    meter_resolution: MeterResolution = 15.0,
     verbose: Verbose = 0,
 ) -> None:
     from podfit.agent.runtimes.process.support import require_support
@@ -152,9 +163,16 @@ def up(
         kubeconfig,
         stop_pods,
         scheduling=scheduling(deferred_resize_policy, deferred_resize_deadline),
-        vpa_flags=autoscaler_flags(
-            recommender_address, updater_address, admission_address, webhook_port, webhook_failure_policy_fail
+        vpa=not no_vpa,
+        vpa_flags=with_flags(
+            autoscaler_flags(
+                recommender_address, updater_address, admission_address, webhook_port, webhook_failure_policy_fail
+            ),
+            recommender=vpa_recommender,
+            updater=vpa_updater,
+            admission=vpa_admission,
         ),
+        meter_resolution_s=meter_resolution,
         node_port=node_port,
         context=cluster.context,
     )
@@ -401,13 +419,16 @@ def meter(
         str, typer.Option("--listen", metavar="HOST:PORT", help="Where the meter listens; port 0 picks one.")
     ] = "127.0.0.1:0",
     url: Annotated[str, typer.Option("--url", help="Where the API server reaches it, if not at --listen.")] = "",
+    resolution: Annotated[
+        float, typer.Option("--resolution", min=1, max=60, help="Seconds between two readings of usage.")
+    ] = 15.0,
     verbose: Verbose = 0,
 ) -> None:
     from podfit.client.kubeconfig import load
     from podfit.compose import MeterAlone
 
     host, port = host_port(listen)
-    alone = MeterAlone(load(kubeconfig), host, port, url)
+    alone = MeterAlone(load(kubeconfig), host, port, url, resolution)
 
     async def main() -> None:
         async def start() -> str:

@@ -35,7 +35,7 @@ def recommender(context: typer.Context) -> None:
 
     def work() -> Coroutine[Any, Any, None]:
         from podfit.client.kubeconfig import load
-        from podfit.compose import recommender_alone
+        from podfit.vpa.alone import recommender_alone
 
         return recommender_alone(load(config.kubeconfig), config)
 
@@ -51,7 +51,7 @@ def updater(context: typer.Context) -> None:
 
     def work() -> Coroutine[Any, Any, None]:
         from podfit.client.kubeconfig import load
-        from podfit.compose import updater_alone
+        from podfit.vpa.alone import updater_alone
 
         return updater_alone(load(config.kubeconfig), config)
 
@@ -67,7 +67,7 @@ def admission(context: typer.Context) -> None:
 
     def work() -> Coroutine[Any, Any, None]:
         from podfit.client.kubeconfig import load
-        from podfit.compose import admission_alone
+        from podfit.vpa.alone import admission_alone
 
         return admission_alone(load(config.kubeconfig), config)
 

@@ -44,7 +44,8 @@ class AdmissionConfig:
     """Where to listen; empty is everywhere."""
     namespace: str = field(default_factory=own_namespace)
     recommender_url: str = ""
-    """Asked for every new pod, if set; otherwise the recommendation in the autoscaler's status is used."""
+    """Asked for every new pod, if set; otherwise the recommendation in the autoscaler's status is used. `aggregated`
+    asks through the API server, with this component's credentials."""
     recommender_timeout: float = 0.5
     certificate_secret: str = "vpa-tls-certs"
     certificate_lifetime: float = 30 * 86400.0

@@ -1,37 +1,24 @@
-"""What an answer to the API server rests on: the autoscalers by target, kept ready, and the freshest recommendation.
-
-Fallback, as the autoscaler's design has it: the recommender's own answer; else what stands in the autoscaler; else the
-pod goes through unchanged. Whatever is slow or away never holds up a pod.
-"""
+"""What an answer to the API server rests on: the autoscalers by target, kept ready, and the owners of new pods."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import aiohttp
 
 from podfit.api.status import ApiError, Object
 from podfit.client import Cache, Client
 from podfit.client.transport import Unreachable
-from podfit.kit.clock import Clock
 from podfit.vpa.admission.decide.review import index_vpas
 from podfit.vpa.model.horizontal import LabelsOf, horizontal_resources, scaled_horizontally, without
 from podfit.vpa.model.matching import Target
 from podfit.vpa.model.pods import controller_of
-from podfit.vpa.model.policy import recommending
 from podfit.vpa.observe.sight import WELL_KNOWN, Sight
 from podfit.vpa.observe.targets import Targets
 
 log = logging.getLogger(__name__)
 
-Ask = Callable[[Object, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
-"""A pod and its autoscaler in, what this autoscaler recommends out; None when there is nothing. May raise or be slow:
-it is not waited for long."""
-PAUSE_S = 10.0
-"""How long a recommender that failed is not asked."""
 _OWNERS = 3
 
 
@@ -95,48 +82,3 @@ class Owners:
                     return
                 self._targets.learn(owner["kind"], found)
             owner = controller_of(found)
-
-
-class Freshest:
-    """Asks the recommender, within a time that no pod will notice."""
-
-    def __init__(self, ask: Ask | None, timeout_s: float, clock: Clock) -> None:
-        self._ask, self._timeout_s, self._clock = ask, timeout_s, clock
-        self._paused_until = float("-inf")
-
-    async def improve(self, pod: Object, vpa: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The autoscaler with the recommender's own answer in it; that may be that there is no recommendation."""
-        if self._ask is None or self._clock.monotonic() < self._paused_until:
-            return vpa
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                answer = await self._ask(pod, vpa)
-        except Exception as error:
-            # Whatever a recommender does wrong, the pod starts with what is known otherwise.
-            log.info("the recommender was not asked for pod: %s", error)
-            self._paused_until = self._clock.monotonic() + PAUSE_S
-            return vpa
-        return recommending(vpa, answer) if isinstance(answer, Mapping) else vpa
-
-
-class HttpAsk:
-    """`POST /recommendationQuery` of a recommender elsewhere."""
-
-    def __init__(self, url: str) -> None:
-        self._url = f"{url.rstrip('/')}/recommendationQuery"
-        self._session: aiohttp.ClientSession | None = None
-
-    async def __call__(self, pod: Object, vpa: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        if self._session is None:
-            self._session = aiohttp.ClientSession()
-        async with self._session.post(self._url, json={"spec": {"pod": pod}}) as answer:
-            answer.raise_for_status()
-            status = (await answer.json()).get("status") or {}
-            # It knows autoscalers that do not act on new pods too, and might speak of another one.
-            ours = status.get("verticalPodAutoscaler") == vpa["metadata"]["name"]
-            return status.get("recommendation") if ours else None
-
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None

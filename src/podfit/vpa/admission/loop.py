@@ -35,7 +35,7 @@ from podfit.vpa.admission.decide.conversion import converted
 from podfit.vpa.admission.decide.gate import gate_patch, must_wait, requires
 from podfit.vpa.admission.decide.review import Verdict, World, answer, answer_to
 from podfit.vpa.admission.fitting import Fitting, Size
-from podfit.vpa.admission.lookup import Ask, Freshest, HttpAsk, Index, Owners
+from podfit.vpa.admission.lookup import Index, Owners
 from podfit.vpa.admission.measures import Measures
 from podfit.vpa.admission.registration import CONVERT_PATH, register, register_conversion, url_of
 from podfit.vpa.model.jsonpatch import Patch, add, annotate
@@ -44,6 +44,7 @@ from podfit.vpa.model.matching import controlling_vpa, index_key
 from podfit.vpa.model.notes import FITTED
 from podfit.vpa.model.own_size import at_own_size
 from podfit.vpa.model.policy import recommends_for
+from podfit.vpa.observe.asking import Ask, Freshest, asker
 from podfit.vpa.observe.brakes import Brakes
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import WELL_KNOWN, Sight
@@ -92,8 +93,8 @@ class AdmissionWebhook:
         hpas = self.sight.follow(kind_named("HorizontalPodAutoscaler"))
         self.index = Index(self.sight, hpas, self.targets.template_labels)
         self.owners = Owners(client, self.sight, self.targets)
-        self._http_ask = HttpAsk(self.config.recommender_url) if ask is None and self.config.recommender_url else None
-        self.freshest = Freshest(ask or self._http_ask, self.config.recommender_timeout, self.clock)
+        self._asker = asker(self.config.recommender_url, client) if ask is None else None
+        self.freshest = Freshest(ask or self._asker, self.config.recommender_timeout, self.clock)
         self.measures = Measures(self.registry, self.clock)
         self.http = HttpServer(self.config.address, self.registry, Health(self.clock, float("inf")))
         if self.config.profiling:
@@ -131,8 +132,8 @@ class AdmissionWebhook:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-        if self._http_ask is not None:
-            await self._http_ask.close()
+        if self._asker is not None:
+            await self._asker.close()
         await self.sight.stop()
         await self.http.stop()
 

@@ -12,6 +12,7 @@ from podfit.vpa.model.pods import controller_of, labels_of
 from podfit.vpa.recommender.decide.cluster import Vpa
 from podfit.vpa.recommender.decide.config import to_flags
 from podfit.vpa.recommender.explain import explain
+from podfit.vpa.recommender.queries import status_for
 
 if TYPE_CHECKING:
     from podfit.vpa.recommender.loop import Recommender
@@ -34,16 +35,7 @@ class Answers:
                 raise TypeError("spec.pod has no metadata")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return web.json_response({"kind": "Status", "message": f"not a RecommendationQuery: {error}"}, status=400)
-        vpa = vpa_of(self._of, pod)
-        status: dict[str, Any]
-        if vpa is None:
-            status = {"error": "no VerticalPodAutoscaler controls this pod"}
-        else:
-            recommendation = self._of.recommendation_of(vpa)
-            if recommendation.get("containerRecommendations"):
-                status = {"recommendation": recommendation, "verticalPodAutoscaler": vpa.id[1]}
-            else:
-                status = {"error": f"VerticalPodAutoscaler {vpa.id[1]} has no recommendation yet"}
+        status = await status_for(self._of, pod)
         answer = {"apiVersion": QUERY_VERSION, "kind": "RecommendationQuery", **body, "status": status}
         return web.json_response(answer)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podfit.vpa.flags import BadFlag, namespaces_apart, parse
+from podfit.vpa.history.plugged import check
 from podfit.vpa.history.queries import PrometheusConfig
 from podfit.vpa.leading import check_election
 from podfit.vpa.recommender.decide.config import Config
@@ -77,10 +78,7 @@ def recommender_config(arguments: list[str], default: RecommenderConfig | None =
     config = parse(default or RecommenderConfig(), arguments)
     namespaces_apart(config.vpa_object_namespace, config.ignored_vpa_object_namespaces)
     check_election(config)
-    if config.storage not in ("", "checkpoint", "prometheus", "local"):
-        raise BadFlag(
-            f'invalid argument "{config.storage}" for "--storage" flag: it is checkpoint, prometheus or local'
-        )
+    check(config.storage)
     if config.use_external_metrics and not (
         config.external_metrics_cpu_metric or config.external_metrics_memory_metric
     ):

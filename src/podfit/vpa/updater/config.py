@@ -67,6 +67,10 @@ class UpdaterConfig:
     """Usage this soon after a resize still shows the time before it."""
     undo_throttled_above: float = 0.95
     """CPU use, as a part of the limit, that counts as throttling."""
+    recommender_url: str = ""
+    """Asked in every pass, if set; otherwise the recommendation in the autoscaler's status is used. `aggregated` asks
+    through the API server, with this component's credentials."""
+    recommender_timeout: float = 0.5
     deferred_timeout: float = 300.0
     in_progress_timeout: float = 3600.0
 

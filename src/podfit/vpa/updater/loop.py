@@ -24,6 +24,7 @@ from podfit.vpa.model.matching import by_target, controlling_vpa
 from podfit.vpa.model.policy import recommends_for
 from podfit.vpa.model.waits import Wait
 from podfit.vpa.observe import trims
+from podfit.vpa.observe.asking import Freshest, asker
 from podfit.vpa.observe.brakes import Brakes
 from podfit.vpa.observe.headroom import SCHEDULED, UNSCHEDULED, Headroom
 from podfit.vpa.observe.scales import Scales
@@ -77,6 +78,8 @@ class Updater:
         self.brakes = Brakes(
             self.sight, self.config.panic_namespace, self.config.panic_name, self.config.maintenance_windows
         )
+        self._asker = asker(self.config.recommender_url, client)
+        self.freshest = Freshest(self._asker, self.config.recommender_timeout, self.clock)
         self.scales = Scales(client, self.clock)
         self.targets = Targets(self.sight, self.scales)
         self.events = EventRecorder(client, "vpa-updater", clock=self.clock)
@@ -130,6 +133,8 @@ class Updater:
     async def stop(self) -> None:
         await self._tasks.stop()
         await self.hands.stop()
+        if self._asker is not None:
+            await self._asker.close()
         await self.sight.stop()
         await self.http.stop()
 
@@ -147,6 +152,7 @@ class Updater:
                 if self.scales.wanted.is_set():
                     await self.scales.refresh()
                     controlled = controlled_pods(world)
+                controlled = await self._freshest(controlled, now)
             with step("AdmissionInit"):
                 self._note_successors(vpas, now)
                 no_eviction = await self.webhook.away()
@@ -173,6 +179,22 @@ class Updater:
         self.steady.forget({(vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]) for vpa in found})
         labels_of = self.targets.template_labels
         return [self.steady.settle(without(vpa, horizontal_resources(vpa, scaled, labels_of)), now) for vpa in found]
+
+    async def _freshest(self, controlled: list[tuple[Any, list[Any]]], now: float) -> list[tuple[Any, list[Any]]]:
+        """With what the recommender says now, asked once for each autoscaler; else as the objects say."""
+        if self._asker is None:
+            return controlled
+        gate = asyncio.Semaphore(self.config.workers)
+        scaled, labels_of = scaled_horizontally(self.hpas), self.targets.template_labels
+
+        async def improved(vpa: Any, pods: list[Any]) -> tuple[Any, list[Any]]:
+            async with gate:
+                fresh = await self.freshest.improve(pods[0], vpa)
+            if fresh is vpa:
+                return vpa, pods
+            return self.steady.settle(without(fresh, horizontal_resources(fresh, scaled, labels_of)), now), pods
+
+        return list(await asyncio.gather(*(improved(vpa, pods) for vpa, pods in controlled)))
 
     def _world(self, vpas: list[Mapping[str, Any]], pods: list[Any]) -> World:
         ranges = list(self.limit_ranges)

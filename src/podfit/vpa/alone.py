@@ -1,0 +1,47 @@
+"""One component of the autoscaler alone, against any API server: `podfit vpa recommender|updater|admission`."""
+
+from __future__ import annotations
+
+from podfit.client import Client
+from podfit.client.kubeconfig import Access
+from podfit.kit.clock import RealClock
+from podfit.vpa.admission.config import AdmissionConfig
+from podfit.vpa.admission.loop import AdmissionWebhook
+from podfit.vpa.leading import run_elected
+from podfit.vpa.recommender.config import RecommenderConfig
+from podfit.vpa.recommender.loop import Recommender
+from podfit.vpa.together import history_for
+from podfit.vpa.updater.config import UpdaterConfig
+from podfit.vpa.updater.loop import Updater
+
+
+async def recommender_alone(access: Access, config: RecommenderConfig) -> None:
+    clock, client = RealClock(), Client(access.transport("podfit-vpa-recommender"))
+
+    async def work() -> None:
+        await Recommender(client, config, history_for(config, clock), clock).run()
+
+    try:
+        await run_elected(client, config, work, clock)
+    finally:
+        await client.close()
+
+
+async def updater_alone(access: Access, config: UpdaterConfig) -> None:
+    clock, client = RealClock(), Client(access.transport("podfit-vpa-updater"))
+
+    async def work() -> None:
+        await Updater(client, config, clock).run()
+
+    try:
+        await run_elected(client, config, work, clock)
+    finally:
+        await client.close()
+
+
+async def admission_alone(access: Access, config: AdmissionConfig) -> None:
+    client = Client(access.transport("podfit-vpa-admission-controller"))
+    try:
+        await AdmissionWebhook(client, config).run()
+    finally:
+        await client.close()

@@ -1,0 +1,40 @@
+"""Histories of one's own: packages name them in the entry point group `podfit.history`, `--storage=NAME` chooses one.
+
+An entry point is a function `(RecommenderConfig, Clock) -> History`. `tests/contract/test_history.py` is the suite that
+every history passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any
+
+from podfit.kit.clock import Clock
+from podfit.vpa.flags import BadFlag
+from podfit.vpa.history.base import History
+
+GROUP = "podfit.history"
+BUILT_IN = ("", "checkpoint", "prometheus", "local")
+Maker = Callable[[Any, Clock], History]
+
+
+def names() -> list[str]:
+    return sorted(point.name for point in entry_points(group=GROUP))
+
+
+def check(storage: str) -> None:
+    """Raises BadFlag for a storage that nobody brings."""
+    if storage not in BUILT_IN and storage not in names():
+        known = ", ".join(["checkpoint", *names(), "prometheus"])
+        raise BadFlag(f'invalid argument "{storage}" for "--storage" flag: it is {known} or local')
+
+
+def plugged(name: str) -> Maker:
+    """What makes the history that a package brings under this name. Raises BadFlag when it cannot be loaded."""
+    point = next(point for point in entry_points(group=GROUP) if point.name == name)
+    try:
+        made: Maker = point.load()
+    except Exception as error:
+        raise BadFlag(f"--storage={name}: {point.value} cannot be loaded: {error}") from error
+    return made

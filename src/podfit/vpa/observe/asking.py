@@ -1,0 +1,102 @@
+"""Asks the recommender what it recommends now, before the recommendation in the autoscaler's status is used.
+
+Used for new pods by admission, and for running ones by the updater. Fallback, as the autoscaler's design has it: the
+recommender's own answer; else what stands in the autoscaler. A recommender that is slow or away never holds up a pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import aiohttp
+
+from podfit.api.status import Object
+from podfit.client import Client
+from podfit.kit.clock import Clock
+from podfit.vpa.model.policy import recommending
+
+log = logging.getLogger(__name__)
+
+Ask = Callable[[Object, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
+"""A pod and its autoscaler in, what this autoscaler recommends out; None when there is nothing. May raise or be slow:
+it is not waited for long."""
+PAUSE_S = 10.0
+"""How long a recommender that failed is not asked."""
+AGGREGATED = "aggregated"
+"""The value of --recommender-url that asks through the API server, as recommendation.podfit.dev."""
+QUERY_VERSION = "recommendation.podfit.dev/v1"
+
+
+class Freshest:
+    """Asks the recommender, within a time that no pod will notice."""
+
+    def __init__(self, ask: Ask | None, timeout_s: float, clock: Clock) -> None:
+        self._ask, self._timeout_s, self._clock = ask, timeout_s, clock
+        self._paused_until = float("-inf")
+
+    async def improve(self, pod: Object, vpa: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The autoscaler with the recommender's own answer in it; that may be that there is no recommendation."""
+        if self._ask is None or self._clock.monotonic() < self._paused_until:
+            return vpa
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                answer = await self._ask(pod, vpa)
+        except Exception as error:
+            # Whatever a recommender does wrong, the pod starts with what is known otherwise.
+            log.info("the recommender was not asked for pod: %s", error)
+            self._paused_until = self._clock.monotonic() + PAUSE_S
+            return vpa
+        return recommending(vpa, answer) if isinstance(answer, Mapping) else vpa
+
+
+class ApiAsk:
+    """A RecommendationQuery through the API server, with this component's own credentials."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def __call__(self, pod: Object, vpa: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        namespace = vpa["metadata"].get("namespace") or "default"
+        query = {"apiVersion": QUERY_VERSION, "kind": "RecommendationQuery", "spec": {"pod": pod}}
+        path = f"/apis/{QUERY_VERSION}/namespaces/{namespace}/recommendationqueries"
+        return _ours(await self._client.raw("POST", path, body=query), vpa)
+
+    async def close(self) -> None:
+        return
+
+
+class HttpAsk:
+    """`POST /recommendationQuery` of a recommender elsewhere."""
+
+    def __init__(self, url: str) -> None:
+        self._url = f"{url.rstrip('/')}/recommendationQuery"
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __call__(self, pod: Object, vpa: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        if self._session is None:
+            self._session = aiohttp.ClientSession()
+        async with self._session.post(self._url, json={"spec": {"pod": pod}}) as answer:
+            answer.raise_for_status()
+            return _ours(await answer.json(), vpa)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+def asker(url: str, client: Client) -> ApiAsk | HttpAsk | None:
+    """Who is asked at a --recommender-url; None without one."""
+    if not url:
+        return None
+    return ApiAsk(client) if url == AGGREGATED else HttpAsk(url)
+
+
+def _ours(answer: Any, vpa: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The recommender knows autoscalers that do not act on new pods too, and might speak of another one."""
+    status = answer.get("status") or {}
+    ours = status.get("verticalPodAutoscaler") == vpa["metadata"]["name"]
+    return status.get("recommendation") if ours else None
