@@ -94,9 +94,9 @@ def _tell_the_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     spec, others = one.get("spec") or _NOTHING, other.get("spec") or _NOTHING
     if spec is not others and _wanted(spec) != _wanted(others):
         return False
-    if one.get("status") is other.get("status"):
+    if one.get("status") is other.get("status") and is_resize_infeasible(one) == is_resize_infeasible(other):
         # The same verdict may be outdated by a newer spec.
-        return is_resize_infeasible(one) == is_resize_infeasible(other)
+        return True
     return _reported(one) == _reported(other)
 
 
