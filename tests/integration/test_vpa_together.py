@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from podfit.api.kinds import LEASE, POD, VPA, kind_named
 from podfit.api.quantity import Quantity
@@ -16,6 +19,8 @@ FLAGS = {
     "recommender": ["--recommender-interval=200ms", "--pod-recommendation-min-cpu-millicores=300"],
     "updater": ["--updater-interval=200ms", "--scale-down-delay=0"],
 }
+
+QUICK = {"recommender": ["--recommender-interval=200ms"], "updater": ["--updater-interval=200ms"]}
 
 
 async def test_a_deployment_is_resized_in_place(tmp_path: Path) -> None:
@@ -52,25 +57,42 @@ async def test_a_deployment_is_resized_in_place(tmp_path: Path) -> None:
 
 async def test_a_starved_deployment_is_given_what_it_needs(tmp_path: Path) -> None:
     """Limit and request are 300m, the load is 1.2 cores."""
-    flags = {"recommender": ["--recommender-interval=200ms"], "updater": ["--updater-interval=200ms"]}
-    async with Whole(tmp_path, vpa=True, vpa_flags=flags) as whole:
-        pod = pod_spec("300m", "64Mi")
-        pod["containers"][0]["resources"]["limits"] = {"cpu": "300m"}
-        deployment = workload("Deployment", "web", 1, pod=pod)
-        deployment["spec"]["template"]["metadata"]["annotations"] = {"podfit.dev/fake-cpu": "constant:1.2"}
-        await whole.client.create(DEPLOYMENT, deployment)
-        spec = {
-            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "updatePolicy": {"updateMode": "InPlaceOrRecreate", "minReplicas": 1},
-        }
-        vpa = {"apiVersion": VPA.api_version, "kind": VPA.kind, "metadata": {"name": "web"}, "spec": spec}
-        await whole.client.create(VPA, vpa, "default")
-
-        def enough(pods: list[dict[str, object]]) -> bool:
-            return len(pods) == 1 and Quantity.parse(str(_cpu(pods[0]) or "0")).milli >= 1200
-
-        [found] = await all_become(whole.client, POD, "default", enough, labelSelector="app=web")
+    async with Whole(tmp_path, vpa=True, vpa_flags=QUICK) as whole:
+        annotations = {"podfit.dev/fake-cpu": "constant:1.2"}
+        found = await _starved(whole, pod_spec("300m", "64Mi"), "300m", annotations, enough=1200)
         assert found["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root and writable cgroups")
+async def test_a_busy_process_under_a_small_limit_is_given_more(tmp_path: Path) -> None:
+    """A process that never rests, under a limit of 50m that its cgroup enforces."""
+    async with Whole(tmp_path, runtime="process", stop_pods=True, vpa=True, vpa_flags=QUICK) as whole:
+        pod = pod_spec("50m", "64Mi")
+        pod["containers"][0]["command"] = ["/bin/sh", "-c", "while :; do :; done"]
+        found = await _starved(whole, pod, "50m", {}, enough=200)
+        assert found["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+async def _starved(whole: Whole, pod: Any, limit: str, annotations: dict[str, str], enough: int) -> Any:
+    """A Deployment of one such pod with an autoscaler, until its request is enough, in millicores."""
+    pod["containers"][0]["resources"]["limits"] = {"cpu": limit}
+    deployment = workload("Deployment", "web", 1, pod=pod)
+    deployment["spec"]["template"]["metadata"]["annotations"] = annotations
+    await whole.client.create(DEPLOYMENT, deployment)
+    spec = {
+        "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "updatePolicy": {"updateMode": "InPlaceOrRecreate", "minReplicas": 1},
+        "resourcePolicy": {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "1500m"}}]},
+    }
+    vpa = {"apiVersion": VPA.api_version, "kind": VPA.kind, "metadata": {"name": "web"}, "spec": spec}
+    await whole.client.create(VPA, vpa, "default")
+
+    def grown(pods: list[dict[str, object]]) -> bool:
+        return len(pods) == 1 and Quantity.parse(str(_cpu(pods[0]) or "0")).milli >= enough
+
+    [found] = await all_become(whole.client, POD, "default", grown, labelSelector="app=web")
+    return found
 
 
 async def test_a_cluster_that_serves_no_metrics_keeps_its_pods_as_they_are(tmp_path: Path) -> None:
