@@ -12,6 +12,7 @@ import yaml
 
 from podfit.api.kinds import POD, VPA, kind_named
 from podfit.api.status import ApiError
+from podfit.cli.checks import cluster as checks
 from podfit.cli.explaining.autoscalers import explain_vpa
 from podfit.kit.clock import FakeClock, rfc3339
 from podfit.testing.autoscaling import Autoscaled, autoscaled
@@ -220,3 +221,26 @@ async def test_the_webhook_checks_v1alpha1_objects_under_their_own_names(cluster
         assert made["spec"]["updatePolicy"] == {"mode": "Recreate"}
     finally:
         await webhook.stop()
+
+
+async def test_who_applies_an_autoscaler_is_warned_of_pods_that_nobody_recreates(cluster: Autoscaled) -> None:
+    await cluster.pod("naked", labels={"tier": "front"}, resources=SMALL)
+    webhook = AdmissionWebhook(cluster.client, AdmissionConfig(address=""))
+    await webhook.sight.start()
+    resource = {"group": "autoscaling.k8s.io", "version": "v1alpha1", "resource": "verticalpodautoscalers"}
+    found = []
+    for mode in ("Initial", "InPlaceOrRecreate", "Recreate"):
+        request = {"uid": "u", "resource": resource, "namespace": "default", "object": design(mode=mode)}
+        _, verdict = await webhook.admit({"request": request})
+        found.append(verdict.warnings)
+    await webhook.stop()
+    [told] = found.pop()
+    assert found == [(), ()] and told.startswith("no controller recreates pods naked: ")
+
+
+async def test_doctor_warns_of_pods_that_nobody_recreates(cluster: Autoscaled) -> None:
+    await cluster.admin.raw("POST", ALPHA, body=design())
+    assert (await checks._autoscalers(cluster.admin)).level == "ok"
+    await cluster.pod("naked", labels={"tier": "front"}, resources=SMALL)
+    found = await checks._autoscalers(cluster.admin)
+    assert found.level == "warn" and "vpa/tier in default" in found.found and "naked" in found.found

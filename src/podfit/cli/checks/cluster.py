@@ -14,10 +14,12 @@ from podfit.api.kinds import NODE, POD, VPA, kind_named
 from podfit.api.status import ApiError
 from podfit.cli.checks import FAIL, Finding, fail, ok, warn
 from podfit.cli.connect import connected
+from podfit.cli.recommended import target_pods
 from podfit.cli.usage import node_metrics
 from podfit.client import Client
 from podfit.client.kubeconfig import Access, BadKubeconfig
 from podfit.client.transport import Ask, Unreachable
+from podfit.vpa.model.unowned import HELP, may_have_unowned, unowned, warning
 
 SKEW_S = 5.0
 EXPIRES_DAYS = 14
@@ -173,4 +175,8 @@ async def _autoscalers(client: Client) -> Finding:
         if error.code != 404:
             raise
         return warn("autoscaler", "the cluster has no VerticalPodAutoscaler", "kubectl apply -k deploy/vpa")
+    for vpa in filter(may_have_unowned, found):
+        if names := unowned(await target_pods(client, vpa)):
+            who = f"vpa/{vpa['metadata']['name']} in {vpa['metadata']['namespace']}"
+            return warn("autoscaler", f"{who}: {warning(names).removesuffix(f'; {HELP}')}", HELP)
     return ok("autoscaler", f"VerticalPodAutoscaler is served, {len(found)} there")

@@ -21,7 +21,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from podfit.api.kinds import LEASE, kind_named
+from podfit.api.kinds import LEASE, POD, kind_named
 from podfit.api.status import ApiError, Object
 from podfit.client import Client
 from podfit.client.transport import Unreachable
@@ -33,17 +33,19 @@ from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.decide.conversion import converted
 from podfit.vpa.admission.decide.gate import gate_patch, must_wait, requires
-from podfit.vpa.admission.decide.review import Verdict, World, answer, answer_to
+from podfit.vpa.admission.decide.review import Verdict, World, answer, answer_to, as_v1
 from podfit.vpa.admission.fitting import Fitting, Size
 from podfit.vpa.admission.lookup import Index, Owners
 from podfit.vpa.admission.measures import Measures
 from podfit.vpa.admission.registration import CONVERT_PATH, register, register_conversion, url_of
 from podfit.vpa.model.jsonpatch import Patch, add, annotate
 from podfit.vpa.model.limitranges import merged
-from podfit.vpa.model.matching import controlling_vpa, index_key
+from podfit.vpa.model.matching import controlling_vpa, index_key, own_selector
 from podfit.vpa.model.notes import FITTED
 from podfit.vpa.model.own_size import at_own_size
 from podfit.vpa.model.policy import recommends_for
+from podfit.vpa.model.selectors import from_object
+from podfit.vpa.model.unowned import may_have_unowned, unowned, warning
 from podfit.vpa.observe.asking import Ask, Freshest, asker
 from podfit.vpa.observe.brakes import Brakes
 from podfit.vpa.observe.scales import Scales
@@ -326,6 +328,8 @@ class AdmissionWebhook:
         if kind == "VPA" and not _has_spec(request):
             # A default cannot be put into a spec that is not there; the server's own check says that it is missing.
             verdict = replace(verdict, patch=None)
+        if kind == "VPA" and verdict.allowed and _has_spec(request):
+            verdict = replace(verdict, warnings=(*verdict.warnings, *await self._unowned(request)))
         if notes:
             verdict = replace(
                 verdict, patch=[*(verdict.patch or _annotatable(pod)), annotate(FITTED, "; ".join(notes))]
@@ -333,6 +337,21 @@ class AdmissionWebhook:
         if kind == "Pod" and must_wait(pod, vpa):
             verdict = replace(verdict, patch=[*(verdict.patch or []), *gate_patch(pod)], outcome="applied")
         return kind, verdict
+
+    async def _unowned(self, request: Mapping[str, Any]) -> tuple[str, ...]:
+        """A warning for the user who applies an autoscaler that selects pods which nobody recreates."""
+        vpa = as_v1(request["object"])
+        try:
+            if not may_have_unowned(vpa):
+                return ()
+            selector = str(from_object(own_selector(vpa)))
+            async with asyncio.timeout(LEARNING_S):
+                listed = await self.client.list(POD, str(request.get("namespace") or ""), labelSelector=selector)
+        except (ApiError, Unreachable, TimeoutError, ValueError, KeyError, TypeError, AttributeError) as error:
+            log.info("pods of an autoscaler: %s", error)
+            return ()
+        names = unowned(listed["items"])
+        return (warning(names),) if names else ()
 
     def _world(self) -> World:
         """What answers depend on; the same until the autoscalers are indexed anew."""

@@ -134,10 +134,10 @@ def admit_pod(request: Object, uid: str, resource: Object, world: World) -> Verd
 def admit_vpa(request: Object, uid: str, world: World) -> Verdict:
     given = request.get("object") or {}
     alpha = given.get("apiVersion") == V1ALPHA1
-    vpa = _as_v1(given)
+    vpa = as_v1(given)
     # v1alpha1 has no other word for it.
     warnings = (AUTO_WARNING,) if _deprecated(vpa) and not alpha else ()
-    errors = _errors_of(vpa, _as_v1(request.get("oldObject")), world)
+    errors = _errors_of(vpa, as_v1(request.get("oldObject")), world)
     if errors:
         errors = [replace(error, path=_alpha_path(error.path)) for error in errors] if alpha else errors
         status = unprocessable("VerticalPodAutoscaler", request.get("name") or _name_of(vpa), errors, GROUP).to_status()
@@ -149,7 +149,7 @@ def admit_vpa(request: Object, uid: str, world: World) -> Verdict:
     return Verdict(uid, patch=patch, warnings=warnings, outcome="applied" if patch else "skipped")
 
 
-def _as_v1(vpa: Any) -> Any:
+def as_v1(vpa: Any) -> Any:
     """An object of v1alpha1 as v1; one that cannot be read stays as it is, and is refused by its shape."""
     try:
         return to_v1(vpa) if vpa and vpa.get("apiVersion") == V1ALPHA1 else vpa
