@@ -50,6 +50,16 @@ async def test_a_step_from_a_tenth_to_two_cores_is_met_within_two_passes_of_the_
     assert limits[-1] >= 2000, limits
 
 
+async def test_a_step_is_met_as_fast_after_the_autoscaler_has_lowered_the_limit(cluster: Autoscaled) -> None:
+    pods = await cluster.deployment("web", 1, cpu="100m", limits={"cpu": "100m", "memory": "1Gi"})
+    await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
+    async with Loops(cluster, pods) as loops:
+        before = [await loops.minute(0.08) for _ in range(120)]
+        limits = [await loops.minute(2.0) for _ in range(2)]
+    assert before[-1] < 100
+    assert limits[-1] >= 2000, limits
+
+
 async def test_a_container_at_its_limit_is_not_left_within_bounds(cluster: Autoscaled) -> None:
     async with Loops(cluster, await starved(cluster, "300m")) as loops:
         limits = [await loops.minute(2.0) for _ in range(4)]

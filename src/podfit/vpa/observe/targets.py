@@ -20,7 +20,7 @@ from podfit.vpa.observe.sight import WELL_KNOWN, Sight
 from podfit.vpa.updater.decide.groups import Creator
 
 OWNED_BY = "podfit.dev/owned-by"
-"""A label in the recommender's memory only: the topmost controller of a pod that cannot be told by its labels."""
+"""A label in the recommender's memory only: the topmost controller of a pod whose labels do not identify it."""
 WITHOUT_SELECTOR = ("Job", "CronJob", "ReplicationController")
 _LEARNED = 1024
 _DEPTH = 16
@@ -59,7 +59,7 @@ class Targets:
         return EVERYTHING if selector is not None and _by_owner(selector) else selector
 
     def labels_of(self, pod: Object) -> Mapping[str, str]:
-        """The pod's labels, and a further one if its topmost controller has no selector that tells its pods apart."""
+        """The pod's labels, and a further one if its topmost controller has an empty selector."""
         labels, owner = labels_of(pod), controller_of(pod)
         if owner is None or owner.get("kind") not in WITHOUT_SELECTOR:
             return labels

@@ -48,7 +48,7 @@ class Config:
     before it starts again, nor those before the first sample of a container."""
     starved_above: float = 0.95
     """CPU use, as a part of the limit, from which a container counts as starved; 0 switches that off."""
-    starvation_growth: float = 4.0
+    starvation_growth: float = 4.5
     """How much more than it uses a starved container is recommended."""
 
     @property
