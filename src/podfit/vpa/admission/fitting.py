@@ -6,19 +6,24 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from podfit.api.kinds import NODE, POD, kind_named
 from podfit.api.status import Object
 from podfit.client.cache import key_of
 from podfit.kit.clock import Clock
 from podfit.vpa.model.boost import has_boost
-from podfit.vpa.model.limitranges import NamespaceBounds
-from podfit.vpa.model.policy import recommends_for, update_mode
+from podfit.vpa.model.container_resources import resources_for_pod
+from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
+from podfit.vpa.model.policy import recommendation, recommends_for, update_mode
 from podfit.vpa.model.room import Claim, amounts_of
+from podfit.vpa.model.squeeze import sized
 from podfit.vpa.observe import trims
 from podfit.vpa.observe.headroom import SCHEDULED, UNSCHEDULED, Headroom, claim_of, controller_key, wants_place
 from podfit.vpa.observe.quotas import counted_by_quota
 from podfit.vpa.observe.sight import Sight
 
+_REMEMBER = 4096
 UNSEEN_S = 5.0
 """So long a pod that was admitted may take to come by the watch; one that was refused after all never comes."""
 
@@ -38,6 +43,8 @@ class Fitting:
         self.headroom = Headroom(nodes, sight.follow_pods(SCHEDULED), quotas)
         self._admitted: deque[tuple[float, tuple[str, str, str], object]] = deque()
         """When, for which controller, and the key of the claim: pods that the watch has not brought yet."""
+        self._targets: dict[tuple[int, int, bytes], tuple[Any, Any, Mapping[str, int]]] = {}
+        """With the objects of the autoscaler that the numbers stand for."""
 
     def start(self) -> None:
         """Call when the caches have their first picture."""
@@ -68,12 +75,18 @@ class Fitting:
     def size(self, vpa: Mapping[str, Any], pod: Object, bounds: NamespaceBounds, boosting: bool) -> Size:
         """What the pod gets. One that is boosted while it starts is left alone: its size is for a short time."""
         spec = pod.get("spec") or {}
-        sized = update_mode(vpa) != "Off" and recommends_for(vpa, pod) and not (boosting and has_boost(vpa))
-        if not sized or spec.get("nodeName") or spec.get("schedulingGates"):
+        acts = update_mode(vpa) != "Off" and recommends_for(vpa, pod) and not (boosting and has_boost(vpa))
+        if not acts or spec.get("nodeName") or spec.get("schedulingGates"):
             return Size(vpa)
         self._forget_old()
         quotas = self.headroom.quotas
         quotas.begin()
+        if bounds == NO_BOUNDS and not quotas.left(pod["metadata"].get("namespace", "")):
+            target = Claim(spec, self._at_target(vpa, pod))
+            # By far the most pods have room: for them nothing else need be worked out.
+            if self.headroom.ledger.has_place(target):
+                self._expect(pod, target)
+                return Size(vpa)
         found = self.headroom.size_new(vpa, pod, bounds)
         made, result = found.pod, Size(found.vpa, found.notes)
         if not found.fits:
@@ -82,7 +95,30 @@ class Fitting:
             if over and not quotas.missing(namespace, counted_by_quota(pod)):
                 # At the recommended size it would be refused; its controller would stay a pod short.
                 made, result = pod, Size(None, (f"the pod keeps what it asks for: {over} for what is recommended",))
-        key = object()
-        self.headroom.ledger.add(key, Claim(spec, amounts_of(made)))
-        self._admitted.append((self._clock.monotonic(), controller_key(pod), key))
+        self._expect(pod, Claim(spec, amounts_of(made)))
         return result
+
+    def _expect(self, pod: Object, claim: Claim) -> None:
+        key = object()
+        self.headroom.ledger.add(key, claim)
+        self._admitted.append((self._clock.monotonic(), controller_key(pod), key))
+
+    def _at_target(self, vpa: Mapping[str, Any], pod: Object) -> Mapping[str, int]:
+        """What the pod takes at its target: the same for the pods of one template while the recommendation stands."""
+        policy, recommended = vpa.get("spec"), recommendation(vpa)
+        shape = id(policy), id(recommended), _shape(pod)
+        known = self._targets.get(shape)
+        if known is None or known[0] is not policy or known[1] is not recommended:
+            if len(self._targets) >= _REMEMBER:
+                self._targets.clear()
+            needed = amounts_of(sized(pod, resources_for_pod(vpa, pod)[0]))
+            known = self._targets[shape] = policy, recommended, needed
+        return known[2]
+
+
+def _shape(pod: Object) -> bytes:
+    """All that a pod's own size depends on."""
+    spec = pod.get("spec") or {}
+    parts = [[one.get("name"), one.get("resources"), one.get("restartPolicy")] for one in spec.get("containers") or ()]
+    first = [[one.get("resources"), one.get("restartPolicy")] for one in spec.get("initContainers") or ()]
+    return msgspec.json.encode((parts, first, spec.get("overhead"), spec.get("resources")))

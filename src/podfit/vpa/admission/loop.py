@@ -39,7 +39,7 @@ from podfit.vpa.admission.lookup import Index, Owners
 from podfit.vpa.admission.measures import Measures
 from podfit.vpa.admission.registration import CONVERT_PATH, register, register_conversion, url_of
 from podfit.vpa.model.jsonpatch import Patch, add, annotate
-from podfit.vpa.model.limitranges import merged
+from podfit.vpa.model.limitranges import NO_BOUNDS, merged
 from podfit.vpa.model.matching import controlling_vpa, index_key, own_selector
 from podfit.vpa.model.notes import FITTED
 from podfit.vpa.model.own_size import at_own_size
@@ -399,7 +399,8 @@ class AdmissionWebhook:
             return Size(vpa)
         namespace = pod["metadata"]["namespace"]
         ranges = self.limit_ranges.by("namespace", namespace)
-        bounds = merged(ranges, namespace, world.change_without_recommendation)
+        anyway = world.change_without_recommendation
+        bounds = merged(ranges, namespace, anyway) if ranges or anyway else NO_BOUNDS
         return self.fitting.size(vpa, pod, bounds, bool(world.gates.get("CPUStartupBoost")))
 
     async def _learned_scales(self, namespace: str) -> bool:
