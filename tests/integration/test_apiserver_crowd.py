@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import tracemalloc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,9 @@ import aiohttp
 import pytest
 import yaml
 
+from podfit.apiserver import bodies
 from podfit.apiserver.app import ApiServer
+from podfit.apiserver.verbs import delete
 from podfit.client.kubeconfig import load
 from podfit.testing.asking import serving, tls_of
 
@@ -245,13 +247,13 @@ async def test_a_large_object_is_made_beside_the_event_loop(
     server: ApiServer, admin: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, media: str
 ) -> None:
     threads = []
-    check = type(server.core.writer)._checked
+    prepare = type(server.core.writer)._prepare
 
-    def checked(*arguments: Any) -> None:
+    def prepared(*arguments: Any) -> None:
         threads.append(threading.get_ident())
-        check(*arguments)
+        prepare(*arguments)
 
-    monkeypatch.setattr(type(server.core.writer), "_checked", checked)
+    monkeypatch.setattr(type(server.core.writer), "_prepare", prepared)
     for name, size in (("small", 10), ("large", 100_000)):
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": "x" * size}}
         async with admin.post(MAPS, data=json.dumps(body), headers={"Content-Type": media}) as answer:
@@ -259,3 +261,44 @@ async def test_a_large_object_is_made_beside_the_event_loop(
     assert [ident == threading.get_ident() for ident in threads] == [True, False]
     _, written = await read(admin, f"{MAPS}/large", Accept="application/yaml")
     assert yaml.safe_load(written)["data"]["text"] == "x" * 100_000
+
+
+POD, DEPLOYMENT = "/api/v1/namespaces/default/pods/x", "/apis/apps/v1/namespaces/default/deployments/x"
+DECODERS = {bodies: "decode", delete: "delete_options"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
+        ("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews"),
+        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"),
+        ("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews"),
+        ("POST", "/apis/authentication.k8s.io/v1/tokenreviews"),
+        ("POST", "/api/v1/namespaces/default/serviceaccounts/default/token"),
+        ("POST", "/api/v1/namespaces/default/bindings"),
+        ("POST", f"{POD}/binding"),
+        ("POST", f"{POD}/eviction"),
+        ("PUT", f"{DEPLOYMENT}/scale"),
+        ("DELETE", POD),
+        ("DELETE", "/api/v1/namespaces/default/pods"),
+    ],
+)
+async def test_a_large_body_of_any_request_is_decoded_beside_the_event_loop(
+    admin: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, method: str, path: str
+) -> None:
+    threads = []
+
+    def noting(decode: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*arguments: Any, **options: Any) -> Any:
+            threads.append(threading.get_ident())
+            return decode(*arguments, **options)
+
+        return noted
+
+    for module, name in DECODERS.items():
+        monkeypatch.setattr(module, name, noting(getattr(module, name)))
+    body = "metadata: {annotations: {text: " + "x" * 100_000 + "}}"
+    async with admin.request(method, path, data=body, headers={"Content-Type": "application/yaml"}) as answer:
+        await answer.read()
+    assert threads and threading.get_ident() not in threads

@@ -36,6 +36,11 @@ def read_body(call: Call, kind: Kind | Struct, validation: str) -> Object:
     return decoded.obj
 
 
+async def received(call: Call, kind: Kind | Struct, validation: str) -> Object:
+    """The body, decoded beside the event loop if it is large."""
+    return await call.aside(lambda: read_body(call, kind, validation))
+
+
 def json_body(call: Call) -> bytes:
     """The body of a request that need not have one, as JSON."""
     body = call.request.body

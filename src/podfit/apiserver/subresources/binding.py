@@ -5,7 +5,7 @@ from __future__ import annotations
 from podfit.api.kinds import POD, kind_named
 from podfit.api.status import ApiError, Object, aggregate, bad_request, conflict, not_supported, required
 from podfit.apiserver.admission.base import CREATE, Attributes
-from podfit.apiserver.bodies import read_body
+from podfit.apiserver.bodies import received
 from podfit.apiserver.calls import Call, success
 from podfit.apiserver.options import write_options
 from podfit.apiserver.request import Response
@@ -19,7 +19,7 @@ _BINDING = kind_named("Binding")
 async def bind(call: Call) -> Response:
     """POST pods/{name}/binding."""
     options = write_options(call.request.query, "CreateOptions")
-    binding = read_body(call, _BINDING, options.validation)
+    binding = await received(call, _BINDING, options.validation)
     meta = binding.setdefault("metadata", {})
     match_namespace(meta, call.namespace)
     if meta.get("name", "") != call.route.name:
@@ -30,7 +30,7 @@ async def bind(call: Call) -> Response:
 async def bind_named(call: Call) -> Response:
     """POST bindings: the pod is the one the body names."""
     options = write_options(call.request.query, "CreateOptions")
-    binding = read_body(call, _BINDING, options.validation)
+    binding = await received(call, _BINDING, options.validation)
     return await _assign(call, binding, binding.setdefault("metadata", {}).get("name", ""), options.dry_run)
 
 

@@ -10,7 +10,7 @@ from podfit.api.selectors import LabelSelector, SelectorError
 from podfit.api.status import ApiError, Object, bad_request, forbidden, too_many_requests
 from podfit.apiserver import deletes
 from podfit.apiserver.admission.base import CREATE, Attributes
-from podfit.apiserver.bodies import read_body
+from podfit.apiserver.bodies import received
 from podfit.apiserver.calls import Call, success
 from podfit.apiserver.options import checked_delete_options, write_options
 from podfit.apiserver.request import Response
@@ -28,8 +28,8 @@ _VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 async def evict(call: Call) -> Response:
     accepted = call.accepted()
     options = write_options(call.request.query, "CreateOptions")
-    call.request.body = _in_one_version(call.request.body)
-    eviction = read_body(call, EVICTION, options.validation)
+    call.request.body = await call.aside(lambda: _in_one_version(call.request.body))
+    eviction = await received(call, EVICTION, options.validation)
     meta, name, namespace = eviction.setdefault("metadata", {}), call.route.name, call.namespace
     match_namespace(meta, namespace)
     if meta.get("name", "") != name:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podfit.api.status import Object
 from podfit.apiserver.auth.reviews import Reviews
-from podfit.apiserver.bodies import read_body
+from podfit.apiserver.bodies import received
 from podfit.apiserver.calls import Call
 from podfit.apiserver.options import write_options
 from podfit.apiserver.request import Response
@@ -27,26 +27,26 @@ class ReviewHandlers:
         kinds[AUTHENTICATION, "selfsubjectreviews"] = self.self_subject
 
     async def subject_access(self, call: Call) -> Response:
-        return _answer(call, self._reviews.subject_access(_read(call)))
+        return _answer(call, self._reviews.subject_access(await _read(call)))
 
     async def local_subject_access(self, call: Call) -> Response:
-        return _answer(call, self._reviews.local_subject_access(_read(call), call.namespace))
+        return _answer(call, self._reviews.local_subject_access(await _read(call), call.namespace))
 
     async def self_subject_access(self, call: Call) -> Response:
-        return _answer(call, self._reviews.self_subject_access(_read(call), call.request.user))
+        return _answer(call, self._reviews.self_subject_access(await _read(call), call.request.user))
 
     async def self_subject_rules(self, call: Call) -> Response:
-        return _answer(call, self._reviews.self_subject_rules(_read(call), call.request.user))
+        return _answer(call, self._reviews.self_subject_rules(await _read(call), call.request.user))
 
     async def self_subject(self, call: Call) -> Response:
-        made = self._reviews.self_subject(_read(call), call.request.user)
+        made = self._reviews.self_subject(await _read(call), call.request.user)
         made.setdefault("metadata", {}).setdefault("creationTimestamp", rfc3339(call.objects.clock.now()))
         return _answer(call, made)
 
 
-def _read(call: Call) -> Object:
+async def _read(call: Call) -> Object:
     options = write_options(call.request.query, "CreateOptions")
-    obj = read_body(call, call.kind, options.validation)
+    obj = await received(call, call.kind, options.validation)
     obj.setdefault("metadata", {})
     return obj
 

@@ -15,7 +15,7 @@ from podfit.api.schema.types import Struct
 from podfit.api.schema.walk import UNSTRUCTURED
 from podfit.api.status import Object, internal_error, invalid, unprocessable
 from podfit.apiserver import managed
-from podfit.apiserver.bodies import check_name, read_body
+from podfit.apiserver.bodies import check_name, received
 from podfit.apiserver.calls import Call
 from podfit.apiserver.forms import MetadataOnly
 from podfit.apiserver.negotiate import TABLE, Accepted
@@ -62,7 +62,7 @@ class ScaleHandlers:
 
     async def _put(self, call: Call) -> Object:
         options = write_options(call.request.query, "UpdateOptions")
-        scale = read_body(call, SCALE, options.validation)
+        scale = await received(call, SCALE, options.validation)
         check_name(scale, call.route.name, call.namespace)
 
         def change(stored: Object, record: Record) -> Object:

@@ -8,7 +8,7 @@ from podfit.apiserver.admission.base import CREATE, Attributes
 from podfit.apiserver.auth.authenticate import Authenticator
 from podfit.apiserver.auth.reviews import user_info
 from podfit.apiserver.auth.tokens import ServiceAccountTokens
-from podfit.apiserver.bodies import read_body
+from podfit.apiserver.bodies import received
 from podfit.apiserver.calls import Call
 from podfit.apiserver.options import write_options
 from podfit.apiserver.request import Response
@@ -26,7 +26,7 @@ class TokenHandlers:
 
     async def request(self, call: Call) -> Response:
         options = write_options(call.request.query, "CreateOptions")
-        asked = read_body(call, TOKEN_REQUEST, options.validation)
+        asked = await received(call, TOKEN_REQUEST, options.validation)
         match_namespace(asked.setdefault("metadata", {}), call.namespace)
         name = call.route.name
         attrs = Attributes(CREATE, call.kind, "token", call.namespace, name, asked, None, call.request.user)
@@ -37,7 +37,7 @@ class TokenHandlers:
 
     async def review(self, call: Call) -> Response:
         options = write_options(call.request.query, "CreateOptions")
-        review = read_body(call, call.kind, options.validation)
+        review = await received(call, call.kind, options.validation)
         review.setdefault("metadata", {})
         spec = review.get("spec") or {}
         if not spec.get("token"):

@@ -20,7 +20,7 @@ from podfit.store.backend import Mismatch, Record
 async def delete(call: Call) -> Response:
     accepted = call.accepted()
     form = call.form(accepted)
-    options = delete_options(call.request.query, json_body(call))
+    options = await call.aside(lambda: delete_options(call.request.query, json_body(call)))
     call.warnings += deletes.warnings(call.kind, options)
     if why := strategy_for(call.kind).kept_for(call.route.name):
         raise forbidden(call.kind.plural, call.route.name, why, call.kind.group)
@@ -78,7 +78,7 @@ async def _carry_out(
 async def delete_collection(call: Call) -> Response:
     accepted = call.accepted()
     form = call.form(accepted)
-    options = delete_options(call.request.query, json_body(call))
+    options = await call.aside(lambda: delete_options(call.request.query, json_body(call)))
     call.warnings += deletes.warnings(call.kind, options)
     wanted = list_options(call.request.query, False)
     selection = chosen(call.objects, call.kind, wanted.label_selector, wanted.field_selector)
