@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from podfit.api.kinds import POD, VPA, VPA_CHECKPOINT
+from podfit.api.quantity import Quantity
 from podfit.cli.explaining.asking import noted_url, recommenders_story
 from podfit.cli.explaining.autoscalers import explain_vpa
 from podfit.kit.clock import FakeClock
@@ -254,3 +255,23 @@ async def test_a_recommender_that_hangs_is_told_from_one_that_is_gone(
     _, gone = await recommenders_story(cluster.admin, vpa, [note])
     assert hangs == f"The recommender at {url} did not answer within 0.1 s: it is busy or hangs."
     assert gone == f"The recommender at {url} does not answer: nobody listens there."
+
+
+@pytest.mark.parametrize("pods", [1, 4])
+async def test_the_fewer_pods_the_larger_the_margin_where_that_is_wanted(cluster: Autoscaled, pods: int) -> None:
+    for pod in await cluster.deployment("web", pods):
+        cluster.use(pod, "100m", "500000000")
+    await cluster.vpa("web", "web")
+    targets = {}
+    for margin in ("0", "0.4"):
+        flags = ["--address=127.0.0.1:0", f"--small-group-margin={margin}"]
+        made = Recommender(cluster.client, recommender_config(flags), None, cluster.clock)
+        await made.start()
+        await cluster.clock.advance(60)  # type: ignore[attr-defined]
+        await made.one_pass()
+        [entry] = made.recommendation_of(made.cluster.vpas["default", "web"])["containerRecommendations"]
+        _, story = await ask(made, "GET", "/explain/default/web")
+        await made.stop()
+        targets[margin] = Quantity.parse(entry["target"]["memory"]).value
+        assert story["containers"]["main"]["resources"]["memory"]["target"]["value"] == entry["target"]["memory"]
+    assert targets["0.4"] == int(targets["0"] * (1 + 0.4 / pods))

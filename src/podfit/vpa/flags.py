@@ -49,6 +49,7 @@ NUMBERS = frozenset(
         "eviction-rate-limit",
         "pod-update-threshold",
         "low-confidence-below",
+        "small-group-margin",
         "changes-per-minute",
         "scale-down-step",
         "undo-throttled-above",

@@ -46,9 +46,10 @@ class Answers:
             return web.json_response({"kind": "Status", "message": f"no autoscaler {id[0]}/{id[1]}"}, status=404)
         ledger, config, plugin = self._of.ledger, self._of.cluster.config, self._of.plugin_of(vpa)
         needs = self._of.needs_of(vpa)
-        story = explain(vpa.object, self._of.cluster.merged(vpa), config, ledger.ooms_of(vpa), plugin, needs)
+        states, pods = self._of.cluster.merged(vpa), len(vpa.pods)
+        story = explain(vpa.object, states, config, ledger.ooms_of(vpa), plugin, needs, pods)
         story["recommender"], story["settings"] = plugin, to_flags(config)
-        story["pods"] = len(vpa.pods)
+        story["pods"] = pods
         story["conditions"] = (vpa.object.get("status") or {}).get("conditions") or []
         story["changes"] = ledger.changes_of(id)
         return web.json_response(story)

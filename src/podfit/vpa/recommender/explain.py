@@ -28,6 +28,7 @@ from podfit.vpa.recommender.decide.estimate import (
     widening,
     with_margin,
 )
+from podfit.vpa.recommender.decide.groupsize import group_factor
 from podfit.vpa.recommender.decide.histogram import mean
 from podfit.vpa.recommender.decide.postprocess import whole_cores
 from podfit.vpa.recommender.decide.starvation import Need, raised
@@ -75,8 +76,10 @@ def explain(
     ooms: Iterable[Mapping[str, Any]] = (),
     recommender: str = "",
     needs: Mapping[str, Need] | None = None,
+    pods: int | None = None,
 ) -> dict[str, Any]:
-    """Everything behind an autoscaler's recommendation, by container and resource. `needs`: of starved containers."""
+    """Everything behind an autoscaler's recommendation, by container and resource. `needs`: of starved containers;
+    `pods`: how many there are, where that is known."""
     meta = vpa.get("metadata") or {}
     counted = {name: state for name, state in states.items() if not scaling_off(container_policy(vpa, name))}
     least = minimums(config, len(counted)) if counted else {}
@@ -103,6 +106,7 @@ def explain(
                             len(counted),
                             recommender,
                             (needs or {}).get(name) if resource == "cpu" else None,
+                            pods,
                         )
                     )
                     for resource in _sampled(vpa, name, state, config)
@@ -158,6 +162,7 @@ class _Told:
     siblings: int
     recommender: str
     need: Need | None = None
+    pods: int | None = None
 
     @property
     def trust(self) -> float:
@@ -181,6 +186,10 @@ def _size(told: _Told, size: str) -> dict[str, Any]:
         used_up = "the container uses up its CPU limit"
         why = used_up if told.need.lower_bound else "what the container used lately, after it had used up its CPU limit"
         steps.append(_step(f"raised: {why}", told.resource, amount))
+    if told.config.small_group_margin and told.pods is not None and size != "lowerBound":
+        factor = group_factor(told.pods, told.config)
+        amount = scaled(amount, factor)
+        steps.append(_step(f"times {factor:.4g} for a group of {told.pods}", told.resource, amount))
     step = told.config.round_cpu_millicores if told.resource == "cpu" else told.config.round_memory_bytes
     if rounded_up(amount, step) != amount:
         amount = rounded_up(amount, step)

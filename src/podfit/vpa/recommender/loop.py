@@ -34,6 +34,7 @@ from podfit.vpa.recommender.decide.cluster import AggregateKey, ClusterState, Un
 from podfit.vpa.recommender.decide.container import OomRefused
 from podfit.vpa.recommender.decide.estimate import Estimate
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
+from podfit.vpa.recommender.decide.groupsize import for_group
 from podfit.vpa.recommender.decide.oom import Oom
 from podfit.vpa.recommender.decide.samples import kept_containers, missing_samples, spans_of
 from podfit.vpa.recommender.decide.starvation import Need, Starvation, raised
@@ -312,6 +313,13 @@ class Recommender:
             chosen.setdefault(self.plugin_of(vpa), []).append(vpa)
         sizes = sizes_by_plugin(self.cluster, chosen)
         needs = self._starved(sizes)
+        if self.config.model.small_group_margin:
+            sizes = {
+                id: {
+                    name: for_group(one, len(self.cluster.vpas[id].pods), self.config.model) for name, one in of.items()
+                }
+                for id, of in sizes.items()
+            }
         scaled, labels_of = scaled_horizontally(self.hpas), self.targets.template_labels
         now = self.clock.now()
         self._losers = self.feed.rivals.losers()

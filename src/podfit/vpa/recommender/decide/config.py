@@ -50,6 +50,8 @@ class Config:
     """CPU use, as a part of the limit, from which a container counts as starved; 0 switches that off."""
     starvation_growth: float = 4.5
     """How much more than it uses a starved container is recommended."""
+    small_group_margin: float = 0.0
+    """A further margin, divided by the number of pods: the fewer there are, the more each takes when one is gone."""
 
     @property
     def max_allowed(self) -> dict[str, Quantity]:
