@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 
@@ -19,6 +22,7 @@ from podfit.client.rest import Client
 from podfit.compose import Up, UpOptions
 from podfit.kit.clock import FakeClock
 from podfit.testing.autoscaling import Autoscaled, autoscaled
+from podfit.testing.expect import becomes
 from podfit.vpa.flags import WrongLine
 from podfit.vpa.observe.asking import AGGREGATED
 from podfit.vpa.recommender.config import RecommenderConfig
@@ -166,3 +170,33 @@ async def test_up_runs_without_the_autoscaler(tmp_path: Path) -> None:
 def test_a_wrong_flag_is_reported_before_anything_starts() -> None:
     with pytest.raises(WrongLine, match="unknown flag: --updater-intervall"):
         with_flags({}, updater=["updater-intervall=5s"])
+
+
+async def test_a_recommender_elsewhere_answers_through_the_api_server_and_nobody_else(tmp_path: Path) -> None:
+    async with autoscaled(tmp_path / "server", FakeClock(time.time())) as made:
+        for pod in await made.deployment("web", 2):
+            made.use(pod, "400m", "300000000")
+        await made.vpa("web", "web")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            where = f"127.0.0.1:{free.getsockname()[1]}"
+        config = RecommenderConfig(address="", secure_address=where, secure_url=f"https://{where}")
+        recommender = Recommender(made.client, config, None, made.clock)
+        await recommender.start()
+        await made.clock.advance(60)  # type: ignore[attr-defined]
+        await recommender.one_pass()
+        try:
+            name = f"v1.{API_VERSION.partition('/')[0]}"
+            await becomes(made.admin, kind_named("APIService"), "", name, _available)
+            answer = await ask(made.admin, query({"name": "main"}))
+            assert answer["status"]["verticalPodAutoscaler"] == "web"
+            async with aiohttp.ClientSession() as session:
+                url = f"https://{where}{path_in('default')}"
+                async with session.post(url, json=query(), headers={"X-Remote-User": "admin"}, ssl=False) as refused:
+                    assert refused.status == 401
+        finally:
+            await recommender.stop()
+
+
+def _available(service: Any) -> bool:
+    rows = ((service or {}).get("status") or {}).get("conditions") or []
+    return any(row["type"] == "Available" and row["status"] == "True" for row in rows)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import ipaddress
 import logging
+import ssl
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -181,3 +183,13 @@ def _read(secret: Object | None) -> Certificates | None:
     except ValueError as error:
         log.warning("the Secret with the webhook's certificates cannot be read: %s", error)
         return None
+
+
+def load_chain(context: ssl.SSLContext, certificates: Certificates) -> None:
+    """From memory to a context there is only the way through a file; it is gone again at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        cert, key = Path(folder) / "cert.pem", Path(folder) / "key.pem"
+        cert.write_bytes(certificates.cert)
+        key.touch(mode=0o600)
+        key.write_bytes(certificates.key)
+        context.load_cert_chain(cert, key)

@@ -11,10 +11,8 @@ import logging
 import os
 import socket
 import ssl
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,7 +26,7 @@ from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock, rfc3339_micro
 from podfit.kit.tasks import Tasks
-from podfit.vpa.admission.certificates import Certificates, SharedCertificates, from_files
+from podfit.vpa.admission.certificates import Certificates, SharedCertificates, from_files, load_chain
 from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.decide.conversion import converted
@@ -233,7 +231,7 @@ class AdmissionWebhook:
             )
             found = await shared.current(self.clock.now())
         if found != self._certificates:
-            _load_chain(self._tls, found)
+            load_chain(self._tls, found)
             self._certificates = found
 
     async def _renew_lease(self) -> None:
@@ -443,13 +441,3 @@ def response_of(verdict: Verdict) -> Object:
     if verdict.patch:
         review["response"]["patch"] = base64.b64encode(msgspec.json.encode(verdict.patch)).decode()
     return review
-
-
-def _load_chain(context: ssl.SSLContext, certificates: Certificates) -> None:
-    """From memory to a context there is only the way through a file; it is gone again at once."""
-    with tempfile.TemporaryDirectory() as folder:
-        cert, key = Path(folder) / "cert.pem", Path(folder) / "key.pem"
-        cert.write_bytes(certificates.cert)
-        key.touch(mode=0o600)
-        key.write_bytes(certificates.key)
-        context.load_cert_chain(cert, key)

@@ -50,6 +50,12 @@ class RecommenderConfig:
     leader_elect_resource_namespace: str = "kube-system"
     history_file: str = "podfit-history.db"
     """Where `--storage=local` keeps the past."""
+    secure_address: str = ""
+    """HOST:PORT of the HTTPS server that answers recommendation.podfit.dev behind an API server; empty: none."""
+    secure_service: str = "vpa-recommender"
+    """The Service through which the API server reaches it."""
+    secure_url: str = ""
+    """Where podfit's API server reaches it without a Service."""
     low_confidence_below: float = 1.0
     """A recommendation is called LowConfidence until it rests on this many confidence intervals of samples."""
     plan: bool = False

@@ -40,6 +40,7 @@ from podfit.vpa.recommender.decide.samples import kept_containers, missing_sampl
 from podfit.vpa.recommender.decide.starvation import Need, Starvation, raised
 from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome, reported
 from podfit.vpa.recommender.explain import settings_note
+from podfit.vpa.recommender.extension import Extension
 from podfit.vpa.recommender.feed import Feed
 from podfit.vpa.recommender.ledger import Ledger
 from podfit.vpa.recommender.measures import METRICS_CLIENT, Measures, Recommendations
@@ -103,6 +104,7 @@ class Recommender:
             add_profiling(self.http, self.clock)
         self.ledger = Ledger()
         Answers(self)
+        self.extension = Extension(self)
         self.checkpoints = Checkpoints(
             client,
             self.feed.checkpoints,
@@ -147,6 +149,8 @@ class Recommender:
         """The caches' first picture, then the past; after it passes may run."""
         self._tasks.start(self.events.run(), "events")
         await self.http.start()
+        if self.config.secure_address:
+            self._tasks.start(self.extension.run(), "recommendation.podfit.dev")
         await self.sight.start()
         # Autoscalers first: pods then find theirs by label, instead of each autoscaler looking at all pods.
         await self._load_vpas()
@@ -159,6 +163,7 @@ class Recommender:
             await self._tasks.stop()
             await self.sight.stop()
             await self.http.stop()
+            await self.extension.stop()
         finally:
             await self.history.close()
 
