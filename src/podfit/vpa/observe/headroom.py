@@ -80,9 +80,11 @@ class Headroom:
                 self._rooms.pop(before["metadata"]["name"], None)
             return
         book = self._book(after["metadata"]["name"])
-        told = (after.get("status") or {}).get("allocatable") or {}
-        if not book.allocatable or before is None or told != (before.get("status") or {}).get("allocatable"):
-            book.allocatable = {name: amount(name, Quantity.parse(told[name])) for name in DIMENSIONS if name in told}
+        stated = (after.get("status") or {}).get("allocatable") or {}
+        if not book.allocatable or before is None or stated != (before.get("status") or {}).get("allocatable"):
+            book.allocatable = {
+                name: amount(name, Quantity.parse(stated[name])) for name in DIMENSIONS if name in stated
+            }
         book.node = after
         self._rooms[book.name] = book
 

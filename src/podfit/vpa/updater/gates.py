@@ -43,13 +43,13 @@ class Gates:
         """`pods` are those without a node."""
         self._client, self._pods, self._targets, self._brakes = client, pods, targets, brakes
         self._headroom, self._events = headroom, events
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         """By pod UID: what the Event on it said is missing."""
 
     async def open(self, index: Mapping[Target, list[Any]], now: float, limit_ranges: Iterable[Object] = ()) -> int:
         """Answers how many pods were let go. While changes are frozen none is: it would start unsized."""
         count = 0
-        told, self._told = self._told, {}
+        reported, self._reported = self._reported, {}
         for pod in self._pods:
             held = any(gate.get("name") == GATE for gate in (pod.get("spec") or {}).get("schedulingGates") or ())
             if not held or pod["metadata"].get("deletionTimestamp"):
@@ -60,8 +60,8 @@ class Gates:
                 count += await self._open(pod, vpa, now, merged(limit_ranges, key_of(pod)[0]))
                 continue
             uid = pod["metadata"].get("uid", "")
-            self._told[uid] = missing
-            if told.get(uid) != missing:
+            self._reported[uid] = missing
+            if reported.get(uid) != missing:
                 about = {"kind": POD.kind, "apiVersion": "v1", "metadata": pod["metadata"]}
                 self._events.record(about, "Warning", "WaitingForVPA", missing)
         return count

@@ -86,7 +86,7 @@ def _unneeded(pod: Object, vpa: Object, now: Seconds, config: Config, bounds: Na
 
 def sizes_of(pod: Object, entries: Iterable[Recommended]) -> str:
     """What the containers request, and what is recommended for them, with units."""
-    told = []
+    parts = []
     for entry in entries:
         requests = requests_of(pod, entry.container)
         for resource, target in sorted(entry.target.items()):
@@ -97,8 +97,8 @@ def sizes_of(pod: Object, entries: Iterable[Recommended]) -> str:
                 low, high = _shown(resource, entry.lower[resource]), _shown(resource, entry.upper[resource])
                 bounds = f", bounds {low} to {high}"
             words = f"requests {now} of {resource} (target {_shown(resource, target)}{bounds})"
-            told.append(f"container {entry.container} {words}")
-    return "; ".join(told)
+            parts.append(f"container {entry.container} {words}")
+    return "; ".join(parts)
 
 
 def _shown(resource: str, quantity: Quantity) -> str:
