@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from podfit.kit.clock import Clock, FakeClock
+from podfit.testing.histories import Gathered
 from podfit.vpa.flags import BadFlag
 from podfit.vpa.history import plugged
 from podfit.vpa.history.base import NONE, Batch, History, Series
@@ -53,17 +54,6 @@ HISTORIES: dict[str, Opened] = {
     "local": lambda folder, clock: LocalHistory(folder / "h.db", clock=clock),
     "plugged": lambda folder, clock: Kept(str(folder)),
 }
-
-
-class Gathered:
-    def __init__(self) -> None:
-        self.rows: list[tuple[Series, float, int, int]] = []
-        self.ooms: list[Oom] = []
-
-    def take(self, batch: Batch) -> None:
-        self.ooms += batch.ooms
-        for index, at, cpu, memory in zip(batch.index, batch.times, batch.cpu, batch.memory, strict=True):
-            self.rows.append((batch.series[index], float(at), int(cpu), int(memory)))
 
 
 def batch(at: float, cpu: int, ooms: tuple[Oom, ...] = ()) -> Batch:

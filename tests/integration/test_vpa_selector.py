@@ -12,10 +12,14 @@ import yaml
 
 from podfit.api.kinds import POD, VPA, kind_named
 from podfit.api.status import ApiError
+from podfit.apiserver.app import ApiServer
+from podfit.apiserver.config import Config
 from podfit.cli.checks import cluster as checks
 from podfit.cli.explaining.autoscalers import explain_vpa
 from podfit.kit.clock import FakeClock, rfc3339
+from podfit.store.sqlite import SqliteStore
 from podfit.testing.autoscaling import Autoscaled, autoscaled
+from podfit.testing.nodes import local_client
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.loop import AdmissionWebhook
 from podfit.vpa.recommender.config import RecommenderConfig
@@ -244,3 +248,21 @@ async def test_doctor_warns_of_pods_that_nobody_recreates(cluster: Autoscaled) -
     await cluster.pod("naked", labels={"tier": "front"}, resources=SMALL)
     found = await checks._autoscalers(cluster.admin)
     assert found.level == "warn" and "vpa/tier in default" in found.found and "naked" in found.found
+
+
+async def test_a_cluster_of_an_older_version_gets_the_new_version_of_the_definition(tmp_path: Path) -> None:
+    crds, name = kind_named("CustomResourceDefinition"), "verticalpodautoscalers.autoscaling.k8s.io"
+    first = ApiServer(Config(SqliteStore(tmp_path / "podfit.db"), tmp_path, tls=False))
+    await first.start()
+    record = first.core.writer.objects.record(crds, "", name)
+    assert record is not None
+    old = first.core.writer.objects.decoded(record)
+    old["spec"]["versions"] = [one for one in old["spec"]["versions"] if one["name"] != "v1alpha1"]
+    await first.core.writer.objects.put(crds, record.key, old, record.modified)
+    await first.stop()
+    second = ApiServer(Config(SqliteStore(tmp_path / "podfit.db"), tmp_path, tls=False))
+    await second.start()
+    try:
+        assert (await local_client(second).raw("GET", ALPHA))["items"] == []
+    finally:
+        await second.stop()

@@ -17,7 +17,7 @@ import resource
 import socket
 import ssl
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -44,6 +44,12 @@ _HURRY_S = 1.0
 """How long a handshake may take while others wait for its place."""
 _LEAST_RESERVE = 128
 _EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+
+
+def common_name(certificate: Mapping[str, Any] | None) -> str:
+    """Of a certificate that TLS has verified; "" where there is none."""
+    parts = (certificate or {}).get("subject", ())
+    return next((value for part in parts for key, value in part if key == "commonName"), "")
 
 
 def connections_allowed() -> int:

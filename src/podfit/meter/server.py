@@ -6,23 +6,15 @@ Only the API server may ask: it has authorized the user, and it shows the front 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from aiohttp import web
 
 from podfit.api.status import ApiError
-from podfit.kit.door import Door, a_small_share
+from podfit.kit.door import Door, a_small_share, common_name
 from podfit.meter.api import Answer, MetricsApi, refusal
 
 _OPEN = ("/healthz", "/livez", "/readyz")
-
-
-def common_name(certificate: Mapping[str, Any] | None) -> str:
-    """Of a certificate that TLS has verified; "" where there is none."""
-    parts = (certificate or {}).get("subject", ())
-    return next((value for part in parts for key, value in part if key == "commonName"), "")
 
 
 class MeterServer:

@@ -11,23 +11,13 @@ import numpy as np
 import pytest
 
 from podfit.kit.clock import FakeClock
+from podfit.testing.histories import Gathered
 from podfit.vpa.history.base import NONE, Batch, HistoryAway, Series
 from podfit.vpa.history.local import LocalHistory
 from podfit.vpa.recommender.decide.oom import Oom
 
 WEB = Series("default", "web-1", "main", "app=web")
 DB = Series("default", "db-1", "main", "app=db")
-
-
-class Gathered:
-    def __init__(self) -> None:
-        self.rows: list[tuple[Series, float, int, int]] = []
-        self.ooms: list[Oom] = []
-
-    def take(self, batch: Batch) -> None:
-        self.ooms += batch.ooms
-        for index, at, cpu, memory in zip(batch.index, batch.times, batch.cpu, batch.memory, strict=True):
-            self.rows.append((batch.series[index], float(at), int(cpu), int(memory)))
 
 
 def batch(*rows: tuple[Series, float, int, int], ooms: tuple[Oom, ...] = ()) -> Batch:

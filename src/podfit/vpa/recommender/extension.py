@@ -10,8 +10,7 @@ import base64
 import json
 import logging
 import ssl
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -21,7 +20,7 @@ from podfit.api.status import ApiError, Object
 from podfit.client import Client
 from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
-from podfit.kit.door import Door, a_small_share
+from podfit.kit.door import Door, a_small_share, common_name
 from podfit.vpa.admission.certificates import CA_DAYS, load_chain, made
 from podfit.vpa.flags import BadFlag, own_namespace
 from podfit.vpa.recommender.queries import GROUP, VERSION, Queries
@@ -90,17 +89,11 @@ class Extension:
         if path in _HEALTH:
             return web.Response(text="ok")
         transport = request.transport
-        name = _common_name(transport.get_extra_info("peercert") if transport is not None else None)
+        name = common_name(transport.get_extra_info("peercert") if transport is not None else None)
         if not name or (self._allowed and name not in self._allowed):
             return web.json_response(ApiError(401, "Unauthorized", "Unauthorized").to_status(), status=401)
         code, value = await self._queries.answer(request.method, path, await request.read())
         return web.json_response(value, status=code)
-
-
-def _common_name(certificate: Mapping[str, Any] | None) -> str:
-    """Of a certificate that TLS has verified; "" where there is none."""
-    parts = (certificate or {}).get("subject", ())
-    return next((value for part in parts for key, value in part if key == "commonName"), "")
 
 
 async def _register(client: Client, service: str, url: str, ca: bytes) -> None:
