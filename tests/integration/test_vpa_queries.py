@@ -24,7 +24,7 @@ from podfit.kit.clock import FakeClock
 from podfit.testing.autoscaling import Autoscaled, autoscaled
 from podfit.testing.expect import becomes
 from podfit.vpa.flags import WrongLine
-from podfit.vpa.observe.asking import AGGREGATED
+from podfit.vpa.observe.asking import AGGREGATED, keeping_others
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.loop import Recommender
 from podfit.vpa.recommender.queries import API_VERSION, KIND, Queries, path_in, register
@@ -136,6 +136,19 @@ async def test_the_updater_asks_the_recommender_and_falls_back_to_the_object(clu
     await cluster.recommend("web", {"cpu": "300m"}, lowerBound={"cpu": "250m"}, upperBound={"cpu": "2"})
     assert await updated(cluster, "http://127.0.0.1:9") == "300m"
     assert await updated(cluster, AGGREGATED) == fresh["cpu"]
+
+
+def test_pods_of_other_containers_keep_what_the_object_recommends() -> None:
+    """One autoscaler, two kinds of pods: the answer about one of them says nothing about the other."""
+    entries = [{"containerName": name, "target": {"cpu": "1"}} for name in ("main", "side")]
+    status = {"recommendation": {"containerRecommendations": entries}}
+    vpa = {"metadata": {"name": "all"}, "status": status}
+    fresh = {
+        "metadata": {"name": "all"},
+        "status": {"recommendation": {"containerRecommendations": [{"containerName": "main", "target": {"cpu": "2"}}]}},
+    }
+    found = keeping_others(vpa, fresh)["status"]["recommendation"]["containerRecommendations"]
+    assert {entry["containerName"]: entry["target"]["cpu"] for entry in found} == {"main": "2", "side": "1"}
 
 
 async def test_up_takes_the_autoscalers_flags_and_answers_queries(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import aiohttp
 from podfit.api.status import Object
 from podfit.client import Client
 from podfit.kit.clock import Clock
-from podfit.vpa.model.policy import recommending
+from podfit.vpa.model.policy import container_recommendations, recommending
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,8 @@ class Freshest:
                 answer = await self._ask(pod, vpa)
         except Exception as error:
             # Whatever a recommender does wrong, the pod starts with what is known otherwise.
-            log.info("the recommender was not asked for pod: %s", error)
+            words = f"no answer within {self._timeout_s:g} s" if isinstance(error, TimeoutError) else error
+            log.info("asking the recommender about a pod: %s; it is asked again in %g s", words, PAUSE_S)
             self._paused_until = self._clock.monotonic() + PAUSE_S
             return vpa
         return recommending(vpa, answer) if isinstance(answer, Mapping) else vpa
@@ -86,6 +87,14 @@ class HttpAsk:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+def keeping_others(vpa: Mapping[str, Any], fresh: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A fresh answer about one pod's containers, with what the autoscaler recommends for containers of other pods."""
+    answered = container_recommendations(fresh)
+    names = {entry.get("containerName") for entry in answered}
+    others = [entry for entry in container_recommendations(vpa) if entry.get("containerName") not in names]
+    return recommending(fresh, {"containerRecommendations": [*answered, *others]}) if answered and others else fresh
 
 
 def asker(url: str, client: Client) -> ApiAsk | HttpAsk | None:

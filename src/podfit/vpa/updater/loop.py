@@ -24,7 +24,7 @@ from podfit.vpa.model.matching import by_target, controlling_vpa
 from podfit.vpa.model.policy import recommends_for
 from podfit.vpa.model.waits import Wait
 from podfit.vpa.observe import trims
-from podfit.vpa.observe.asking import Freshest, asker
+from podfit.vpa.observe.asking import Freshest, asker, keeping_others
 from podfit.vpa.observe.brakes import Brakes
 from podfit.vpa.observe.headroom import SCHEDULED, UNSCHEDULED, Headroom
 from podfit.vpa.observe.scales import Scales
@@ -192,6 +192,7 @@ class Updater:
                 fresh = await self.freshest.improve(pods[0], vpa)
             if fresh is vpa:
                 return vpa, pods
+            fresh = keeping_others(vpa, fresh)
             return self.steady.settle(without(fresh, horizontal_resources(fresh, scaled, labels_of)), now), pods
 
         return list(await asyncio.gather(*(improved(vpa, pods) for vpa, pods in controlled)))
