@@ -294,6 +294,18 @@ async def test_a_node_short_of_disk_deletes_old_logs_before_it_evicts(cluster: C
     assert await phases(cluster) == {"p": "Running"}
 
 
+async def test_a_long_termination_message_counts_as_use_of_the_disk(cluster: Cluster) -> None:
+    node = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"}, on_disk=True)
+    await cluster.client.create(POD, writer("limited", {"ephemeral-storage": "1Mi"}))
+    await node.quiet()
+    record = node.agent.find("default", "limited")
+    assert record is not None
+    node.agent.maker.message_file(record, "c", 0).write_bytes(bytes(2 * MI))
+    await reading(node, Machine()).look()
+    await node.pass_time(3)
+    assert (await cluster.pod("limited"))["status"]["reason"] == "Evicted"
+
+
 async def test_no_pod_comes_onto_a_node_short_of_disk(cluster: Cluster) -> None:
     node, machine = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"}, on_disk=True), Machine()
     machine.now = FULL

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ LOGS_KEPT = 2
 
 
 def measure(folder: Path) -> tuple[int, int]:
-    """Bytes on the disk and inodes of everything below, links not followed, other file systems left out.
+    """Bytes on the disk and inodes of a file or a folder, links not followed, other file systems left out.
 
     Raises OSError for a tree that cannot be measured, one of very long paths say.
     """
@@ -27,6 +28,8 @@ def measure(folder: Path) -> tuple[int, int]:
         root = os.lstat(folder)
     except FileNotFoundError:
         return 0, 0
+    if not stat.S_ISDIR(root.st_mode):
+        return root.st_blocks * 512, 1
     size, seen, waiting = 0, {root.st_ino}, [str(folder)]
     while waiting:
         try:
@@ -59,14 +62,16 @@ class DiskMeter:
 
     async def use(self, record: PodRecord) -> DiskUse | None:
         """What a pod has on the disk; None where that cannot be found out."""
-        logs = self._log_folder(record)
+        logs, messages = self._log_folder(record), self._volumes.folder(record.uid) / "containers"
+        files = await self._runtime.pod_files(record.uid)
         folders: dict[str, list[Path]] = {}
         for container in record.state.containers if record.state is not None else ():
             layer = await self._runtime.writable_layer(container.id)
-            folders[container.name] = [logs / container.name, *([layer] if layer is not None else [])]
+            own = [logs / container.name, messages / container.name]
+            folders[container.name] = [*own, *([layer] if layer is not None else [])]
         volumes = {one["name"]: self._volumes.path(record.uid, one) for one in disk_volumes(record.pod)}
         try:
-            return await asyncio.to_thread(_use, folders, volumes)
+            return await asyncio.to_thread(_use, folders, volumes, files)
         except OSError as error:
             if error.errno in (errno.ENAMETOOLONG, errno.EACCES, errno.EIO, errno.ELOOP):
                 return None
@@ -82,14 +87,16 @@ class DiskMeter:
             await self._runtime.reclaim_disk()
 
 
-def _use(folders: Mapping[str, list[Path]], volumes: Mapping[str, Path]) -> DiskUse:
+def _use(folders: Mapping[str, list[Path]], volumes: Mapping[str, Path], files: list[Path]) -> DiskUse:
     containers = {name: [measure(one) for one in places] for name, places in folders.items()}
     measured = {name: measure(place) for name, place in volumes.items()}
-    inodes = sum(count for found in containers.values() for _, count in found)
+    shared = [measure(file) for file in files]
+    inodes = sum(count for found in (*containers.values(), shared) for _, count in found)
     return DiskUse(
         {name: sum(size for size, _ in found) for name, found in containers.items()},
         {name: size for name, (size, _) in measured.items()},
         inodes + sum(count for _, count in measured.values()),
+        sum(size for size, _ in shared),
     )
 
 

@@ -17,14 +17,16 @@ class DiskUse:
     """What a pod has on the node's disk."""
 
     containers: Mapping[str, int] = field(default_factory=dict)
-    """Bytes by container: what it wrote to its root file system, and its logs."""
+    """Bytes by container: what it wrote to its root file system, its logs and its termination messages."""
     volumes: Mapping[str, int] = field(default_factory=dict)
     """Bytes by emptyDir; those in memory are not on the disk."""
     inodes: int = 0
+    files: int = 0
+    """Bytes of the files that all containers share, such as /etc/hosts."""
 
     @property
     def bytes(self) -> int:
-        return sum(self.containers.values()) + sum(self.volumes.values())
+        return sum(self.containers.values()) + sum(self.volumes.values()) + self.files
 
 
 def disk_volumes(pod: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

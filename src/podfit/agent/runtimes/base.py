@@ -353,6 +353,9 @@ class Runtime(Protocol):
     async def writable_layer(self, container_id: str) -> Path | None:
         """The folder of the node that holds what a container wrote to its root file system; None without one."""
 
+    async def pod_files(self, uid: str) -> list[Path]:
+        """Files of the node that every container of a pod can write to, such as its /etc/hosts."""
+
     async def reclaim_disk(self) -> None:
         """Deletes what containers that have ended wrote, and unpacked images that no container uses."""
 

@@ -345,6 +345,9 @@ class FakeRuntime:
     async def writable_layer(self, container_id: str) -> Path | None:
         return None
 
+    async def pod_files(self, uid: str) -> list[Path]:
+        return []
+
     async def reclaim_disk(self) -> None:
         """Fake containers write nothing."""
 

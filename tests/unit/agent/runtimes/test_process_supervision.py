@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from podfit.agent.diskuse import measure
 from podfit.agent.runtimes.base import RUNNING, CannotRun, Change, Limits, RuntimeFailure, Security
 from podfit.agent.runtimes.process import support
 
@@ -341,6 +342,12 @@ def test_a_machine_without_cgroups_is_told_what_it_lacks(monkeypatch: pytest.Mon
     monkeypatch.setattr(support, "_has_capability", lambda number: False)
     with pytest.raises(RuntimeFailure, match="CAP_SYS_ADMIN.*no cgroup hierarchy"):
         support.require_support()
+
+
+async def test_what_a_container_appends_to_its_hosts_file_is_measured(machine: Any) -> None:
+    uid = await machine.pod(etc_hosts="127.0.0.1\tlocalhost\n")
+    await machine.ended(await machine.start(uid, "sh", "-c", "head -c 2000000 /dev/zero >> /etc/hosts"))
+    assert sum(measure(file)[0] for file in await machine.runtime.pod_files(uid)) >= 2_000_000
 
 
 async def test_what_an_ended_container_wrote_is_deleted_on_demand_and_what_a_running_one_wrote_is_kept(

@@ -132,9 +132,13 @@ class Records:
         write_atomic(folder / "launch.json", _encoder.encode(launch), durable=False)
         write_atomic(folder / "container.json", _encoder.encode(record), durable=False)
 
+    def pod_files(self, uid: str) -> list[Path]:
+        """What containers of the pod see in /etc as their own."""
+        return [self.pods_dir / f"{uid}.{name}" for name in ("hosts", "hostname", "resolv.conf")]
+
     def drop_pod(self, uid: str) -> None:
-        for ending in ("json", "hosts", "hostname", "resolv.conf"):
-            (self.pods_dir / f"{uid}.{ending}").unlink(missing_ok=True)
+        for file in (self.pods_dir / f"{uid}.json", *self.pod_files(uid)):
+            file.unlink(missing_ok=True)
 
     def drop_container(self, container_id: str) -> None:
         shutil.rmtree(self.folder(container_id), ignore_errors=True)

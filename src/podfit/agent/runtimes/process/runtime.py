@@ -419,6 +419,9 @@ class ProcessRuntime:
     async def writable_layer(self, container_id: str) -> Path | None:
         return self._records.folder(container_id) / "upper"
 
+    async def pod_files(self, uid: str) -> list[Path]:
+        return self._records.pod_files(uid)
+
     async def reclaim_disk(self) -> None:
         """What is deleted is put aside first: nothing that is made meanwhile finds half of it."""
         used = {item.record.image_id for item in self._containers.values() if not item.exited}
