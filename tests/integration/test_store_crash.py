@@ -196,6 +196,15 @@ async def test_an_unreadable_mark_is_replaced(tmp_path: Path, mark: bytes) -> No
     assert path.with_name("s.db.mark").read_bytes().startswith(b"podfit01")
 
 
+async def test_a_store_that_vanished_is_not_replaced_by_an_empty_one(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await filled(path)
+    path.unlink()
+    assert "is missing" in await refusal(path) and not path.exists()
+    path.with_name("s.db.mark").unlink()
+    await filled(path)
+
+
 async def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     await filled(path)

@@ -8,11 +8,11 @@ another one's PATCH, and itself always gets on.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
 from collections.abc import Iterator
 
 from podfit.apiserver.request import Request
 from podfit.kit.clock import Clock
+from podfit.kit.fairly import FairLock
 
 SLICE_S = 0.002
 _PATIENCE_S = 0.008
@@ -24,8 +24,7 @@ class Lane:
         self._monotonic, self._slice_s, self._patience_s = clock.monotonic, slice_s, patience_s
         self._short = 0
         self._quiet: Turn | None = None
-        self._busy = False
-        self._waiting: OrderedDict[str, deque[Turn]] = OrderedDict()
+        self._lock = FairLock()
 
     def enter(self) -> None:
         """A request is being answered; short until it proves to be long."""
@@ -51,31 +50,18 @@ class Lane:
                 if self._advance(steps):
                     return
             finally:
-                self._next()
+                self._lock.give_back()
 
     def _advance(self, steps: Iterator[object]) -> bool:
         until = self._monotonic() + self._slice_s
         return not any(self._monotonic() >= until for _ in steps)
 
     async def _turn(self, client: str) -> None:
-        if self._busy:
-            await self._queue(client)
-        self._busy = True
+        await self._lock.take(client)
         try:
             await self._until_quiet()
         except BaseException:
-            self._next()
-            raise
-
-    async def _queue(self, client: str) -> None:
-        turn: Turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(client, deque()).append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if not turn.cancelled():
-                # The turn came at the moment the client left: it goes to the next one.
-                self._next()
+            self._lock.give_back()
             raise
 
     async def _until_quiet(self) -> None:
@@ -90,18 +76,6 @@ class Lane:
         finally:
             timer.cancel()
             self._quiet = None
-
-    def _next(self) -> None:
-        """Hands the turn on: to the next client that waits, in its order."""
-        while self._waiting:
-            client, turns = self._waiting.popitem(last=False)
-            turn = turns.popleft()
-            if turns:
-                self._waiting[client] = turns
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._busy = False
 
 
 def _wake(turn: Turn) -> None:

@@ -40,6 +40,7 @@ from podfit.apiserver.verbs.patch import patch
 from podfit.apiserver.verbs.update import update
 from podfit.apiserver.verbs.watch import watch
 from podfit.apiserver.writes import Writer
+from podfit.kit.aside import CLIENT
 from podfit.store.backend import Unavailable
 
 log = logging.getLogger(__name__)
@@ -133,6 +134,7 @@ class Core:
     async def _answered(self, request: Request, route: Route | None) -> Response:
         gauge = self.metrics.reading if request.reads else self.metrics.mutating
         gauge.inc()
+        CLIENT.set(request.client or request.user.name)
         self.parts.lane.enter()
         try:
             return await self._answer(request, route)

@@ -232,9 +232,19 @@ class SqliteFile:
         except BlockingIOError as error:
             raise Unusable(self._in_use()) from error
         if not self.path.exists():
+            self._check_never_used()
             self._create()
         elif not self.path.stat().st_size:
             raise Unusable(self._advice("the file is empty"))
+
+    def _check_never_used(self) -> None:
+        acknowledged = self._mark.open()
+        self._mark.close()
+        if acknowledged > 1:
+            raise Unusable(
+                f"the store {self.path} is missing, but writes up to revision {acknowledged} were acknowledged. "
+                f"Restore it from a copy together with its -wal file, or remove {self._mark.path} to start empty"
+            )
 
     def _create(self) -> None:
         """Under another name first: a file under its own name is always a whole one, and an empty one is damage."""
@@ -318,7 +328,7 @@ class SqliteFile:
     def _advice(self, damage: str) -> str:
         return (
             f"the store {self.path} is damaged ({damage}); nothing was thrown away. "
-            "Restore it from a copy together with its -wal file, or move both away to start empty"
+            "Restore it from a copy together with its -wal file, or move these and its .mark file away to start empty"
         )
 
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from podfit.kit.aside import LARGE, Aside
+from podfit.kit.aside import CLIENT, LARGE, VERY_LARGE, Aside
 
 
 async def test_small_work_is_done_in_place() -> None:
@@ -39,4 +39,38 @@ async def test_large_pieces_are_worked_on_one_after_the_other() -> None:
 
     await asyncio.gather(*(aside.run(LARGE, work) for _ in range(50)))
     assert most == 1
+    aside.close()
+
+
+async def test_large_work_does_not_wait_for_very_large_work() -> None:
+    aside, over = Aside(), threading.Event()
+    huge = asyncio.ensure_future(aside.run(VERY_LARGE, lambda: over.wait(30)))
+    await asyncio.sleep(0)
+    assert await aside.run(LARGE, lambda: "done") == "done"
+    over.set()
+    assert await huge
+    aside.close()
+
+
+async def test_clients_get_the_thread_in_turn() -> None:
+    aside, log = Aside(), list[str]()
+
+    async def ask(client: str) -> None:
+        CLIENT.set(client)
+        await aside.run(LARGE, lambda: log.append(client))
+
+    await asyncio.gather(*(asyncio.ensure_future(ask(client)) for client in "aaaaab"))
+    assert log.index("b") <= 2
+    aside.close()
+
+
+async def test_a_client_that_leaves_gives_the_thread_back() -> None:
+    aside, over = Aside(), threading.Event()
+    first = asyncio.ensure_future(aside.run(LARGE, lambda: over.wait(30)))
+    second = asyncio.ensure_future(aside.run(LARGE, lambda: "second"))
+    third = asyncio.ensure_future(aside.run(LARGE, lambda: "third"))
+    await asyncio.sleep(0)
+    second.cancel()
+    over.set()
+    assert await first and await third == "third"
     aside.close()
