@@ -15,8 +15,12 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
+import aiohttp
+
 from bench.bench_apiserver import STRATEGIC, Server, access, make_namespace, make_pods, resize_body, session
 from bench.reporting import Row, percentile, print_table
+from podfit.apiserver.auth.kubeconfigs import write_kubeconfig
+from podfit.client.kubeconfig import load
 
 PODS = 10_000
 CONNECTIONS = 8
@@ -56,15 +60,16 @@ async def patching(kubeconfig: Path, seconds: float) -> list[float]:
 
 async def flooding(kubeconfig: Path, name: str) -> None:
     """Until it is ended."""
-    url, tls = access(kubeconfig)
+    found = load(str(kubeconfig))
+    url, tls, bearer = found.server, found.tls(), {"Authorization": f"Bearer {found.token}"}
     method, path, headers = FLOODS[name]
 
-    async def ask(client: object, connection: int) -> None:
-        number = 0
+    async def ask(client: aiohttp.ClientSession, connection: int) -> None:
+        number, target, sent = 0, url + path.format(connection), {**bearer, **headers}
         while True:
             number += 1
             body = resize_body(number) if method == "PATCH" else None
-            async with client.request(method, url + path.format(connection), headers=headers, data=body) as answer:  # type: ignore[attr-defined]
+            async with client.request(method, target, headers=sent, data=body) as answer:
                 async for _ in answer.content.iter_any():
                     pass
 
@@ -74,10 +79,20 @@ async def flooding(kubeconfig: Path, name: str) -> None:
         await asyncio.gather(*(ask(client, number) for number in range(CONNECTIONS)))
 
 
-def other_user(server: Server) -> Path:
-    """A kubeconfig of a second administrator: limits are those of a user, not of a connection."""
+async def other_user(client: aiohttp.ClientSession, server: Server, url: str) -> Path:
+    """A kubeconfig of a second user: limits are those of a user, not of a connection."""
+    accounts = f"{url}/api/v1/namespaces/many/serviceaccounts"
+    await client.post(accounts, json={"metadata": {"name": "flood"}})
+    binding = {
+        "metadata": {"name": "flood"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "flood", "namespace": "many"}],
+    }
+    await client.post(f"{url}/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", json=binding)
+    async with client.post(f"{accounts}/flood/token", json={}) as answer:
+        token = (await answer.json())["status"]["token"]
     made = server.folder / "flood.kubeconfig"
-    made.write_text((server.folder / "admin.kubeconfig").read_text())
+    write_kubeconfig(made, url, (server.folder / "pki" / "ca.crt").read_bytes(), token=token)
     return made
 
 
@@ -106,17 +121,18 @@ async def main(wanted: list[str]) -> None:
                 await make_namespace(client, url, "many")
                 await make_pods(client, url, "bench", 1)
                 await make_pods(client, url, "many", PODS)
-            measure(server, config, rows, wanted)
+                flooder = await other_user(client, server, url)
+            measure(server, config, flooder, rows, wanted)
         finally:
             server.stop()
     print_table("PATCH /resize during a flood by eight connections, 10,000 pods", rows)
 
 
-def measure(server: Server, config: Path, rows: list[Row], wanted: list[str]) -> None:
+def measure(server: Server, config: Path, flooder: Path, rows: list[Row], wanted: list[str]) -> None:
     quiet_p50, quiet, _ = patch_p99(config)
     rows.append(Row("quiet", f"p50 {quiet_p50 * 1000:.1f} ms, p99 {quiet * 1000:.1f} ms"))
     for name in wanted or FLOODS:
-        flood = run("flood", str(other_user(server)), name)
+        flood = run("flood", str(flooder), name)
         try:
             assert flood.stdout is not None and flood.stdout.readline() == "set\n"
             p50, p99, count = patch_p99(config)

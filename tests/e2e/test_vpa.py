@@ -392,7 +392,7 @@ async def test_a_resize_that_ends_in_throttling_is_taken_back(lab: Scaled, app: 
     await all_become(lab.client, EVENT, "default", told, PATIENCE_S, fieldSelector=about)
 
 
-async def test_a_pod_that_requires_an_autoscaler_starts_with_its_recommendation(lab: Scaled, app: str) -> None:
+async def test_a_pod_that_requires_an_autoscaler_starts_once_there_is_one(lab: Scaled, app: str) -> None:
     await lab.deploy(app, SMALL, IDLE, notes={"podfit.dev/requires-vpa": "true"})
 
     def held(pod: Object) -> bool:
@@ -401,14 +401,13 @@ async def test_a_pod_that_requires_an_autoscaler_starts_with_its_recommendation(
         return [one["name"] for one in gates] == ["podfit.dev/requires-vpa"] and why == "SchedulingGated"
 
     waiting = await lab.pod_of(app, held)
-    await lab.client.create(VPA, by_hand(app))
     await lab.passes(2)
-    assert held(await lab.pod_of(app, lambda _: True)), "an autoscaler without a recommendation is not enough"
-    await lab.recommend(app, "120m", "80Mi")
+    assert held(await lab.pod_of(app, lambda _: True)), "nothing selects it yet"
+    await lab.client.create(VPA, by_hand(app))
     started = await lab.pod_of(app)
     assert started["metadata"]["uid"] == waiting["metadata"]["uid"]
-    assert statuses(started)["c"]["resources"] == sizes("120m/80Mi", "960m/320Mi")
-    assert_kernel_has(lab, started, lambda memory: memory == 320 * MIB)
+    assert statuses(started)["c"]["resources"] == SMALL
+    assert_kernel_has(lab, started, lambda memory: memory == 160 * MIB)
 
 
 def any_panic(events: list[Object]) -> bool:

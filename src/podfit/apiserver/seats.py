@@ -39,7 +39,7 @@ class _Line:
 class Seats:
     def __init__(self, reads: int = 400, writes: int = 200) -> None:
         """The totals are kube-apiserver's `--max-requests-inflight` and `--max-mutating-requests-inflight`."""
-        self.reads = Limits(reads, max(1, reads // 2), 8)
+        self.reads = Limits(reads, max(1, reads // 2), 4)
         self.writes = Limits(writes, max(1, writes // 2), 16)
         self._lines: dict[tuple[str, bool], _Line] = {}
 

@@ -24,6 +24,7 @@ from podfit.apiserver.revisions import too_large, too_old, unsigned, wait_until
 from podfit.apiserver.selection import Chosen, chosen
 from podfit.store.backend import Compacted, FutureRevision, Record, Store
 
+_MANY = 1000
 _EXPIRED_TOKEN = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
     "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
@@ -38,6 +39,8 @@ async def list_objects(call: Call) -> Response:
     options = list_options(call.request.query, False)
     selection = chosen(call.objects, call.kind, options.label_selector, options.field_selector)
     prefix = prefix_of(call.kind, call.namespace)
+    if call.objects.store.count(prefix) >= _MANY:
+        await call.parts.lane.wait(call.request)
     if selection is not None and selection.name is not None and not options.token and _newest(options):
         found = await _shown(call, await _by_name(call, selection, options))
         return await call.reply_list(accepted, form, *found)
