@@ -286,3 +286,9 @@ async def test_a_name_is_resolved_once_and_the_checked_address_is_dialled() -> N
 async def test_a_proxy_takes_no_name_that_would_change_the_host(world: World, name: str) -> None:
     status, told = await world.get(f"/api/v1/namespaces/default/pods/{name}/proxy/x")
     assert status == 400 and "invalid pod request" in told
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "." * 5, "a..b", "\ud800", "x" * 300, "%"])
+async def test_a_name_that_cannot_be_one_is_not_looked_for(host: str) -> None:
+    with pytest.raises(dialing.NotAllowed):
+        await dialing.allowed_address(host, loopback=True)

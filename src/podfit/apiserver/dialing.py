@@ -43,7 +43,8 @@ async def allowed_address(host: str, loopback: bool) -> str:
     if found is None:
         try:
             rows = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except OSError:
+        except (OSError, UnicodeError):
+            # A name that is none, with parts that are too long say, is not even looked for.
             raise NotAllowed(f"lookup {host}: no such host") from None
         every = [address for row in rows if (address := parsed(str(row[4][0]))) is not None]
     else:
