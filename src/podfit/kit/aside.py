@@ -51,7 +51,7 @@ class Aside:
         if self._threads is None:
             # Five milliseconds, the interpreter's default, would be added to each turn of the loop meanwhile.
             sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
-            self._threads = _Thread("large"), _Thread("very-large")
+            self._threads = _Thread("aside"), _Thread("aside-long")
         return await self._threads[size >= VERY_LARGE].run(work)
 
     def close(self) -> None:
