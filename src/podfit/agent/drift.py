@@ -58,14 +58,13 @@ class Drift:
         except (RuntimeFailure, OSError):
             return
         # Read after the kernel's values, with nothing in between: both are of the same moment.
-        told = self._ledger.actuated(record.uid).containers.get(name)
-        if told is None or kernel.agrees(told, actual):
+        actuated = self._ledger.actuated(record.uid).containers.get(name)
+        if actuated is None or kernel.agrees(actuated, actual):
             self._known.pop(container_id, None)
         elif self._known.get(container_id) != actual and record.resize.in_progress is None:
             self._known[container_id] = actual
-            message = (
-                f"Container {name}: the cgroup has {_words(actual)}; {_words(kernel.container_limits(told))} were set"
-            )
+            set_before = _words(kernel.container_limits(actuated))
+            message = f"Container {name}: the cgroup has {_words(actual)}; {set_before} were set"
             record.story.tell("changed outside", message)
             self._notices.say(record.pod, WARNING, "CgroupChanged", message, name)
 

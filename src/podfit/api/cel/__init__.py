@@ -3,5 +3,5 @@ budget.
 
 `program.Environment` compiles an expression and complains in cel-go's words (`syntax.BadExpression`); `Program.run`
 evaluates it, counts what that costs into a `budget.Budget` and raises what is in `values`. Few clusters have
-expressions: whoever imports `program` does so where it is needed.
+expressions: import `program` only where it is used.
 """

@@ -1,7 +1,7 @@
 """Estimates of what an expression costs at most, before it ever runs, as cel-go and Kubernetes compute them.
 
 `estimated` walks the checked expression. Sizes come from its literals and, by the path of a value
-(`self`, `spec`, `@items`, …), from whoever declared the variables.
+(`self`, `spec`, `@items`, …), from the declarations of the variables.
 """
 
 from __future__ import annotations
