@@ -13,11 +13,11 @@ help: ## Show this list
 # What runs podfit; what tests and checks need is added on top, so that neither is installed again for the other.
 $(BIN)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[cri]"
 	@touch $@
 
 $(BIN)/.dev-ready: $(BIN)/.ready
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[etcd,dev]"
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[cri,etcd,dev]"
 	@touch $@
 
 setup: $(BIN)/.ready ## Make the virtual environment that podfit runs in

@@ -19,7 +19,10 @@ def installs(target: str, venv: Path) -> list[str]:
     return [line.split(" -e ")[1] for line in done.stdout.splitlines() if "/pip install" in line]
 
 
-@pytest.mark.parametrize(("target", "expected"), [("run", ["."]), ("setup", ["."]), ("check", [".", '".[etcd,dev]"'])])
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [("run", ['".[cri]"']), ("setup", ['".[cri]"']), ("check", ['".[cri]"', '".[cri,etcd,dev]"'])],
+)
 def test_development_tools_are_installed_for_checks_alone(tmp_path: Path, target: str, expected: list[str]) -> None:
     assert installs(target, tmp_path / "venv") == expected
 
@@ -27,6 +30,6 @@ def test_development_tools_are_installed_for_checks_alone(tmp_path: Path, target
 def test_going_from_a_run_to_checks_and_back_adds_the_tools_once(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / ".ready").touch()
-    assert installs("check", tmp_path) == ['".[etcd,dev]"']
+    assert installs("check", tmp_path) == ['".[cri,etcd,dev]"']
     (tmp_path / "bin" / ".dev-ready").touch()
     assert installs("run", tmp_path) == installs("check", tmp_path) == []
