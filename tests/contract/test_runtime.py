@@ -33,8 +33,8 @@ from podfit.agent.runtimes.base import (
     Runtime,
     RuntimeFailure,
 )
+from podfit.agent.runtimes.cgroups import detect
 from podfit.agent.runtimes.fake import FakeNodeState, FakeRuntime
-from podfit.agent.runtimes.process.cgroups import detect
 from podfit.agent.runtimes.process.runtime import ProcessRuntime
 from podfit.agent.runtimes.process.support import check_support
 

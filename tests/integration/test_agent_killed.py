@@ -22,7 +22,7 @@ from podfit.agent.config import AgentConfig
 from podfit.agent.decide.kernel import milli_of_quota
 from podfit.agent.ledger import Ledger
 from podfit.agent.runtimes.base import RUNNING, RuntimeFailure
-from podfit.agent.runtimes.process.cgroups import detect
+from podfit.agent.runtimes.cgroups import detect
 from podfit.agent.runtimes.process.runtime import ProcessRuntime
 from podfit.api.kinds import POD, kind_named
 from podfit.api.quantity import milli_of, units_of

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.agent.runtimes.base import MAX_SHARES, MIN_SHARES, UNLIMITED, BelowUsage, Change
-from podfit.agent.runtimes.process import cgroups_v1, cgroups_v2
-from podfit.agent.runtimes.process.cgroups_v2 import shares_of, weight_of
+from podfit.agent.runtimes.cgroups import v1, v2
+from podfit.agent.runtimes.cgroups.v2 import shares_of, weight_of
 
 PAGE = 4096
-UNBOUNDED = cgroups_v1.NO_LIMIT
+UNBOUNDED = v1.NO_LIMIT
 amounts = st.integers(1, 1 << 20).map(lambda pages: pages * PAGE)
 
 
@@ -78,8 +78,8 @@ def kernel(module: object, model: KernelV1 | KernelV2) -> Iterator[None]:
 def test_v1_writes_are_in_the_order_the_kernel_wants(held: int, cache: int, wanted: list[int]) -> None:
     model = KernelV1(held, cache)
     with mock.patch.object(os.path, "exists", return_value=True):
-        groups = cgroups_v1.CgroupsV1({"cpu": "/c", "memory": "/m"})
-    with kernel(cgroups_v1, model):
+        groups = v1.CgroupsV1({"cpu": "/c", "memory": "/m"})
+    with kernel(v1, model):
         for value in wanted:
             before = dict(model.values)
             try:
@@ -101,8 +101,8 @@ def test_v2_never_kills_and_a_refusal_changes_nothing(
     held: int, cache: int, reclaimable: float, wanted: list[int]
 ) -> None:
     model = KernelV2(held, cache, reclaimable)
-    groups = cgroups_v2.CgroupsV2("/g")
-    with kernel(cgroups_v2, model):
+    groups = v2.CgroupsV2("/g")
+    with kernel(v2, model):
         for value in wanted:
             before = dict(model.values)
             try:

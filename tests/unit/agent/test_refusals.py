@@ -10,7 +10,7 @@ from podfit.agent.act import _failed
 from podfit.agent.decide.actuate import GROW, SetContainer, SetPod, Step
 from podfit.agent.decide.refusals import refusal
 from podfit.agent.runtimes.base import UNLIMITED, Change, RuntimeFailure, WriteRefused
-from podfit.agent.runtimes.process.cgroups import refused
+from podfit.agent.runtimes.cgroups import refused
 
 PATH = "/sys/fs/cgroup/kubepods/burstable/pod1/memory.max"
 

@@ -77,7 +77,7 @@ def privileges() -> Finding:
 def cgroups() -> Finding:
     """Makes a cgroup, sets its limits and removes it."""
     from podfit.agent.runtimes.base import RuntimeFailure
-    from podfit.agent.runtimes.process.cgroups import detect, mounted
+    from podfit.agent.runtimes.cgroups import detect, mounted
 
     advice = "mount the cpu and memory controllers writable (in a container: --privileged --cgroupns=host), be root"
     try:

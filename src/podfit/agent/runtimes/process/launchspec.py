@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base import ContainerConfig, PodConfig, Security, hidden_folder
-from .cgroups import Cgroups
+from ..cgroups import Cgroups
 from .images import PAUSE, Image
 from .keeper.linux import CAPABILITIES, DEFAULT_CAPABILITIES
 from .users import identify

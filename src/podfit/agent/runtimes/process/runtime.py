@@ -39,7 +39,8 @@ from ..base import (
     RuntimeFailure,
     Usage,
 )
-from .cgroups import Cgroups, Vanished, pod_group
+from ..cgroups import Cgroups, Vanished, pod_group
+from ..cgroups.watch import OomWatch, memory_below
 from .images import Images
 from .keeper.terminal import receive_terminal
 from .launchspec import confine_devices, launch_spec
@@ -47,7 +48,6 @@ from .link import KeeperFailed, Link
 from .records import Container, ContainerRecord, Pod, PodRecord, Records
 from .streams import ProcessAttach, ProcessExec, TcpStream, console_pair, end_exec, pipes
 from .support import require_support
-from .watch import OomWatch, memory_below
 
 REMOVE_TRIES = 200
 KILL_WAIT_S = 10.0

@@ -6,7 +6,7 @@ import os
 import platform
 
 from ..base import RuntimeFailure
-from .cgroups import Cgroups, detect, mounted
+from ..cgroups import Cgroups, detect, mounted
 
 _CAP_SYS_ADMIN = 21
 _NAMESPACES = ("pid", "mnt", "uts", "ipc", "cgroup")

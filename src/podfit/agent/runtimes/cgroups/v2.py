@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 
 from ..base import MAX_SHARES, MIN_SHARES, UNLIMITED, BelowUsage, Change, Limits, Usage
-from .cgroups import guarded, kill_members, now, read, read_table, refused, remove_tree, subgroups, tree, write
+from . import guarded, kill_members, now, read, read_table, refused, remove_tree, subgroups, tree, write
 from .devices import confine_v2
 
 SHARES_ATTRIBUTE = "trusted.podfit.cpu_shares"

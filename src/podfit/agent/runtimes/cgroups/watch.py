@@ -13,8 +13,8 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 
-from .cgroups import Cgroups, read_table
-from .keeper import linux
+from ..process.keeper import linux
+from . import Cgroups, read_table
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.02, 1.0
 SAFETY_LOOK_S = 2.0

@@ -1,8 +1,8 @@
-"""What the runtime asks of the kernel's control groups, whichever version is mounted, and which one that is.
+"""What runtimes ask of the kernel's control groups, whichever version is mounted, and which one that is.
 
 A group is named by its path below the hierarchy's root, as in `/podfit/burstable/pod1234/5678`. Writes go through
 os.open and os.write, so that the kernel's errno is an exception and not lost in a buffer. The two versions differ in
-their files (cgroups_v1.py, cgroups_v2.py) and in one thing that matters: v1 refuses a memory limit below usage, v2
+their files (v1.py, v2.py) and in one thing that matters: v1 refuses a memory limit below usage, v2
 takes it and kills.
 """
 
@@ -185,8 +185,8 @@ def mounted() -> tuple[dict[str, str], str]:
 
 def detect() -> Cgroups:
     """The version that has cpu and memory here; v1 first, as on a hybrid machine v2 then has neither."""
-    from .cgroups_v1 import CgroupsV1
-    from .cgroups_v2 import CgroupsV2
+    from .v1 import CgroupsV1
+    from .v2 import CgroupsV2
 
     controllers, unified = mounted()
     if "cpu" in controllers and "memory" in controllers:
