@@ -312,6 +312,62 @@ async def test_an_update_changes_what_it_names_and_nothing_else(bench: Bench) ->
     assert (await bench.state(cid)).state == RUNNING
 
 
+def _all_cpus() -> str:
+    """All CPUs of the machine as one range."""
+    last = (os.cpu_count() or 1) - 1
+    return f"0-{last}" if last else "0"
+
+
+def _affinity(pid: int) -> str:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(line.split()[1] for line in status.splitlines() if line.startswith("Cpus_allowed_list"))
+
+
+async def test_a_container_runs_on_the_cpus_it_was_given_until_it_gets_others(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, cpuset_cpus="0"))
+    await bench.runtime.start_container(cid)
+    assert await bench.runtime.container_limits(cid) == Limits(256, cpuset_cpus="0")
+    pid = (await bench.state(cid)).pid
+    if bench.kind == "process":
+        assert _affinity(pid) == "0"
+    await bench.runtime.update_container(cid, Change(cpuset_cpus=_all_cpus()))
+    assert await bench.runtime.container_limits(cid) == Limits(256, cpuset_cpus=_all_cpus())
+    if bench.kind == "process":
+        assert _affinity(pid) == _all_cpus()
+
+
+async def test_cpus_can_be_set_between_creation_and_start(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, cpuset_cpus=_all_cpus()))
+    await bench.runtime.update_container(cid, Change(cpuset_cpus="0"))
+    await bench.runtime.start_container(cid)
+    if bench.kind == "process":
+        assert _affinity((await bench.state(cid)).pid) == "0"
+    assert (await bench.runtime.container_limits(cid)).cpuset_cpus == "0"
+
+
+async def test_a_container_that_runs_without_restriction_can_be_given_cpus(bench: Bench) -> None:
+    uid, cid = await bench.run("sh", "-c", "sleep 1000 & sleep 1000 & wait")
+    await bench.runtime.update_container(cid, Change(cpuset_cpus="0"))
+    assert (await bench.runtime.container_limits(cid)).cpuset_cpus == "0"
+    if bench.kind == "process":
+        members = Path(detect().procs_file(f"{bench.runtime.cgroup_root}/burstable/pod{uid}/{cid}"))
+        assert {_affinity(int(pid)) for pid in members.read_text().split()} == {"0"}
+        stream = await bench.runtime.exec(cid, ["grep", "Cpus_allowed_list", "/proc/self/status"])
+        assert (await stream.read())[1].split() == [b"Cpus_allowed_list:", b"0"]
+        await stream.wait()
+        await stream.close()
+
+
+async def test_cpus_are_kept_while_no_agent_runs(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, cpuset_cpus="0"))
+    await bench.runtime.start_container(cid)
+    await bench.restart()
+    assert (await bench.runtime.container_limits(cid)).cpuset_cpus == "0"
+
+
 async def test_memory_goes_up_and_down_many_times(bench: Bench) -> None:
     uid = await bench.pod()
     cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, None, 64 * MIB))

@@ -71,6 +71,8 @@ class Limits(Struct, frozen=True):
     cpu_quota_us: int | None = None
     memory_bytes: int | None = None
     cpu_period_us: int = PERIOD_US
+    cpuset_cpus: str = ""
+    """The CPUs it may run on, as the kernel lists them (0-3,8); "" for all of its parent's."""
 
 
 UNLIMITED = -1
@@ -83,6 +85,8 @@ class Change(Struct, frozen=True):
     cpu_shares: int | None = None
     cpu_quota_us: int | None = None
     memory_bytes: int | None = None
+    cpuset_cpus: str = ""
+    """As in `Limits`; "" leaves it alone, as it does in a CRI call."""
 
 
 def hidden_folder(node: Path) -> Path:
@@ -319,7 +323,7 @@ class Runtime(Protocol):
         """Writes the pod's cgroup. Memory below usage raises BelowUsage and changes nothing."""
 
     async def update_container(self, container_id: str, change: Change) -> None:
-        """Writes a running container's cgroup; the same promise."""
+        """Writes the cgroup of a container that is created or runs; the same promise."""
 
     async def pod_limits(self, uid: str) -> Limits:
         """What the kernel has now (CPU shares as configured where the kernel's form is coarser)."""

@@ -172,6 +172,7 @@ def changed(limits: Limits, change: Change) -> Limits:
         limits.cpu_quota_us if quota is None else None if quota == UNLIMITED else quota,
         limits.memory_bytes if memory is None else None if memory == UNLIMITED else memory,
         limits.cpu_period_us,
+        change.cpuset_cpus or limits.cpuset_cpus,
     )
 
 

@@ -47,6 +47,9 @@ class Cgroups(Protocol):
     def join_files(self, group: str) -> list[str]:
         """Where a process writes 0 to become a member."""
 
+    def pin_files(self, group: str) -> list[str]:
+        """The same for hierarchies that have the group only if its CPUs are restricted."""
+
     def views(self, group: str) -> dict[str, str]:
         """What a container is shown at /sys/fs/cgroup: name → folder; v2 has one, named ""."""
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from ..base import UNLIMITED, BelowUsage, Change, Limits, Usage
 from . import guarded, kill_members, now, read, read_table, refused, remove_tree, subgroups, tree, write
+from .cpusets_v1 import CpusetsV1
 from .devices import RULES_V1
 
 WANTED = ("cpu", "cpuacct", "memory", "pids", "freezer", "devices")
@@ -26,6 +27,7 @@ class CgroupsV1:
     def __init__(self, controllers: dict[str, str]) -> None:
         self._at = {name: controllers[name] for name in WANTED if name in controllers}
         self._cpu, self._memory = self._at["cpu"], self._at["memory"]
+        self._cpusets = CpusetsV1(controllers.get("cpuset", ""))
         self._points = list(dict.fromkeys(self._at.values()))
         self._has_swap = os.path.exists(f"{self._memory}/memory.memsw.limit_in_bytes")
 
@@ -37,7 +39,8 @@ class CgroupsV1:
                 write(f"{self._cpu}{group}/cpu.cfs_period_us", str(limits.cpu_period_us))
 
         guarded(group, make)
-        self.write(group, Change(limits.cpu_shares, limits.cpu_quota_us, limits.memory_bytes))
+        self._cpusets.find(group)
+        self.write(group, Change(limits.cpu_shares, limits.cpu_quota_us, limits.memory_bytes, limits.cpuset_cpus))
 
     def confine_devices(self, group: str) -> bool:
         if "devices" not in self._at:
@@ -62,6 +65,8 @@ class CgroupsV1:
                 write(f"{cpu}/cpu.shares", str(change.cpu_shares))
             if change.cpu_quota_us is not None:
                 write(f"{cpu}/cpu.cfs_quota_us", str(change.cpu_quota_us))
+            if change.cpuset_cpus:
+                self._cpusets.pin(group, change.cpuset_cpus, self.procs_file(group))
         except OSError as error:
             if before is not None:
                 self._set_memory(group, before)
@@ -100,6 +105,7 @@ class CgroupsV1:
                 cpu_quota_us=None if quota < 0 else quota,
                 memory_bytes=None if memory >= NO_LIMIT else memory,
                 cpu_period_us=int(read(f"{cpu}/cpu.cfs_period_us")),
+                cpuset_cpus=self._cpusets.cpus(group),
             )
         except OSError as error:
             raise refused(error, group) from error
@@ -143,6 +149,9 @@ class CgroupsV1:
         # `tasks`, not cgroup.procs: one thread that moves itself needs no lock on all processes of the machine (6 ms).
         return [f"{point}{group}/tasks" for point in self._points]
 
+    def pin_files(self, group: str) -> list[str]:
+        return self._cpusets.files(group)
+
     def views(self, group: str) -> dict[str, str]:
         return {name: self._at[name] + group for name in SHOWN if name in self._at}
 
@@ -172,7 +181,7 @@ class CgroupsV1:
 
     def remove(self, group: str) -> bool:
         gone = [remove_tree(point + group) for point in self._points]
-        return all(gone)
+        return all(gone) and self._cpusets.remove(group)
 
     def oom_eventfd(self, group: str) -> int | None:
         return self._eventfd(group, "memory.oom_control", "")

@@ -16,6 +16,8 @@ from .devices import confine_v2
 
 SHARES_ATTRIBUTE = "trusted.podfit.cpu_shares"
 CONTROLLERS = ("cpu", "memory", "pids")
+PINNING = (*CONTROLLERS, "cpuset")
+"""Handed down to groups whose CPUs are restricted."""
 
 
 def weight_of(shares: int) -> int:
@@ -34,12 +36,15 @@ class CgroupsV2:
 
     def __init__(self, point: str) -> None:
         self._point = point.rstrip("/")
+        self._pinned = False
+        """Whether the CPUs of any group are restricted. Until then no file is read for it."""
 
     def create(self, group: str, limits: Limits) -> None:
         guarded(group, lambda: self._make(group))
         if limits.cpu_period_us != 100_000:
             guarded(group, lambda: write(f"{self._point}{group}/cpu.max", f"max {limits.cpu_period_us}"))
-        self.write(group, Change(limits.cpu_shares, limits.cpu_quota_us, limits.memory_bytes))
+        self._pinned = self._pinned or os.path.exists(f"{self._point}{group}/cpuset.cpus")
+        self.write(group, Change(limits.cpu_shares, limits.cpu_quota_us, limits.memory_bytes, limits.cpuset_cpus))
 
     def _make(self, group: str) -> None:
         path = self._point
@@ -53,10 +58,18 @@ class CgroupsV2:
             if group.count("/") > 2 and not os.path.basename(group).startswith("pod"):
                 write(f"{path}/memory.oom.group", "1")
 
-    def _delegate(self, path: str) -> None:
+    def _pin(self, group: str, cpus: str) -> None:
+        self._pinned = True
+        path = self._point
+        for part in group.strip("/").split("/"):
+            self._delegate(path, PINNING)
+            path = f"{path}/{part}"
+        write(f"{path}/cpuset.cpus", cpus)
+
+    def _delegate(self, path: str, controllers: tuple[str, ...] = CONTROLLERS) -> None:
         available = read(f"{path}/cgroup.controllers").split()
         enabled = read(f"{path}/cgroup.subtree_control").split()
-        missing = [f"+{name}" for name in CONTROLLERS if name in available and name not in enabled]
+        missing = [f"+{name}" for name in controllers if name in available and name not in enabled]
         if missing:
             write(f"{path}/cgroup.subtree_control", " ".join(missing))
 
@@ -81,6 +94,8 @@ class CgroupsV2:
             if change.cpu_quota_us is not None:
                 # One number keeps the period.
                 write(f"{path}/cpu.max", "max" if change.cpu_quota_us == UNLIMITED else str(change.cpu_quota_us))
+            if change.cpuset_cpus:
+                self._pin(group, change.cpuset_cpus)
         except OSError as error:
             if before is not None:
                 self._set_memory(group, before)
@@ -136,9 +151,17 @@ class CgroupsV2:
                 cpu_quota_us=None if quota == "max" else int(quota),
                 memory_bytes=None if memory == UNLIMITED else memory,
                 cpu_period_us=int(period),
+                cpuset_cpus=self._cpus(path) if self._pinned else "",
             )
         except OSError as error:
             raise refused(error, group) from error
+
+    @staticmethod
+    def _cpus(path: str) -> str:
+        try:
+            return read(f"{path}/cpuset.cpus").strip()
+        except FileNotFoundError:
+            return ""
 
     def _shares(self, path: str) -> int:
         weight = int(read(f"{path}/cpu.weight"))
@@ -185,6 +208,9 @@ class CgroupsV2:
 
     def join_files(self, group: str) -> list[str]:
         return [f"{self._point}{group}/cgroup.procs"]
+
+    def pin_files(self, group: str) -> list[str]:
+        return []
 
     def views(self, group: str) -> dict[str, str]:
         return {"": self._point + group}

@@ -51,6 +51,7 @@ def launch_spec(
         "targeted": bool(config.target),
         "share_pid": pod.share_process_namespace and not pod.host_pid,
         "cgroup_joins": cgroups.join_files(group),
+        "cgroup_pins": cgroups.pin_files(group),
         "cgroup_views": cgroups.views(group),
         "oom_file": cgroups.oom_file(group),
         "procs_file": cgroups.procs_file(group),

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import stat
+from contextlib import suppress
 from typing import Any
 
 from . import beneath, linux, seccomp
@@ -68,7 +69,7 @@ def run(spec: Spec, stdio: tuple[int, ...], namespaces: dict[str, int], status: 
         _attach_stdio(stdio, bool(spec["tty"]))
         for name, descriptor in namespaces.items():
             linux.setns(descriptor, {"uts": linux.CLONE_NEWUTS, "ipc": linux.CLONE_NEWIPC}[name])
-        joins = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in spec["cgroup_joins"]]
+        joins = _open_groups(spec)
         linux.unshare(linux.CLONE_NEWNS)
         linux.mount("", "/", flags=linux.MS_REC | linux.MS_SLAVE)
         _build_root(spec)
@@ -90,7 +91,7 @@ def run_in(spec: Spec, stdio: tuple[int, ...], process: int, status: int) -> Non
         reset_signals()
         os.setsid()
         _attach_stdio(stdio, bool(spec["tty"]))
-        joins = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in spec["cgroup_joins"]]
+        joins = _open_groups(spec)
         linux.setns(process, linux.CLONE_NEWNS | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
         if spec["tty"]:
             become_terminal(stdio[0], spec["uid"])
@@ -121,6 +122,15 @@ def execute(spec: Spec) -> None:
         raise RuntimeError(f'exec: "{program}": {why}') from None
     except OSError as error:
         raise RuntimeError(f'exec: "{program}": {os.strerror(error.errno or 0).lower()}') from None
+
+
+def _open_groups(spec: Spec) -> list[int]:
+    """The cgroups to join. Those of `cgroup_pins` exist only while the container's CPUs are restricted."""
+    opened = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in spec["cgroup_joins"]]
+    for path in spec.get("cgroup_pins", ()):
+        with suppress(FileNotFoundError):
+            opened.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+    return opened
 
 
 def _attach_stdio(stdio: tuple[int, ...], tty: bool) -> None:
