@@ -15,7 +15,9 @@ from podfit.apiserver.writes import Track
 from podfit.kit.clock import rfc3339
 
 _RESIZABLE = tuple(
-    ("spec", group, "*", field) for group in ("containers", "initContainers") for field in ("resources", "resizePolicy")
+    ("spec", *group, field)
+    for group in (("containers", "*"), ("initContainers", "*"), ("virtualMachine",))
+    for field in ("resources", "resizePolicy")
 )
 
 _STATUS_KEEPS: dict[tuple[str, str], tuple[tuple[str, ...], ...]] = {

@@ -65,6 +65,8 @@ _EMBEDDED_BUT = {
     "EphemeralContainer": ("EphemeralContainerCommon", "targetContainerName"),
 }
 """Likewise, where all fields but one are the embedded struct's."""
+_ADDED = {"PodSpec": frozenset(("virtualMachine",))}
+"""Fields that Kubernetes does not have: printed only where they are set, so that all other names stay the same."""
 _BINARY_DIGITS, _DECIMAL_DIGITS = 14, 18
 _SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _POWERS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -81,7 +83,10 @@ def _struct(value: Object, struct: Struct) -> str:
     parts: list[str] = []
     inner: list[str] = []
     embedded, members = _embedded(struct)
+    added = _ADDED.get(struct.name, ())
     for row in struct:
+        if row.name in added and value.get(row.name) is None:
+            continue
         text = _field(struct, row, value.get(row.name))
         if row.name not in members:
             parts.append(text)

@@ -10,6 +10,8 @@ from podfit.api.status import Object
 from podfit.apiserver.admission.base import CREATE, Attributes, Cluster, Plugin, spec_of
 
 RUNTIME_CLASS = kind_named("RuntimeClass")
+MACHINES = "vm"
+"""The class of pods with a virtual machine that name no other."""
 _MISMATCH = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
 
 
@@ -24,6 +26,8 @@ class RuntimeClass(Plugin):
 
     async def admit(self, attrs: Attributes) -> None:
         spec = spec_of(attrs.object)
+        if spec.get("virtualMachine") is not None and "runtimeClassName" not in spec and self._has_machines():
+            spec["runtimeClassName"] = MACHINES
         if not spec.get("runtimeClassName"):
             return
         found = self._class_of(attrs, spec)
@@ -44,6 +48,9 @@ class RuntimeClass(Plugin):
                 raise attrs.forbid(_MISMATCH)
         elif spec.get("overhead"):
             raise attrs.forbid("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+
+    def _has_machines(self) -> bool:
+        return self._cluster.get(RUNTIME_CLASS, "", MACHINES) is not None
 
     def _class_of(self, attrs: Attributes, spec: dict[str, Any]) -> Object | None:
         name = spec.get("runtimeClassName")

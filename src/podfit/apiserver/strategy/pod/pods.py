@@ -11,7 +11,9 @@ from podfit.apiserver.strategy.meta import carry_over, copied, keep
 from podfit.apiserver.strategy.pod import resize as pod_resize
 from podfit.apiserver.strategy.pod import status as pod_status
 from podfit.apiserver.strategy.pod import update as pod_update
+from podfit.apiserver.strategy.pod.machine_status import show_machine
 from podfit.apiserver.strategy.pod.warnings import pod_warnings
+from podfit.apiserver.strategy.podspec import virtual_machines
 from podfit.apiserver.strategy.podspec.annotations import profiles_agree
 from podfit.apiserver.strategy.podspec.defaults import default_pod, sync_service_account
 from podfit.apiserver.strategy.podspec.placement import merge_label_keys
@@ -52,6 +54,9 @@ class PodStrategy(Strategy):
         spec = obj.setdefault("spec", {})
         obj.setdefault("metadata", {})["generation"] = 1
         sync_service_account(spec)
+        if spec.get(virtual_machines.FIELD) is not None:
+            virtual_machines.follow_container(spec)
+            virtual_machines.allocate_requests(spec)
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
         if spec.get("schedulingGates"):
             made = obj["metadata"].get("creationTimestamp")
@@ -73,12 +78,17 @@ class PodStrategy(Strategy):
             detail = "cannot be set until all schedulingGates have been cleared"
             errors.append(forbidden("spec.nodeName", detail))
         profiles_agree(obj.get("metadata") or {}, spec, "spec", errors)
+        virtual_machines.validate_new(spec, errors)
         return errors
 
     def warnings_create(self, obj: Object) -> list[str]:
         return pod_warnings(obj)
 
     def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        spec = new.get("spec") or {}
+        is_machine = spec.get(virtual_machines.FIELD) is not None
+        if is_machine and subresource != "status" and spec is not old["spec"]:
+            virtual_machines.reconcile(spec, old["spec"])
         if subresource == "status":
             pod_status.prepare(new, old)
         elif subresource == "resize":
@@ -89,6 +99,8 @@ class PodStrategy(Strategy):
             keep(new, old, "status")
             sync_service_account(new.setdefault("spec", {}))
         self.count_generation(new, old)
+        if is_machine and subresource == "status":
+            show_machine(new, old)
         carry_over(new, old)
 
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
@@ -99,6 +111,7 @@ class PodStrategy(Strategy):
             pod_resize.validate(new, old, errors)
         else:
             validate_pod(new, errors, old)
+            virtual_machines.validate_change(new.get("spec") or {}, old["spec"], errors)
             change = pod_update.validate_ephemeral if subresource == "ephemeralcontainers" else pod_update.validate
             change(new, old, errors)
         return errors

@@ -31,7 +31,10 @@ def is_resize(new: Object, old: Object) -> bool:
         stored = old.get(key)
         if mine is stored or key in _CHANGEABLE:
             continue
-        if key not in _LISTS:
+        if key == "virtualMachine":
+            if not mine or not stored or not is_resize(mine, stored):
+                return False
+        elif key not in _LISTS:
             if mine != stored:
                 return False
         elif not mine or not stored or len(mine) != len(stored) or not all(map(_is_resized, mine, stored)):
@@ -46,7 +49,7 @@ def _is_resized(new: Object, old: Object) -> bool:
 def is_complete(new: Object, old: Object) -> bool:
     """Whether there is nothing to fill in where a spec `is_resize` of a stored one: it was read as typed, so that
     amounts are in their canonical form, and each limit comes with a request."""
-    if new.get("resources"):
+    if new.get("resources") or new.get("virtualMachine") is not old.get("virtualMachine"):
         return False
     return all(mine is kept or _has_requests(mine) for key in _LISTS for mine, kept in _pairs(new, old, key))
 
@@ -82,6 +85,8 @@ def _reset(asked: Object, stored: Object) -> Object:
         if stored.get(key):
             spec[key] = [_resized(mine, kept) for mine, kept in zip(asked[key], stored[key], strict=True)]
     meta.keep(spec, asked, "resources")
+    if stored.get("virtualMachine") and asked.get("virtualMachine"):
+        spec["virtualMachine"] = _resized(asked["virtualMachine"], stored["virtualMachine"])
     return spec
 
 

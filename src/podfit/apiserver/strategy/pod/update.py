@@ -132,6 +132,8 @@ def _masked(new: Object, old: Object, errors: Errors) -> Object:
                 {**mine, "image": stored.get("image")} for mine, stored in zip(masked[key], old[key], strict=True)
             ]
     meta.keep(masked, old, "activeDeadlineSeconds", "schedulingGates", "tolerations")
+    if masked.get("virtualMachine") and old.get("virtualMachine"):
+        meta.keep(masked, old, "virtualMachine")
     grace, before = masked.get("terminationGracePeriodSeconds"), old.get("terminationGracePeriodSeconds")
     if before is not None and before < 0 and grace == 1:
         masked["terminationGracePeriodSeconds"] = before

@@ -11,6 +11,7 @@ from typing import Any
 from podfit.api.quantity import canonical
 from podfit.api.remember import remembered
 from podfit.api.resources import is_pod_level_resource, pod_limits, pod_requests
+from podfit.apiserver.strategy.podspec import virtual_machines
 from podfit.apiserver.strategy.podspec.volume_defaults import default_volume
 from podfit.apiserver.strategy.resourcelists import is_huge_pages, is_overcommit_allowed, normalise
 
@@ -40,7 +41,12 @@ def default_pod(pod: Object) -> None:
     spec = pod.setdefault("spec", {})
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
+    machine = spec.get(virtual_machines.FIELD)
+    if machine is not None:
+        virtual_machines.add_mirror(spec)
     default_spec(spec)
+    if machine is not None:
+        _requests_from_limits(machine["resources"])
     for name in ("containers", "initContainers"):
         for container in spec.get(name) or ():
             _requests_from_limits(container["resources"])
@@ -70,6 +76,10 @@ def default_spec(spec: Object) -> None:
     if spec.get("volumes"):
         for volume in spec["volumes"]:
             default_volume(volume, pull_policy)
+    machine = spec.get(virtual_machines.FIELD)
+    if machine is not None:
+        virtual_machines.default_machine(machine, pull_policy(machine.get("image") or ""))
+        _resources(machine)
     host_network = bool(spec.get("hostNetwork"))
     for name in _LISTS:
         for container in spec.get(name) or ():
@@ -99,12 +109,7 @@ def _container(container: Object) -> None:
     for port in container.get("ports") or ():
         if not port.get("protocol"):
             port["protocol"] = "TCP"
-    resources = container.get("resources")
-    if resources is None:
-        container["resources"] = {}
-    elif resources:
-        normalise(resources.get("limits"))
-        normalise(resources.get("requests"))
+    _resources(container)
     for variable in container.get("env") or ():
         if variable.get("valueFrom"):
             _source(variable["valueFrom"])
@@ -116,6 +121,15 @@ def _container(container: Object) -> None:
         for name in ("postStart", "preStop"):
             if lifecycle.get(name) is not None:
                 _handler(lifecycle[name])
+
+
+def _resources(holder: Object) -> None:
+    resources = holder.get("resources")
+    if resources is None:
+        holder["resources"] = {}
+    elif resources:
+        normalise(resources.get("limits"))
+        normalise(resources.get("requests"))
 
 
 def _source(source: Object) -> None:

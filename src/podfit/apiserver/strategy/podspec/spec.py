@@ -23,6 +23,7 @@ from podfit.apiserver.strategy.podspec.containers import (
     resizable,
 )
 from podfit.apiserver.strategy.podspec.security import host_process, operating_system, pod_security
+from podfit.apiserver.strategy.podspec.virtual_machines import virtual_machine
 from podfit.apiserver.strategy.podspec.volumes import volumes
 
 Object = dict[str, Any]
@@ -96,7 +97,10 @@ def _tokens_without_account(spec: Object, errors: Errors) -> None:
 def validate_spec(spec: Object, path: str, errors: Errors, *, pod_name: str = "", is_pod: bool = False) -> None:
     context = _context(spec, path, pod_name, is_pod, errors)
     regular, initial = spec.get("containers") or [], spec.get("initContainers") or []
-    containers(regular, context, f"{path}.containers", errors)
+    if spec.get("virtualMachine") is None:
+        containers(regular, context, f"{path}.containers", errors)
+    else:
+        virtual_machine(spec, context, path, errors, is_pod=is_pod)
     if initial:
         init_containers(initial, regular, context, f"{path}.initContainers", errors)
     if spec.get("ephemeralContainers"):

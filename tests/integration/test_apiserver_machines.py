@@ -1,0 +1,223 @@
+"""Pods with a virtual machine (`spec.virtualMachine`): defaults, validation, merging, resizing, status."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.testing.asking import Asker, serving
+
+PODS = "/api/v1/namespaces/default/pods"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+SIZE = {"requests": {"cpu": "1", "memory": "512Mi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+
+
+@pytest.fixture
+async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
+    async with serving(tmp_path) as server:
+        asker = Asker(server)
+        await asker("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+        yield asker
+
+
+def machine(**more: Any) -> dict[str, Any]:
+    return {"name": "guest", "image": "debian:12", "publicKey": "ssh-ed25519 AAAA", "resources": SIZE, **more}
+
+
+async def create(ask: Asker, vm: Any, **spec: Any) -> tuple[int, Any]:
+    return await ask("POST", PODS, {"metadata": {"name": "p"}, "spec": {"virtualMachine": vm, **spec}})
+
+
+def complaints(status: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(cause["field"], cause["message"]) for cause in status["details"]["causes"]]
+
+
+async def test_a_virtual_machine_gets_its_defaults(ask: Asker) -> None:
+    code, pod = await create(ask, machine(resizePolicy=[{"resourceName": "cpu", "policy": "NoRestart"}]))
+    assert code == 201
+    vm = pod["spec"]["virtualMachine"]
+    assert (vm["powerSpec"], vm["shutdownBehavior"], vm["imagePullPolicy"]) == ("Running", "stop", "IfNotPresent")
+    assert vm["resourcesAllocated"] == SIZE["requests"]
+
+
+async def test_one_container_mirrors_the_virtual_machine(ask: Asker) -> None:
+    _, pod = await create(ask, machine(resizePolicy=[{"resourceName": "memory", "policy": "RestartContainer"}]))
+    (container,) = pod["spec"]["containers"]
+    assert (container["name"], container["image"], container["resources"]) == ("guest", "debian:12", SIZE)
+    assert container["resizePolicy"] == [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    assert pod["status"]["qosClass"] == "Burstable"
+
+
+async def test_containers_beside_a_virtual_machine_are_refused(ask: Asker) -> None:
+    code, status = await create(ask, machine(), containers=[{"name": "c", "image": "i"}])
+    assert code == 422
+    expected = "Forbidden: containers and virtualMachine workloads in same pod"
+    assert complaints(status) == [("containers,virtualMachine", expected)]
+
+
+async def test_a_pod_that_was_read_can_be_created_again(ask: Asker) -> None:
+    _, pod = await create(ask, machine())
+    again = {"metadata": {"name": "q"}, "spec": pod["spec"]}
+    code, made = await ask("POST", PODS, again)
+    assert code == 201
+    assert made["spec"]["virtualMachine"] == pod["spec"]["virtualMachine"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "message"),
+    [
+        ({"name": ""}, "name", "Required value: virtual machine name cannot be empty"),
+        ({"publicKey": ""}, "keyPairName", "Required value: KeyPairName and PublicKey can't be both empty"),
+        (
+            {"powerSpec": "Asleep"},
+            "powerSpec",
+            'Unsupported value: "Asleep": supported values: "Paused", "Running", "Shutdown", "Suspended"',
+        ),
+        (
+            {"shutdownBehavior": "explode"},
+            "shutdownBehavior",
+            'Unsupported value: "explode": supported values: "stop", "terminate"',
+        ),
+        (
+            {"resizePolicy": [{"resourceName": "cpu", "policy": "Restart"}]},
+            "resizePolicy[0].policy",
+            'Unsupported value: "Restart": supported values: "NoRestart", "RestartContainer"',
+        ),
+        ({"userData": "QUFB" * 16_384}, "userData", "Too long: may not be more than 65535 bytes"),
+        (
+            {"resourcesAllocated": {"cpu": "7"}},
+            "resourcesAllocated",
+            "Forbidden: only the node may set what it has allocated",
+        ),
+        (
+            {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}},
+            "resources.requests",
+            'Invalid value: "2": must be less than or equal to cpu limit of 1',
+        ),
+    ],
+)
+async def test_what_a_virtual_machine_cannot_be_is_refused(ask: Asker, change: Any, field: str, message: str) -> None:
+    code, status = await create(ask, machine(**change))
+    assert code == 422
+    assert (f"spec.virtualMachine.{field}", message) in complaints(status)
+
+
+@pytest.mark.parametrize("content", [MERGE, STRATEGIC])
+async def test_resizing_the_virtual_machine_resizes_its_container(ask: Asker, content: str) -> None:
+    await create(ask, machine())
+    bigger = {"limits": {"memory": "2Gi"}}
+    code, pod = await ask("PATCH", f"{PODS}/p/resize", {"spec": {"virtualMachine": {"resources": bigger}}}, content)
+    assert code == 200
+    assert pod["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "2", "memory": "2Gi"}
+    assert pod["metadata"]["generation"] == 2
+
+
+async def test_resizing_the_container_resizes_the_virtual_machine(ask: Asker) -> None:
+    await create(ask, machine())
+    patch = {"spec": {"containers": [{"name": "guest", "resources": {"limits": {"memory": "2Gi"}}}]}}
+    code, pod = await ask("PATCH", f"{PODS}/p/resize", patch, STRATEGIC)
+    assert code == 200
+    assert pod["spec"]["virtualMachine"]["resources"]["limits"] == {"cpu": "2", "memory": "2Gi"}
+
+
+async def test_resources_do_not_change_through_the_pod_itself(ask: Asker) -> None:
+    await create(ask, machine())
+    patch = {"spec": {"virtualMachine": {"resources": {"limits": {"memory": "2Gi"}}}}}
+    code, status = await ask("PATCH", f"{PODS}/p", patch, MERGE)
+    assert code == 422
+    assert status["details"]["causes"][0]["message"].startswith("Forbidden: pod updates may not change fields")
+
+
+async def test_power_changes_through_the_pod_itself(ask: Asker) -> None:
+    await create(ask, machine())
+    code, pod = await ask("PATCH", f"{PODS}/p", {"spec": {"virtualMachine": {"powerSpec": "Paused"}}}, MERGE)
+    assert (code, pod["spec"]["virtualMachine"]["powerSpec"]) == (200, "Paused")
+
+
+@pytest.mark.parametrize("patch", [None, {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, {"name": "other"}])
+async def test_a_pod_keeps_its_virtual_machine(ask: Asker, patch: Any) -> None:
+    await create(ask, machine(), volumes=[{"name": "v", "emptyDir": {}}])
+    _, before = await ask("GET", f"{PODS}/p")
+    code, _ = await ask("PATCH", f"{PODS}/p", {"spec": {"virtualMachine": patch}}, MERGE)
+    _, after = await ask("GET", f"{PODS}/p")
+    assert (code, after) == (422, before)
+
+
+async def test_the_manifest_can_be_put_again_with_another_image(ask: Asker) -> None:
+    await create(ask, machine())
+    body = {"metadata": {"name": "p"}, "spec": {"virtualMachine": machine(image="debian:13")}}
+    _, stored = await ask("GET", f"{PODS}/p")
+    for field in ("tolerations", "priority", "preemptionPolicy", "serviceAccountName", "volumes"):
+        if field in stored["spec"]:
+            body["spec"][field] = stored["spec"][field]
+    code, pod = await ask("PUT", f"{PODS}/p", body)
+    assert code == 200
+    assert pod["spec"]["containers"][0]["image"] == "debian:13"
+
+
+def reported(**state: Any) -> dict[str, Any]:
+    one = {"name": "guest", "image": "debian:12", "imageID": "sha256:1", "containerID": "vm://7", "ready": True}
+    one |= {"restartCount": 2, "state": state, "lastState": {}, "resources": SIZE}
+    one["allocatedResources"] = {"cpu": "1", "memory": "768Mi"}
+    ready = {"type": "ContainersReady", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    return {"status": {"containerStatuses": [one], "conditions": [ready]}}
+
+
+async def test_the_status_shows_the_virtual_machine(ask: Asker) -> None:
+    await create(ask, machine())
+    code, pod = await ask("PATCH", f"{PODS}/p/status", reported(running={}), MERGE)
+    assert code == 200
+    assert pod["status"]["virtualMachineStatus"] == {
+        "name": "guest",
+        "virtualMachineId": "vm://7",
+        "imageId": "sha256:1",
+        "image": "debian:12",
+        "state": "active",
+        "powerState": "running",
+        "ready": True,
+        "restartCount": 2,
+        "resources": SIZE,
+    }
+    conditions = {one["type"]: one["status"] for one in pod["status"]["conditions"]}
+    assert conditions["VirtualMachineReady"] == "True"
+
+
+async def test_what_the_node_allocated_is_shown_and_counts_as_no_change_of_the_spec(ask: Asker) -> None:
+    await create(ask, machine())
+    _, pod = await ask("PATCH", f"{PODS}/p/status", reported(running={}), MERGE)
+    assert pod["spec"]["virtualMachine"]["resourcesAllocated"] == {"cpu": "1", "memory": "768Mi"}
+    assert pod["metadata"]["generation"] == 1
+
+
+async def test_a_power_state_that_the_node_reports_stays_until_the_machine_changes(ask: Asker) -> None:
+    await create(ask, machine())
+    await ask("PATCH", f"{PODS}/p/status", reported(running={}), MERGE)
+    paused = {"status": {"virtualMachineStatus": {"name": "guest", "state": "paused", "powerState": "paused"}}}
+    await ask("PATCH", f"{PODS}/p/status", paused, MERGE)
+    _, pod = await ask("PATCH", f"{PODS}/p/status", {"status": {"message": "m"}}, MERGE)
+    assert pod["status"]["virtualMachineStatus"]["powerState"] == "paused"
+    _, pod = await ask("PATCH", f"{PODS}/p/status", reported(terminated={"exitCode": 1}), MERGE)
+    assert pod["status"]["virtualMachineStatus"]["powerState"] == "crashed"
+
+
+async def test_a_template_keeps_the_virtual_machine_alone(ask: Asker) -> None:
+    template = {"metadata": {"labels": {"app": "vm"}}, "spec": {"virtualMachine": machine()}}
+    body = {
+        "metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": {"app": "vm"}}, "template": template},
+    }
+    code, made = await ask("POST", "/apis/apps/v1/namespaces/default/deployments", body)
+    assert code == 201
+    assert made["spec"]["template"]["spec"]["containers"] is None
+
+
+async def test_a_virtual_machine_runs_in_class_vm_where_there_is_one(ask: Asker) -> None:
+    overhead = {"podFixed": {"memory": "128Mi"}}
+    made = {"metadata": {"name": "vm"}, "handler": "vm", "overhead": overhead}
+    await ask("POST", "/apis/node.k8s.io/v1/runtimeclasses", made)
+    _, pod = await create(ask, machine())
+    assert (pod["spec"]["runtimeClassName"], pod["spec"]["overhead"]) == ("vm", overhead["podFixed"])
