@@ -134,3 +134,20 @@ async def test_a_size_that_somebody_else_gave_a_pod_stays_until_the_template_cha
     assert shown(await pods_of(narrow)) == ["100m", "100m", "150m"]
     await resize(narrow, DEPLOYMENT, "200m")
     await all_become(narrow.client, POD, "default", lambda pods: shown(pods) == ["200m"] * 3)
+
+
+async def test_a_deployment_of_virtual_machines_is_resized_in_place(narrow: Whole) -> None:
+    body = in_place("Deployment", 2)
+    size = {"requests": {"cpu": "100m"}, "limits": {"cpu": "1", "memory": "128Mi"}}
+    guest = {"name": "guest", "image": "i", "publicKey": "k", "resources": size}
+    body["spec"]["template"]["spec"] = {"virtualMachine": guest}
+    await narrow.client.create(DEPLOYMENT, body)
+    await becomes(narrow.client, DEPLOYMENT, "default", "web", counts("readyReplicas", 2))
+    before = {pod["metadata"]["uid"] for pod in await pods_of(narrow)}
+    change = {"spec": {"template": {"spec": {"virtualMachine": {"resources": {"requests": {"cpu": "200m"}}}}}}}
+    await narrow.client.patch(DEPLOYMENT, "default", "web", change, content_type=STRATEGIC)
+    await becomes(narrow.client, DEPLOYMENT, "default", "web", counts("updatedReplicas", 2))
+    pods = await pods_of(narrow)
+    assert {pod["metadata"]["uid"] for pod in pods} == before
+    machines = [pod["spec"]["virtualMachine"] for pod in pods]
+    assert [vm["resources"]["requests"]["cpu"] for vm in machines] == ["200m", "200m"]

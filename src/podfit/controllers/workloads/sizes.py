@@ -26,6 +26,9 @@ _ROUNDING = {"cpu": Quantity.parse("10m"), "memory": Quantity.parse("64Ki")}
 def without_sizes(spec: Object) -> Object:
     """A pod spec with cpu and memory taken out: what must be equal for a resize to be enough."""
     bare = {**spec}
+    if spec.get("virtualMachine"):
+        machine = spec["virtualMachine"]
+        bare["virtualMachine"] = {**machine, "resources": _bare(machine.get("resources") or {})}
     for field in ("containers", "initContainers"):
         if field in bare:
             bare[field] = [{**one, "resources": _bare(one.get("resources") or {})} for one in bare[field] or []]
@@ -62,10 +65,16 @@ def _named(template: Object) -> set[tuple[str, str, str]]:
 
 def _sized(spec: Object) -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
     """Whose sizes these are (a container's name, or none for the pod's own), and cpu and memory of each field."""
-    for one in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+    for one in [*(spec.get("initContainers") or []), *_containers(spec)]:
         yield one["name"], _defaulted(one.get("resources") or {})
     if spec.get("resources"):
         yield "", _resizable(spec["resources"])
+
+
+def _containers(spec: Object) -> list[Object]:
+    """The containers; a template that names a virtual machine alone has the one that its pods get."""
+    machine = spec.get("virtualMachine")
+    return spec.get("containers") or ([machine] if machine else [])
 
 
 def _resizable(resources: Object) -> dict[str, dict[str, str]]:
@@ -114,7 +123,7 @@ def _plain_patch(pod: Object, template: Object) -> Object | None:
     for field in ("containers", "initContainers"):
         have = {one["name"]: one.get("resources") or {} for one in spec.get(field) or []}
         parts = []
-        for container in wanted.get(field) or []:
+        for container in _containers(wanted) if field == "containers" else wanted.get(field) or []:
             delta = _delta(have.get(container["name"], {}), _defaulted(container.get("resources") or {}))
             if container["name"] in have and delta:
                 parts.append({"name": container["name"], "resources": delta})

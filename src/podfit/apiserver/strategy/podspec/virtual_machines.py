@@ -94,7 +94,7 @@ def _agree(machine: Object, container: Object) -> bool:
 
 def _mirror(spec: Object) -> Object | None:
     """The container that stands for the virtual machine; None where containers are something else."""
-    machine, containers = spec.get(FIELD), spec.get("containers") or ()
+    machine, containers = spec.get(FIELD), spec.get("containers") or []
     if machine is None or len(containers) != 1 or containers[0].get("name") != machine.get("name"):
         return None
     found: Object = containers[0]
