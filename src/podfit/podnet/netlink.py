@@ -1,0 +1,178 @@
+"""Links, addresses and routes through rtnetlink(7): only what a pod's network needs, IPv4 only.
+
+A `Netlink` speaks for the network namespace of the thread that opened it, for as long as it is open.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from types import TracebackType
+
+from msgspec import Struct
+
+_REQUEST, _ACK, _DUMP, _EXCL, _CREATE = 0x1, 0x4, 0x300, 0x200, 0x400
+_ERROR, _DONE = 2, 3
+_NEWLINK, _DELLINK, _GETLINK, _SETLINK, _NEWADDR, _NEWROUTE, _GETROUTE = 16, 17, 18, 19, 20, 24, 26
+_ADDRESS, _IFNAME, _MTU, _MASTER, _PROTINFO, _LINKINFO, _NET_NS_FD = 1, 3, 4, 10, 12, 18, 28
+_INFO_KIND, _INFO_DATA, _VETH_PEER, _BRPORT_HAIRPIN = 1, 2, 1, 4
+_IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST = 1, 2, 4
+_RTA_DST, _RTA_OIF, _RTA_GATEWAY = 1, 4, 5
+_UP = 1
+_NESTED = 0x8000
+_AF_BRIDGE = 7
+_MAIN_TABLE, _PROTO_BOOT, _UNICAST = 254, 3, 1
+_HEADER = struct.Struct("=IHHII")
+_LINK = struct.Struct("=BxHiII")
+_ROUTE = struct.Struct("=BBBBBBBBI")
+
+
+class Link(Struct, frozen=True):
+    index: int
+    name: str
+    mtu: int
+
+
+class Route(Struct, frozen=True):
+    network: IPv4Network
+    link: int
+    """Index of the link it leaves by, 0 for one without."""
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    return struct.pack("=HH", len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
+
+
+def _text(kind: int, value: str) -> bytes:
+    return _attribute(kind, value.encode() + b"\0")
+
+
+def _number(kind: int, value: int) -> bytes:
+    return _attribute(kind, struct.pack("=I", value))
+
+
+def _attributes(data: bytes) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    while len(data) >= 4:
+        length, kind = struct.unpack_from("=HH", data)
+        if length < 4:
+            break
+        found[kind & 0x3FFF] = data[4:length]
+        data = data[(length + 3) & ~3 :]
+    return found
+
+
+class Netlink:
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+        self._socket.bind((0, 0))
+        self._number = 0
+
+    def __enter__(self) -> Netlink:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._socket.close()
+
+    # --- links
+    def links(self) -> list[Link]:
+        return [_link(body) for body in self._dump(_GETLINK, _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0))]
+
+    def find(self, name: str) -> Link | None:
+        request = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + _text(_IFNAME, name)
+        try:
+            return _link(next(self._ask(_GETLINK, 0, request)))
+        except OSError:
+            return None
+
+    def add_bridge(self, name: str, mac: bytes, mtu: int) -> None:
+        """Its MAC address is given: one that follows the ports would change whenever a pod comes or goes."""
+        body = _LINK.pack(socket.AF_UNSPEC, 0, 0, _UP, _UP) + _text(_IFNAME, name)
+        body += _attribute(_ADDRESS, mac) + _number(_MTU, mtu)
+        self._do(_NEWLINK, _CREATE | _EXCL, body + _attribute(_LINKINFO | _NESTED, _text(_INFO_KIND, "bridge")))
+
+    def add_veth(self, name: str, bridge: int, mtu: int, peer: str, namespace: int, mac: bytes) -> None:
+        """A pair: `name` here, up and a port of the bridge; `peer` in the namespace of that descriptor."""
+        other = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + _text(_IFNAME, peer) + _number(_NET_NS_FD, namespace)
+        other += _attribute(_ADDRESS, mac) + _number(_MTU, mtu)
+        data = _attribute(_INFO_DATA | _NESTED, _attribute(_VETH_PEER | _NESTED, other))
+        body = _LINK.pack(socket.AF_UNSPEC, 0, 0, _UP, _UP) + _text(_IFNAME, name) + _number(_MTU, mtu)
+        body += _number(_MASTER, bridge)
+        self._do(_NEWLINK, _CREATE | _EXCL, body + _attribute(_LINKINFO | _NESTED, _text(_INFO_KIND, "veth") + data))
+
+    def set_hairpin(self, index: int) -> None:
+        """The bridge may send a frame back out of this port: a pod that reaches itself through its host port."""
+        port = _attribute(_PROTINFO | _NESTED, _attribute(_BRPORT_HAIRPIN, b"\1"))
+        self._do(_SETLINK, 0, _LINK.pack(_AF_BRIDGE, 0, index, 0, 0) + port)
+
+    def set_up(self, index: int) -> None:
+        self._do(_SETLINK, 0, _LINK.pack(socket.AF_UNSPEC, 0, index, _UP, _UP))
+
+    def delete(self, index: int) -> None:
+        self._do(_DELLINK, 0, _LINK.pack(socket.AF_UNSPEC, 0, index, 0, 0))
+
+    # --- addresses and routes
+    def add_address(self, index: int, address: IPv4Interface) -> None:
+        body = struct.pack("=BBBBI", socket.AF_INET, address.network.prefixlen, 0, 0, index)
+        body += _attribute(_IFA_LOCAL, address.ip.packed) + _attribute(_IFA_ADDRESS, address.ip.packed)
+        body += _attribute(_IFA_BROADCAST, address.network.broadcast_address.packed)
+        self._do(_NEWADDR, _CREATE | _EXCL, body)
+
+    def add_default_route(self, gateway: IPv4Address) -> None:
+        body = _ROUTE.pack(socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _PROTO_BOOT, 0, _UNICAST, 0)
+        self._do(_NEWROUTE, _CREATE | _EXCL, body + _attribute(_RTA_GATEWAY, gateway.packed))
+
+    def routes(self) -> list[Route]:
+        """Those of all tables, the addresses of this machine among them."""
+        body = _ROUTE.pack(socket.AF_INET, 0, 0, 0, 0, 0, 0, 0, 0)
+        return [_route(answer) for answer in self._dump(_GETROUTE, body)]
+
+    def link_towards(self, address: IPv4Address) -> int:
+        """Index of the link by which packets to the address leave."""
+        body = _ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, 0, 0, 0, 0) + _attribute(_RTA_DST, address.packed)
+        return _route(next(self._ask(_GETROUTE, 0, body))).link
+
+    # --- messages
+    def _do(self, kind: int, flags: int, body: bytes) -> None:
+        for _ in self._ask(kind, flags | _ACK, body):
+            pass
+
+    def _dump(self, kind: int, body: bytes) -> Iterator[bytes]:
+        return self._ask(kind, _DUMP, body)
+
+    def _ask(self, kind: int, flags: int, body: bytes) -> Iterator[bytes]:
+        """Bodies of the answers. Raises OSError with what the kernel has against the request."""
+        self._number += 1
+        self._socket.send(_HEADER.pack(len(body) + 16, kind, flags | _REQUEST, self._number, 0) + body)
+        while True:
+            data = self._socket.recv(1 << 16)
+            while data:
+                length, answer, more, number, _ = _HEADER.unpack_from(data)
+                content, data = data[16:length], data[(length + 3) & ~3 :]
+                if number != self._number:
+                    continue
+                if answer == _ERROR:
+                    code = -struct.unpack_from("=i", content)[0]
+                    if code:
+                        raise OSError(code, os.strerror(code))
+                    return
+                if answer == _DONE:
+                    return
+                yield content
+                if not more & 0x2 and not flags & (_DUMP | _ACK):
+                    return
+
+
+def _link(body: bytes) -> Link:
+    _, _, index, _, _ = _LINK.unpack_from(body)
+    found = _attributes(body[16:])
+    return Link(index, found[_IFNAME].rstrip(b"\0").decode(), struct.unpack("=I", found.get(_MTU, b"\0" * 4))[0])
+
+
+def _route(body: bytes) -> Route:
+    found = _attributes(body[_ROUTE.size :])
+    destination = IPv4Address(found.get(_RTA_DST, b"\0" * 4))
+    return Route(IPv4Network((destination, body[1])), struct.unpack("=I", found.get(_RTA_OIF, b"\0" * 4))[0])

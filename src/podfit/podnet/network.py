@@ -1,0 +1,286 @@
+"""The network of a node's pods: connects each one by CNI or by the node's own bridge, and takes everything back.
+
+A pod is connected and disconnected by its UID, both idempotent. What was made for it is written down before it is made:
+whoever opens the folder after a crash disconnects it like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from podfit.kit.atomicfile import write_atomic
+from podfit.podnet import namespaces
+from podfit.podnet.attachment import BRIDGE, CNI, Attachment, Attachments, PodRequest
+from podfit.podnet.bridge import Bridge
+from podfit.podnet.cni import chain, config
+from podfit.podnet.failures import NetworkFailure
+from podfit.podnet.firewall import Firewall, find_nft
+from podfit.podnet.netlink import Netlink
+from podfit.podnet.ports import PortMapping, Reservations
+from podfit.podnet.support import missing_for_bridge, missing_for_namespaces
+
+log = logging.getLogger(__name__)
+
+AUTO, HOST = "auto", "host"
+MODES = (AUTO, BRIDGE, CNI, HOST)
+CNI_CONFIGURATIONS = Path("/etc/cni/net.d")
+CNI_PLUGINS = (Path("/opt/cni/bin"), Path("/usr/lib/cni"))
+
+
+_TABLE = "table"
+_CONF = "/proc/sys/net/ipv4/conf"
+_Services = list[tuple[str, int, str, int]]
+
+
+class NetworkSettings(Struct, frozen=True):
+    mode: str = AUTO
+    """`auto`: CNI where a configuration is there, else the bridge, else (without the privileges) the host's network."""
+    cni_conf_dir: Path = CNI_CONFIGURATIONS
+    cni_bin_dirs: tuple[Path, ...] = CNI_PLUGINS
+
+
+class PodNetwork:
+    def __init__(self, folder: Path, mark: str, settings: NetworkSettings) -> None:
+        """`mark`: eight hexadecimal digits of the node's own, part of every name it gives in the kernel."""
+        self._folder, self._mark, self._settings = folder, mark, settings
+        self._bridge = Bridge(mark, folder)
+        self._firewall = Firewall(mark)
+        self._attachments = Attachments(folder / "pods")
+        self._ports = Reservations()
+        self._turn = asyncio.Lock()
+        self._ready: set[str] = set()
+        """What is open: the table, and the bridge."""
+        self._host = settings.mode == HOST
+
+    # --- life
+    async def open(self) -> None:
+        self._attachments.open()
+        if self._settings.mode == AUTO and (missing := missing_for_namespaces()):
+            log.warning("pods share the host's network: %s", "; ".join(missing))
+            self._host = True
+        self._firewall.services = self._read_services()
+        known = self._attachments.all()
+        try:
+            if any(one.kind == BRIDGE for one in known):
+                await self._prepare(BRIDGE)
+            elif any(one.published or one.link for one in known):
+                await self._prepare(_TABLE)
+        except (NetworkFailure, OSError) as error:
+            # Pods that run keep what they have; the next one that starts says why it cannot.
+            log.warning("the network of this node's pods: %s", error)
+        for one in known:
+            self._hold_again(one)
+        for one in self._attachments.all():
+            if one.kind == CNI and one.ips and self.is_connected(one.request.uid):
+                await self._check(one)
+
+    async def close(self) -> None:
+        self._ports.close()
+
+    async def purge(self) -> None:
+        """Disconnects every pod and removes all that this node made in the kernel."""
+        for one in self._attachments.all():
+            try:
+                await self.disconnect(one.request.uid)
+            except NetworkFailure as error:
+                log.warning("pod %s: %s", one.request.uid, error)
+        if self._folder.exists():
+            await namespaces.in_thread(self._remove_all)
+        self._ready.clear()
+
+    def _remove_all(self) -> None:
+        for path in namespaces.FOLDER.glob(f"{self._namespace('*').name}"):
+            namespaces.remove(path)
+        if (self._folder / "opened").exists():
+            self._bridge.close()
+            self._firewall.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # --- pods
+    def of(self, uid: str) -> Attachment | None:
+        return self._attachments.get(uid)
+
+    def is_connected(self, uid: str) -> bool:
+        """Whether the pod's namespace is still there: not after a reboot, nor when somebody removed it."""
+        one = self._attachments.get(uid)
+        return one is not None and bool(one.ips) and namespaces.exists(Path(one.namespace))
+
+    def set_range(self, text: str) -> None:
+        """The Node's spec.podCIDR. Used as soon as no pod has an address of another range."""
+        if text != self._bridge.wanted:
+            self._bridge.wanted = text
+            self._ready.discard(BRIDGE)
+
+    async def connect(self, request: PodRequest) -> Attachment | None:
+        """None: the pod uses the host's network. Raises NetworkFailure, and nothing is left of the attempt then."""
+        chosen = self._choose()
+        if chosen is None:
+            return None
+        await self.disconnect(request.uid)
+        kind = CNI if isinstance(chosen, config.NetworkConfig) else BRIDGE
+        one = Attachment(request, kind, str(self._namespace(request.uid)))
+        try:
+            own = self._own_ports(request, chosen)
+            self._ports.hold(request.uid, own)
+            self._attachments.save(one)
+            if kind == BRIDGE:
+                await self._prepare(BRIDGE)
+            elif own or (self._firewall.services and find_nft()):
+                await self._prepare(_TABLE)
+            if isinstance(chosen, config.NetworkConfig):
+                await self._connect_by_cni(one, chosen)
+            else:
+                await namespaces.in_thread(lambda: self._connect_to_bridge(one))
+            if own:
+                one.published = own
+                await namespaces.in_thread(lambda: self._firewall.publish(own, _ipv4(one.ips)))
+            self._attachments.save(one)
+        except (NetworkFailure, OSError) as error:
+            self._ready.clear()
+            await self._give_up(one)
+            if isinstance(error, NetworkFailure):
+                raise
+            raise NetworkFailure(f"cannot set up the pod's network: {error.strerror or error}") from error
+        return one
+
+    async def disconnect(self, uid: str) -> None:
+        """Raises NetworkFailure if a CNI plugin cannot free what it holds; to be tried again then."""
+        self._ports.drop(uid)
+        one = self._attachments.get(uid)
+        if one is None:
+            return
+        if one.published:
+            await namespaces.in_thread(lambda: self._firewall.unpublish(one.published))
+        if one.kind == CNI:
+            # Without its namespace a plugin frees its addresses all the same.
+            there = one.namespace if namespaces.exists(Path(one.namespace)) else ""
+            await chain.delete(one.request, there, one.cni)
+        await namespaces.in_thread(lambda: self._remove(one))
+        self._attachments.drop(uid)
+
+    async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
+        """TCP connections from pods to `address`:`port` reach `target`:`target_port` of the node."""
+        if self._firewall.services.get((address, port)) != (target, target_port):
+            await namespaces.in_thread(lambda: self._firewall.redirect(address, port, target, target_port))
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            listed = [[*key, *to] for key, to in self._firewall.services.items()]
+            write_atomic(self._folder / "services.json", msgspec.json.encode(listed), durable=False)
+
+    # --- steps
+    def _choose(self) -> config.NetworkConfig | str | None:
+        """A CNI configuration, BRIDGE, or None for the host's network."""
+        if self._host:
+            return None
+        mode = self._settings.mode
+        if mode != BRIDGE:
+            found = config.load(self._settings.cni_conf_dir)
+            if found is not None:
+                return found
+            if mode == CNI:
+                raise NetworkFailure(f"no CNI configuration in {self._settings.cni_conf_dir}")
+        if missing := missing_for_bridge():
+            if mode == BRIDGE:
+                raise NetworkFailure(f"the node's own bridge cannot be made: {'; '.join(missing)}")
+            return None
+        return BRIDGE
+
+    @staticmethod
+    def _own_ports(request: PodRequest, chosen: config.NetworkConfig | str) -> tuple[PortMapping, ...]:
+        """Host ports that no plugin of the chain takes care of."""
+        if isinstance(chosen, config.NetworkConfig) and chain.PORT_MAPPINGS in chosen.capabilities:
+            return ()
+        return request.ports
+
+    async def _prepare(self, what: str) -> None:
+        """Opens the table, or the bridge with it, once; again after a failure: somebody may have removed them."""
+        async with self._turn:
+            if what not in self._ready:
+                await namespaces.in_thread(lambda: self._open_kernel(what))
+                self._ready |= {what, _TABLE}
+
+    def _open_kernel(self, what: str) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self._folder / "opened").touch()
+        known = self._attachments.all()
+        links = [one.link for one in known if one.kind == CNI and one.link and os.path.exists(f"{_CONF}/{one.link}")]
+        if what == BRIDGE:
+            network = self._bridge.open()
+            self._firewall.open([self._bridge.name, *links], [network])
+        else:
+            self._firewall.open(links)
+        for one in known:
+            if one.published:
+                self._firewall.publish(one.published, _ipv4(one.ips))
+
+    def _hold_again(self, one: Attachment) -> None:
+        try:
+            self._ports.hold(one.request.uid, one.published)
+        except NetworkFailure as error:
+            log.warning("pod %s/%s: %s", one.request.namespace, one.request.name, error)
+
+    def _read_services(self) -> dict[tuple[str, int], tuple[str, int]]:
+        try:
+            listed = msgspec.json.decode((self._folder / "services.json").read_bytes(), type=_Services)
+        except (OSError, msgspec.DecodeError):
+            return {}
+        return {(address, port): (target, to) for address, port, target, to in listed}
+
+    def _connect_to_bridge(self, one: Attachment) -> None:
+        address, one.link = self._bridge.connect(one.request.uid, Path(one.namespace))
+        one.ips = (str(address),)
+
+    async def _connect_by_cni(self, one: Attachment, chosen: config.NetworkConfig) -> None:
+        await namespaces.in_thread(lambda: _empty_namespace(Path(one.namespace)))
+        try:
+            one.ips = await chain.add(chosen, one.request, one.namespace, self._settings.cni_bin_dirs, one.cni)
+        finally:
+            self._attachments.save(one)
+        if self._firewall.is_open and _ipv4(one.ips):
+            await namespaces.in_thread(lambda: self._follow_link(one))
+
+    def _follow_link(self, one: Attachment) -> None:
+        """Service addresses lead to the host for CNI's pods as well, by whatever link their packets come in."""
+        with Netlink() as net:
+            index = net.link_towards(IPv4Address(_ipv4(one.ips)))
+            one.link = next((link.name for link in net.links() if link.index == index), "")
+        if one.link:
+            self._firewall.add_link(one.link)
+
+    def _remove(self, one: Attachment) -> None:
+        if one.kind == BRIDGE:
+            self._bridge.disconnect(one.request.uid)
+        namespaces.remove(Path(one.namespace))
+
+    async def _give_up(self, one: Attachment) -> None:
+        try:
+            await self.disconnect(one.request.uid)
+        except (NetworkFailure, OSError) as error:
+            # Kept as it is: the next attempt begins by disconnecting.
+            log.info("pod %s: %s", one.request.uid, error)
+
+    async def _check(self, one: Attachment) -> None:
+        try:
+            await chain.check(one.request, one.namespace, one.cni)
+        except NetworkFailure as error:
+            log.warning("pod %s/%s: %s", one.request.namespace, one.request.name, error)
+
+    def _namespace(self, uid: str) -> Path:
+        return namespaces.FOLDER / f"podfit-{self._mark}-{uid}"
+
+
+def _empty_namespace(path: Path) -> None:
+    os.close(namespaces.create(path))
+    with Netlink() as inside:
+        inside.set_up(1)
+
+
+def _ipv4(ips: tuple[str, ...]) -> str:
+    return next((ip for ip in ips if ":" not in ip), "")
