@@ -58,6 +58,8 @@ class Bench:
     folder: Path
     make: Callable[[], Runtime]
     runtime: Any = None
+    image: str = "host"
+    """What containers run on unless a test says otherwise."""
     seen: list[Event] = field(default_factory=list)
     _reader: asyncio.Task[None] | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -106,7 +108,7 @@ class Bench:
         config = ContainerConfig(
             name=name,
             attempt=more.pop("attempt", 0),
-            image=more.pop("image", "busybox"),
+            image=more.pop("image", self.image),
             command=command,
             args=(),
             environment=more.pop("environment", {}),
@@ -596,8 +598,11 @@ async def test_what_is_not_there_is_not_found(bench: Bench) -> None:
     assert await bench.runtime.pod("none") is None and await bench.runtime.container("none") is None
 
 
-async def test_an_image_name_that_is_none_is_refused(bench: Bench) -> None:
-    with pytest.raises(ImageMissing) as refusal:
-        await bench.runtime.ensure_image("not an image", "Always")
-    assert refusal.value.reason == "InvalidImageName"
-    assert await bench.runtime.ensure_image("nginx:1.25", "IfNotPresent")
+async def test_an_image_name_that_is_none_cannot_be_pulled(bench: Bench) -> None:
+    with pytest.raises(ImageMissing):
+        await bench.runtime.pull_image("not an image")
+
+
+async def test_an_image_that_a_container_can_run_on_has_a_status(bench: Bench) -> None:
+    found = await bench.runtime.image_status(bench.image)
+    assert found is not None and found.id

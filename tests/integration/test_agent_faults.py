@@ -144,10 +144,10 @@ async def test_a_name_that_is_no_image_is_told(cluster: Cluster, node: TestNode)
 async def test_a_runtime_that_loses_its_images_is_no_crash(
     cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(image: str, policy: str) -> str:
+    async def broken(image: str) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(node.runtime, "ensure_image", broken)
+    monkeypatch.setattr(node.runtime, "image_status", broken)
     seen = await create(cluster, node, pod("p"))
     assert waiting(seen)[0] == "ErrImagePull"
     monkeypatch.undo()

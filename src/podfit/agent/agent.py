@@ -26,7 +26,9 @@ from podfit.agent.ledger import Ledger
 from podfit.agent.life.crashes import Crashes
 from podfit.agent.life.ending import Stopper
 from podfit.agent.life.hooks import Hooks
+from podfit.agent.life.images import ImagePulls
 from podfit.agent.life.probes import Probes
+from podfit.agent.life.pullsecrets import PullSecrets
 from podfit.agent.life.starter import Starter
 from podfit.agent.life.static import StaticPods
 from podfit.agent.loop import PodLoop
@@ -101,8 +103,10 @@ class Agent:
         if config.on_disk:
             self.environment.services = self._services.variables
         node_bytes = Quantity.parse(self.node.capacity[MEMORY]).value
-        image_user = self.runtime.image_user
-        self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger, image_user, node_bytes)
+        image_status = self.runtime.image_status
+        self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger, image_status, node_bytes)
+        secrets, parallel = PullSecrets(objects, self.notices), config.parallel_pulls
+        self._images = ImagePulls(self.counted, self.notices, secrets, clock, tasks, kick, parallel)
         hooks, restarts = Hooks(self._commands, clock), Restarts(self.ledger)
         self.allocator = Allocator(config, self.ledger, self.notices, self.metrics, clock, self.records, kick, tasks)
         self._waits = MemoryWaits(self.counted, tasks, kick)
@@ -125,7 +129,19 @@ class Agent:
             self.ledger,
             self.allocator,
             Actuator(self.counted, self.ledger),
-            Starter(self.counted, self.ledger, self.notices, self.maker, hooks, stopper, restarts, clock, tasks, kick),
+            Starter(
+                self.counted,
+                self.ledger,
+                self.notices,
+                self.maker,
+                self._images,
+                hooks,
+                stopper,
+                restarts,
+                clock,
+                tasks,
+                kick,
+            ),
             stopper,
             restarts,
             closing,
@@ -304,6 +320,7 @@ class Agent:
                 shutil.rmtree(self.maker.log_folder(record), ignore_errors=True)
             self.ledger.forget(record.uid)
             self._waits.forget(record)
+            self._images.forget(record.uid)
             record.removed = True
         if record.ending is not None and record.ending.gone:
             self.roster.forget(record.uid)

@@ -27,7 +27,10 @@ NAMES = {
     "exec": "exec",
     "attach": "attach",
     "connect": "port_forward",
-    "ensure_image": "image_status",
+    "image_status": "image_status",
+    "pull_image": "pull_image",
+    "images": "list_images",
+    "remove_image": "remove_image",
 }
 """A runtime's methods, and what the kubelet calls them."""
 EXEC_SYNC = "exec_sync"

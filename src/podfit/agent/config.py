@@ -60,6 +60,8 @@ class AgentConfig:
     """Keep folders and log files for pods. Off for runtimes in memory, where thousands of nodes share a process."""
     eviction_hard: tuple[Threshold, ...] = DEFAULTS
     """Less than this, and the node is under pressure; short of memory, it ends pods."""
+    parallel_pulls: int = 4
+    """Images pulled from one registry at a time. A registry that stalls holds up only its own."""
     refresh_s: float = 60.0
     """Mounted objects that cannot be watched, or were missing, are read again this often."""
 

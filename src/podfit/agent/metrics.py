@@ -22,7 +22,7 @@ OPERATIONS = (
     *("run_podsandbox", "stop_podsandbox", "remove_podsandbox", "list_podsandbox"),
     *("create_container", "start_container", "stop_container", "remove_container", "update_container"),
     *("update_podsandbox_resources", "exec_sync", "exec", "attach", "port_forward"),
-    "image_status",
+    *("image_status", "pull_image", "list_images", "remove_image"),
 )
 """What the kubelet calls the operations of a runtime, as far as they are asked for here."""
 

@@ -8,12 +8,13 @@ import pytest
 
 from podfit.api.quantity import Quantity
 from podfit.kit.clock import FakeClock
+from podfit.kit.durations import go_duration
 from podfit.vpa.admission.decide.validate import Allowed, validate
 from podfit.vpa.model.bounds import cap_to_limits
 from podfit.vpa.model.capping import capped_for_pod
 from podfit.vpa.model.limitranges import merged
 from podfit.vpa.model.limits import scale
-from podfit.vpa.model.numbers import go_duration, go_float
+from podfit.vpa.model.numbers import go_float
 from podfit.vpa.model.readable import UNREADABLE, readable
 from podfit.vpa.recommender.decide import buckets
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError, load_histogram

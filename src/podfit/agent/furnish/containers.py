@@ -17,7 +17,7 @@ from podfit.agent.furnish.objects import MissingObject
 from podfit.agent.furnish.volumes import BadVolume, Volumes, made_of_objects
 from podfit.agent.ledger import Ledger
 from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import ContainerConfig, Limits, Mount, PodConfig, Security
+from podfit.agent.runtimes.base import ContainerConfig, ImageState, Limits, Mount, PodConfig, Security
 from podfit.kit.oserrors import system_words
 
 NAME, NAMESPACE = "podfit.dev/pod-name", "podfit.dev/pod-namespace"
@@ -54,11 +54,11 @@ class ContainerMaker:
         environment: Environment,
         volumes: Volumes,
         ledger: Ledger,
-        image_user: Callable[[str], Awaitable[str]],
+        image_status: Callable[[str], Awaitable[ImageState | None]],
         node_bytes: int,
     ) -> None:
         self._config, self._environment, self._volumes, self._ledger = config, environment, volumes, ledger
-        self._image_user, self._node_bytes = image_user, node_bytes
+        self._image_status, self._node_bytes = image_status, node_bytes
 
     def pod_config(self, record: PodRecord, limits: Limits) -> PodConfig:
         spec = record.pod["spec"]
@@ -145,7 +145,8 @@ class ContainerMaker:
             if int(merged["runAsUser"]) == 0:
                 raise ConfigProblem(f"container's runAsUser breaks non-root policy {who}")
             return
-        user = (await self._image_user(container["image"])).partition(":")[0] or "0"
+        image = await self._image_status(container["image"])
+        user = (image.user if image is not None else "").partition(":")[0] or "0"
         if user.isdecimal() and int(user) == 0:
             raise ConfigProblem(f"container has runAsNonRoot and image will run as root {who}")
         if not user.isdecimal():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from podfit.agent.decide import kernel
 from podfit.agent.decide.states import Object, effective, every_container
@@ -11,20 +12,17 @@ from podfit.agent.furnish.containers import ConfigProblem, ContainerMaker, Volum
 from podfit.agent.ledger import Ledger
 from podfit.agent.life.ending import Stopper
 from podfit.agent.life.hooks import Hooks, tell_failure
+from podfit.agent.life.images import ImagePulls
 from podfit.agent.notices import NORMAL, WARNING, Notices
 from podfit.agent.observe import Snapshot
 from podfit.agent.record import PodRecord
 from podfit.agent.restarts import Restarts
-from podfit.agent.runtimes.base import CREATED, CannotRun, ImageMissing, Runtime, RuntimeFailure
+from podfit.agent.runtimes.base import CREATED, CannotRun, Runtime, RuntimeFailure
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock
 from podfit.kit.oserrors import system_words
 from podfit.kit.tasks import Tasks
 
-_PATIENCE_S = 0.05
-"""An image that is here already is found within this; a pull goes on by itself."""
-_PULL_FAILED_S = 1.0
-"""How long a failed pull is shown as that before it is shown as a pause."""
 _TROUBLE_S = 15.0
 """What a container lacks may come at any moment: it is tried again as often as a kubelet tries, not less and less."""
 _VOLUMES = ""
@@ -33,7 +31,6 @@ _NO_USERS = "can't set `spec.hostUsers: false`, runtime does not support user na
 _HOOK = "hook:"
 _HOOK_FAILED_S = 1.0
 """How long a container is shown as ended by its failed hook before it is started again, or shown as pausing."""
-_IMAGE_EVENTS = {"ErrImageNeverPull": "ErrImageNeverPull", "InvalidImageName": "InspectFailed"}
 
 
 class Starter:
@@ -43,6 +40,7 @@ class Starter:
         ledger: Ledger,
         notices: Notices,
         maker: ContainerMaker,
+        images: ImagePulls,
         hooks: Hooks,
         stopper: Stopper,
         restarts: Restarts,
@@ -51,10 +49,9 @@ class Starter:
         kick: Callable[[str], None],
     ) -> None:
         self._runtime, self._ledger, self._notices, self._maker = runtime, ledger, notices, maker
-        self._hooks, self._stopper, self._restarts = hooks, stopper, restarts
+        self._images, self._hooks, self._stopper, self._restarts = images, hooks, stopper, restarts
         self._clock, self._tasks, self._kick = clock, tasks, kick
         self._trouble = Backoff(1.0, _TROUBLE_S)
-        self._pulls = Backoff(10.0, 300.0)
 
     async def mount(self, record: PodRecord) -> float:
         """Makes the pod's volumes. Returns seconds after which to try again, 0 when all are there."""
@@ -120,9 +117,10 @@ class Starter:
         key = (record.uid, name)
         if (left := record.held.get(name, 0.0) - self._clock.monotonic()) > 0:
             return left
-        image = await self._image(record, container)
+        image = await self._images.get(record, container)
         if image is None:
-            return 0.0 if record.job(f"image:{container['image']}") else self._pulls.initial_s
+            return 0.0  # the end of the pull brings the next pass
+        record.images.pop((name, container["image"]), None)
         try:
             await self._run(record, snapshot, container, image)
         except VolumeProblem as problem:
@@ -136,7 +134,6 @@ class Starter:
             record.story.tell("not started", why, container=name)
             return self._hold(record, name)
         self._trouble.forget(key)
-        record.images.pop(container["image"], None)
         record.waiting.pop(name, None)
         self._restarts.done(record, name)
         if (container.get("lifecycle") or {}).get("postStart"):
@@ -158,9 +155,11 @@ class Starter:
             await self._runtime.remove_container(last.id)
         attempt = self._attempt(record, snapshot, name)
         config = await self._maker.container_config(record, container, attempt, kernel.container_limits(wanted))
-        container_id = await self._runtime.create_container(record.uid, config)
+        container_id = await self._runtime.create_container(record.uid, replace(config, image_id=image))
         self._ledger.actuate(record.uid, name, wanted)
         self._notices.say(record.pod, NORMAL, "Created", "Container created", name)
+        if (made := await self._runtime.container(container_id)) is not None and made.warning:
+            self._notices.say(record.pod, WARNING, "HostFiles", made.warning, name)
         await self._runtime.start_container(container_id)
         self._notices.say(record.pod, NORMAL, "Started", "Container started", name)
         record.story.tell("started", name, attempt=attempt, size=wanted)
@@ -186,58 +185,6 @@ class Starter:
         old = [one for one in state.containers if one.name == name]
         for one in old[:-1]:
             await self._runtime.remove_container(one.id)
-
-    # --- images
-    async def _image(self, record: PodRecord, container: Object) -> str | None:
-        """The image's id; None while it is fetched or cannot be had."""
-        image, job = container["image"], f"image:{container['image']}"
-        if image in record.images:
-            return record.images[image]
-        if not record.job(job):
-            policy = container.get("imagePullPolicy") or "IfNotPresent"
-            record.jobs[job] = self._tasks.start(self._fetch(record, container["name"], image, policy), job)
-            await asyncio.wait({record.jobs[job]}, timeout=_PATIENCE_S)
-        return record.images.get(image)
-
-    async def _fetch(self, record: PodRecord, name: str, image: str, policy: str) -> None:
-        key = (record.uid, image)
-        try:
-            record.images[image] = await self._runtime.ensure_image(image, policy)
-            self._pulls.forget(key)
-            message = f'Container image "{image}" already present on machine and can be accessed by the pod'
-            self._notices.say(record.pod, NORMAL, "Pulled", message, name)
-            record.waiting.pop(name, None)
-        except (RuntimeFailure, OSError) as error:
-            missing = error if isinstance(error, ImageMissing) else ImageMissing(str(error))
-            await self._without_image(record, name, image, missing)
-        finally:
-            record.jobs.pop(f"image:{image}", None)
-        self._kick(record.uid)
-
-    async def _without_image(self, record: PodRecord, name: str, image: str, missing: ImageMissing) -> None:
-        """Tells why, then waits for the next try: a pull that failed is shown first as that, then as a pause."""
-        pause = self._pulls.next((record.uid, image))
-        reason, text = missing.reason, str(missing)
-        if reason == "ErrImageNeverPull":
-            text = f'Container image "{image}" is not present with pull policy of Never'
-        if reason == "ErrImagePull":
-            self._notices.say(record.pod, NORMAL, "Pulling", f'Pulling image "{image}"', name)
-            self._notices.say(record.pod, WARNING, "Failed", f'Failed to pull image "{image}": {text}', name)
-        else:
-            self._notices.say(record.pod, WARNING, _IMAGE_EVENTS.get(reason, "Failed"), text, name)
-        self._no_image(record, name, reason, text)
-        if reason == "ErrImagePull":
-            await self._clock.sleep(_PULL_FAILED_S)
-            pause -= _PULL_FAILED_S
-            self._notices.say(record.pod, NORMAL, "BackOff", f'Back-off pulling image "{image}"', name)
-            self._no_image(record, name, "ImagePullBackOff", f'Back-off pulling image "{image}": {reason}: {text}')
-        await self._clock.sleep(pause)
-
-    def _no_image(self, record: PodRecord, name: str, reason: str, message: str) -> None:
-        record.waiting[name] = (reason, message)
-        record.story.tell("not started", message, container=name)
-        self._notices.say(record.pod, WARNING, "Failed", f"Error: {reason}", name)
-        self._kick(record.uid)
 
     # --- hooks
     def _post_start(self, record: PodRecord, container: Object, container_id: str) -> None:

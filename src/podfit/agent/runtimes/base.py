@@ -14,6 +14,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from podfit.images.credentials import Credentials
+
 MIN_SHARES, MAX_SHARES = 2, 262144
 MIN_QUOTA_US = 1000
 PERIOD_US = 100_000
@@ -28,15 +30,18 @@ class NotFound(RuntimeFailure):
 
 
 class ImageMissing(RuntimeFailure):
-    """The image is not here and cannot be had; `reason` is Kubernetes' word for it (ErrImagePull, InvalidImageName)."""
+    """The image is absent and cannot be pulled; `reason` is Kubernetes' word for it (ErrImagePull, InvalidImageName).
+
+    The message is what the registry or the runtime said: it is shown in the container's status and in Events.
+    """
 
     def __init__(self, message: str, reason: str = "ErrImagePull") -> None:
         super().__init__(message)
         self.reason = reason
 
 
-def invalid_image(name: str) -> ImageMissing:
-    why = f'couldn\'t parse image name "{name}": invalid reference format'
+def invalid_image(name: str, complaint: str = "invalid reference format") -> ImageMissing:
+    why = f'couldn\'t parse image name "{name}": {complaint}'
     return ImageMissing(f'Failed to apply default image tag "{name}": {why}', "InvalidImageName")
 
 
@@ -146,6 +151,7 @@ class ContainerConfig:
     attempt: int
     """0 for the first container of this name in the pod, then 1, 2 …"""
     image: str
+    """As the pod names it."""
     command: tuple[str, ...]
     args: tuple[str, ...]
     environment: Mapping[str, str]
@@ -166,6 +172,26 @@ class ContainerConfig:
     annotations: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
     """The container of the pod whose processes it sees, and lives no longer than."""
+    image_id: str = ""
+    """What `image_status` or `pull_image` gave for `image`: the container runs exactly this image. "" looks it up."""
+
+
+class ImageState(Struct, frozen=True):
+    """An image on this node."""
+
+    id: str
+    """`sha256:…`, the digest of its configuration."""
+    tags: tuple[str, ...] = ()
+    """`docker.io/library/nginx:1.25`."""
+    digests: tuple[str, ...] = ()
+    """`docker.io/library/nginx@sha256:…`, the names under which registries have it."""
+    size_bytes: int = 0
+    user: str = ""
+    """Whom it runs as, as its USER says it: "", "1000", "app", "app:staff"."""
+    pinned: bool = False
+    """Never deleted to free disk space."""
+    host_files: bool = False
+    """Not an image: the container runs on the node's own files. Never pulled, whatever the policy."""
 
 
 CREATED, RUNNING, EXITED = "created", "running", "exited"
@@ -188,6 +214,7 @@ class ContainerState(Struct, frozen=True):
     """CREATED, RUNNING or EXITED."""
     image: str
     image_id: str
+    """As status reports it: a name with a digest, or the id of an image that no registry has."""
     created_at: float
     started_at: float = 0.0
     finished_at: float = 0.0
@@ -201,6 +228,8 @@ class ContainerState(Struct, frozen=True):
     annotations: Mapping[str, str] = {}
     user: LinuxUser | None = None
     """None where the runtime does not know."""
+    warning: str = ""
+    """What users must know of this container because its spec does not say it; an Event when it is created."""
 
 
 class PodState(Struct, frozen=True):
@@ -351,8 +380,19 @@ class Runtime(Protocol):
     async def connect(self, uid: str, port: int) -> ByteStream: ...
 
     # images
-    async def ensure_image(self, image: str, policy: str) -> str:
-        """The image's id, having fetched it if `policy` (Always, IfNotPresent, Never) allows; raises ImageMissing."""
+    async def image_status(self, image: str) -> ImageState | None:
+        """An image on this node, by any of its names or its id; None if it is absent."""
+
+    async def pull_image(self, image: str, credentials: Credentials | None = None) -> str:
+        """Pulls from the registry even if the image is here, and returns its id. Raises ImageMissing."""
+
+    async def images(self) -> list[ImageState]: ...
+
+    async def remove_image(self, image_id: str) -> None:
+        """Deletes an image. One that a container uses stays: raises RuntimeFailure."""
+
+    async def images_folder(self) -> Path | None:
+        """Where images are kept: their disk is the image file system. None without one."""
 
     async def writable_layer(self, container_id: str) -> Path | None:
         """The folder of the node that holds what a container wrote to its root file system; None without one."""
@@ -361,10 +401,7 @@ class Runtime(Protocol):
         """Files of the node that every container of a pod can write to, such as its /etc/hosts."""
 
     async def reclaim_disk(self) -> None:
-        """Deletes what containers that have ended wrote, and unpacked images that no container uses."""
-
-    async def image_user(self, image: str) -> str:
-        """Whom an image that is here runs as, as its USER says it: "", "1000", "app", "app:staff"."""
+        """Deletes what containers that have ended wrote, and what was left of interrupted work. Images stay."""
 
 
 async def running_pods(runtime: Runtime) -> list[PodState]:

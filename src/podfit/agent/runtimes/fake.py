@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from podfit.images.credentials import Credentials
+from podfit.images.references import InvalidReference, parse
 from podfit.kit.clock import Clock, RealClock
 
 from .base import (
@@ -25,6 +27,7 @@ from .base import (
     Event,
     ExecStream,
     ImageMissing,
+    ImageState,
     Limits,
     NotFound,
     PodConfig,
@@ -156,7 +159,7 @@ class FakeRuntime:
         pod = self._pod(uid)
         if not pod.alive:
             raise CannotRun(f"pod {uid} is stopped", "CreateContainerError")
-        image_id = await self.ensure_image(config.image, "IfNotPresent")
+        image_id = config.image_id or await self.pull_image(config.image)
         if _bounded(config.limits) and cores(config.limits) > cores(pod.limits):
             raise CannotRun(
                 f"failed to create container: cgroup {uid}: Invalid argument (cpu quota)", "CreateContainerError"
@@ -334,13 +337,31 @@ class FakeRuntime:
             raise RuntimeFailure(f"cannot connect to port {port} of the pod: Connection refused")
         return FakeConnection(handler)
 
-    async def ensure_image(self, image: str, policy: str) -> str:
+    async def image_status(self, image: str) -> ImageState | None:
         if image in self.state.missing_images:
-            reason = "ErrImageNeverPull" if policy == "Never" else "ErrImagePull"
-            raise ImageMissing(f'failed to pull image "{image}": not found', reason)
-        if not image or image != image.strip() or " " in image:
-            raise invalid_image(image)
+            return None
+        return ImageState(f"fake:{image}", (image,), user=self.state.image_users.get(image, "65532"))
+
+    async def pull_image(self, image: str, credentials: Credentials | None = None) -> str:
+        self._step("pull_image", image, credentials)
+        try:
+            parse(image)
+        except InvalidReference as error:
+            raise invalid_image(image, str(error)) from error
+        if image in self.state.missing_images:
+            raise ImageMissing(f'failed to pull image "{image}": not found')
         return f"fake:{image}"
+
+    async def images(self) -> list[ImageState]:
+        """Those that containers use: any other would be here as well."""
+        used = {container.config.image for container in self.state.containers.values()}
+        return [found for name in sorted(used) if (found := await self.image_status(name)) is not None]
+
+    async def remove_image(self, image_id: str) -> None:
+        """Nothing is kept of images."""
+
+    async def images_folder(self) -> Path | None:
+        return None
 
     async def writable_layer(self, container_id: str) -> Path | None:
         return None
@@ -350,9 +371,6 @@ class FakeRuntime:
 
     async def reclaim_disk(self) -> None:
         """Fake containers write nothing."""
-
-    async def image_user(self, image: str) -> str:
-        return self.state.image_users.get(image, "65532")
 
     # bookkeeping
 

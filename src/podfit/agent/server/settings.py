@@ -7,11 +7,7 @@ from typing import Any
 from podfit.agent.config import AgentConfig
 from podfit.agent.decide.pressure import HOLD_S
 from podfit.api.quantity import Quantity
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(seconds, 60)
-    return f"{int(minutes)}m{rest:g}s" if minutes else f"{rest:g}s"
+from podfit.kit.durations import go_duration
 
 
 def configz(config: AgentConfig, port: int) -> dict[str, Any]:
@@ -28,7 +24,7 @@ def configz(config: AgentConfig, port: int) -> dict[str, Any]:
             "mode": "Webhook",
             "webhook": {"cacheAuthorizedTTL": "5m0s", "cacheUnauthorizedTTL": "30s"},
         },
-        "nodeStatusReportFrequency": _duration(config.status_s),
+        "nodeStatusReportFrequency": go_duration(config.status_s),
         "nodeLeaseDurationSeconds": config.lease_duration_s,
         "cgroupDriver": config.cgroup_driver,
         "maxPods": config.max_pods,
@@ -37,7 +33,7 @@ def configz(config: AgentConfig, port: int) -> dict[str, Any]:
         "containerLogMaxFiles": config.log_max_files,
         "systemReserved": dict(config.reserved),
         "evictionHard": {one.signal: one.text for one in config.eviction_hard},
-        "evictionPressureTransitionPeriod": _duration(HOLD_S),
+        "evictionPressureTransitionPeriod": go_duration(HOLD_S),
     }
     if config.cluster_dns:
         shown["clusterDNS"] = list(config.cluster_dns)

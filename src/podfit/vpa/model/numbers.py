@@ -19,13 +19,3 @@ def go_float(number: float) -> str:
     else:
         shown = f"{Decimal(repr(abs(number))):f}".removesuffix(".0")
     return f"-{shown}" if sign else shown
-
-
-def go_duration(seconds: float) -> str:
-    """Of a second or more: hours and minutes where there are any, seconds with the decimals they need."""
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(int(minutes), 60)
-    shown = f"{rest:.9f}".rstrip("0").rstrip(".") + "s"
-    if hours:
-        return f"{hours}h{minutes}m{shown}"
-    return f"{minutes}m{shown}" if minutes else shown

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from podfit.kit.clock import Clock
+from podfit.kit.durations import go_duration
 from podfit.vpa.flags import BadFlag
-from podfit.vpa.model.numbers import go_duration
 from podfit.vpa.serve.measures import exposition
 
 log = logging.getLogger(__name__)

@@ -203,7 +203,7 @@ async def test_a_bad_load_annotation_is_told_and_crashes_nothing(node: Node) -> 
 async def test_missing_images_are_missing(node: Node) -> None:
     node.state.missing_images.add("ghost:1")
     with pytest.raises(ImageMissing) as refusal:
-        await node.runtime.ensure_image("ghost:1", "Always")
+        await node.runtime.pull_image("ghost:1")
     assert refusal.value.reason == "ErrImagePull"
 
 

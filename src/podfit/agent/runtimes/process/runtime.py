@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from podfit.images.credentials import Credentials
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
 
@@ -30,7 +31,7 @@ from ..base import (
     ContainerState,
     Event,
     ExecStream,
-    ImageMissing,
+    ImageState,
     Limits,
     LinuxUser,
     NotFound,
@@ -409,12 +410,23 @@ class ProcessRuntime:
 
     # images
 
-    async def ensure_image(self, image: str, policy: str) -> str:
-        if policy == "Never" and not self._images.present(image):
-            raise ImageMissing(
-                f'Container image "{image}" is not present with pull policy of Never', "ErrImageNeverPull"
-            )
+    async def image_status(self, image: str) -> ImageState | None:
+        if not self._images.present(image):
+            return None
+        found = self._images.find(image)
+        return ImageState(found.id, (image,), user=found.user, host_files=not found.rootfs)
+
+    async def pull_image(self, image: str, credentials: Credentials | None = None) -> str:
         return self._images.find(image).id
+
+    async def images(self) -> list[ImageState]:
+        return []
+
+    async def remove_image(self, image_id: str) -> None:
+        """Unpacked images are removed by `reclaim_disk`."""
+
+    async def images_folder(self) -> Path | None:
+        return self.data_dir
 
     async def writable_layer(self, container_id: str) -> Path | None:
         return self._records.folder(container_id) / "upper"
@@ -430,9 +442,6 @@ class ProcessRuntime:
             if container.exited:
                 aside.append(self._records.folder(cid) / "upper")
         await asyncio.to_thread(_remove_all, aside)
-
-    async def image_user(self, image: str) -> str:
-        return self._images.find(image).user
 
     # what we are told
 

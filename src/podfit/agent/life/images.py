@@ -1,0 +1,214 @@
+"""Gets the image of a container: found on the node, or pulled according to its policy, with a back-off after failures.
+
+Serves every runtime. Reasons, messages and Events are the kubelet's. A pull runs beside the pod's passes; each registry
+has a limited number of pulls at a time, so that one which stalls holds up no image of another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from weakref import WeakValueDictionary
+
+from podfit.agent.decide.states import Object, every_container
+from podfit.agent.life.pullsecrets import PullSecrets
+from podfit.agent.notices import NORMAL, WARNING, Notices
+from podfit.agent.record import PodRecord
+from podfit.agent.runtimes.base import ImageMissing, Runtime, RuntimeFailure, invalid_image
+from podfit.images.credentials import BadCredentials, Credentials
+from podfit.images.references import InvalidReference, Reference, parse
+from podfit.kit.backoff import Backoff
+from podfit.kit.clock import Clock
+from podfit.kit.durations import go_duration
+from podfit.kit.oserrors import system_words
+from podfit.kit.tasks import Tasks
+
+_PATIENCE_S = 0.05
+"""An image that is here already is found within this; a pull goes on by itself."""
+_PULL_FAILED_S = 1.0
+"""How long a failed pull is reported as ErrImagePull before it is reported as ImagePullBackOff."""
+_LOOK_S = 10.0
+"""During a back-off, how often to check whether the image was put on the node by other means."""
+_PULL_FAILED = "ErrImagePull"
+_BACKING_OFF = "ImagePullBackOff"
+_NEVER = "ErrImageNeverPull"
+_EVENTS = {_NEVER: _NEVER, "InvalidImageName": "InspectFailed"}
+_RUNTIME_REASONS = {
+    "RegistryUnavailable": "because the registry is unavailable",
+    "SignatureValidationFailed": "because the signature validation failed",
+}
+"""Reasons that a CRI runtime puts in front of its message."""
+
+
+class ImagePulls:
+    def __init__(
+        self,
+        runtime: Runtime,
+        notices: Notices,
+        secrets: PullSecrets,
+        clock: Clock,
+        tasks: Tasks,
+        kick: Callable[[str], None],
+        parallel: int,
+    ) -> None:
+        self._runtime, self._notices, self._secrets = runtime, notices, secrets
+        self._clock, self._tasks, self._kick, self._parallel = clock, tasks, kick, parallel
+        self._backoff = Backoff(10.0, 300.0)
+        self._failures: dict[tuple[str, str], tuple[float, str]] = {}
+        """By pod and image: until when (monotonic) no pull is attempted, and why the last one failed."""
+        self._slots: dict[str, asyncio.Semaphore] = {}
+        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+    async def get(self, record: PodRecord, container: Object) -> str | None:
+        """The image's id; None while it is pulled or cannot be pulled."""
+        name, image = container["name"], container["image"]
+        job = f"image:{name}"
+        if (name, image) not in record.images and not record.job(job):
+            record.jobs[job] = self._tasks.start(self._fetch(record, name), job)
+            await asyncio.wait({record.jobs[job]}, timeout=_PATIENCE_S)
+        return record.images.get((name, image))
+
+    def forget(self, uid: str) -> None:
+        for key in [key for key in self._failures if key[0] == uid]:
+            del self._failures[key]
+            self._backoff.forget(key)
+
+    async def _fetch(self, record: PodRecord, name: str) -> None:
+        """Until the container has its image, or is not wanted any more. The pod's image may change meanwhile."""
+        try:
+            while (container := _wanted(record, name)) is not None:
+                turn = self._turns.setdefault((record.uid, container["image"]), asyncio.Lock())
+                try:
+                    async with turn:
+                        found = await self._ensure(record, container)
+                    record.images[name, container["image"]] = found
+                    record.waiting.pop(name, None)
+                    return
+                except (RuntimeFailure, OSError) as error:
+                    missing = error if isinstance(error, ImageMissing) else ImageMissing(system_words(error))
+                await self._without(record, container, missing)
+        finally:
+            record.jobs.pop(f"image:{name}", None)
+            self._kick(record.uid)
+
+    async def _ensure(self, record: PodRecord, container: Object) -> str:
+        name, image = container["name"], container["image"]
+        try:
+            reference = parse(image)
+        except InvalidReference as error:
+            raise invalid_image(image, str(error)) from error
+        state, policy = await self._runtime.image_status(image), _policy(container)
+        if state is not None and state.host_files:
+            return state.id
+        if state is not None and policy != "Always":
+            self._pulled(record, image)
+            message = f'Container image "{image}" already present on machine and can be accessed by the pod'
+            self._notices.say(record.pod, NORMAL, "Pulled", message, name)
+            return state.id
+        if policy == "Never":
+            raise ImageMissing(f'Container image "{image}" is not present with pull policy of Never', _NEVER)
+        until, why = self._failures.get((record.uid, image), (0.0, ""))
+        if until > self._clock.monotonic():
+            raise ImageMissing(f'Back-off pulling image "{image}": {why}', _BACKING_OFF)
+        return await self._pull(record, name, image, reference)
+
+    # --- pulling
+    async def _pull(self, record: PodRecord, name: str, image: str, reference: Reference) -> str:
+        self._notices.say(record.pod, NORMAL, "Pulling", f'Pulling image "{image}"', name)
+        asked = self._clock.monotonic()
+        try:
+            credentials = await self._secrets.credentials(record, reference)
+        except BadCredentials as error:
+            raise ImageMissing(str(error)) from error
+        slot = self._slots.setdefault(reference.registry, asyncio.Semaphore(self._parallel))
+        async with slot:
+            began = self._clock.monotonic()
+            found = await self._try_each(image, credentials)
+            ended = self._clock.monotonic()
+        self._pulled(record, image)
+        state = await self._runtime.image_status(image)
+        took, waited = _shown(ended - began), _shown(ended - asked)
+        how = f"in {took} ({waited} including waiting). Image size: {state.size_bytes if state else 0} bytes."
+        self._notices.say(record.pod, NORMAL, "Pulled", f'Successfully pulled image "{image}" {how}', name)
+        return found
+
+    async def _try_each(self, image: str, credentials: list[Credentials]) -> str:
+        """All credentials that apply, one after the other; without any, none."""
+        reasons: list[str] = []
+        tries: list[Credentials | None] = [*credentials] or [None]
+        for each in tries:
+            try:
+                return await self._runtime.pull_image(image, each)
+            except ImageMissing as error:
+                reasons.append(str(error))
+        distinct = list(dict.fromkeys(reasons))
+        raise ImageMissing(distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]")
+
+    def _pulled(self, record: PodRecord, image: str) -> None:
+        self._failures.pop((record.uid, image), None)
+        self._backoff.forget((record.uid, image))
+
+    # --- failures
+    async def _without(self, record: PodRecord, container: Object, missing: ImageMissing) -> None:
+        """Reports why, and returns when it is time to try again."""
+        name, image, reason, text = container["name"], container["image"], missing.reason, str(missing)
+        if reason == _PULL_FAILED:
+            self._notices.say(record.pod, WARNING, "Failed", f'Failed to pull image "{image}": {text}', name)
+            reason, text = _runtime_reason(image, text)
+            self._hold(record, image, f"{reason}: {text}")
+            self._report(record, name, reason, text)
+            await self._clock.sleep(_PULL_FAILED_S)
+            reason, text = _BACKING_OFF, f'Back-off pulling image "{image}": {reason}: {text}'
+        if reason == _BACKING_OFF:
+            self._notices.say(record.pod, NORMAL, "BackOff", f'Back-off pulling image "{image}"', name)
+        else:
+            self._notices.say(record.pod, WARNING, _EVENTS.get(reason, "Failed"), text, name)
+        self._report(record, name, reason, text)
+        await self._until_worth_trying(record, container)
+
+    def _hold(self, record: PodRecord, image: str, why: str) -> None:
+        pause = self._backoff.next((record.uid, image))
+        self._failures[record.uid, image] = (self._clock.monotonic() + pause, why)
+
+    def _report(self, record: PodRecord, name: str, reason: str, message: str) -> None:
+        record.waiting[name] = (reason, message)
+        record.story.tell("not started", message, container=name)
+        self._notices.say(record.pod, WARNING, "Failed", f"Error: {reason}", name)
+        self._kick(record.uid)
+
+    async def _until_worth_trying(self, record: PodRecord, container: Object) -> None:
+        """The end of the back-off, another image in the spec, or the image on the node by other means."""
+        name, image = container["name"], container["image"]
+        while (now := _wanted(record, name)) is not None and now["image"] == image:
+            until, _ = self._failures.get((record.uid, image), (float("inf"), ""))
+            left = until - self._clock.monotonic()
+            if left <= 0 or (_policy(now) != "Always" and await self._here(image)):
+                return
+            await self._clock.sleep(min(left, _LOOK_S))
+
+    async def _here(self, image: str) -> bool:
+        try:
+            return await self._runtime.image_status(image) is not None
+        except (RuntimeFailure, OSError):
+            return False
+
+
+def _wanted(record: PodRecord, name: str) -> Object | None:
+    if record.ending is not None or record.finished:
+        return None
+    return next((one for one in every_container(record.pod["spec"]) if one["name"] == name), None)
+
+
+def _policy(container: Object) -> str:
+    return str(container.get("imagePullPolicy") or "IfNotPresent")
+
+
+def _runtime_reason(image: str, text: str) -> tuple[str, str]:
+    for reason, why in _RUNTIME_REASONS.items():
+        if text.startswith(reason):
+            return reason, f"image pull failed for {image} {why}{text.removeprefix(reason)}"
+    return _PULL_FAILED, text
+
+
+def _shown(seconds: float) -> str:
+    return go_duration(int(seconds * 1000) / 1000)
