@@ -31,6 +31,11 @@ class Brakes:
         self._namespaces = sight.follow(NAMESPACE, indexes={})
         self._windows, self._clock = windows, sight.clock
 
+    @property
+    def caches(self) -> tuple[Cache, ...]:
+        """Where freezes come from and go; those of an autoscaler stand on it."""
+        return self._panic, self._namespaces
+
     def panicking(self) -> Wait | None:
         for config in self._panic:
             data = config.get("data") or {}

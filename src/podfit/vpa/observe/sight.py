@@ -78,6 +78,9 @@ class Sight:
                 self._read[key] = before if before is not None and before[0] is vpa else (vpa, readable(vpa))
         return [read for _, read in self._read.values()]
 
+    def watched_vpas_in(self, namespace: str) -> list[Object]:
+        return [] if namespace in self.ignored else [readable(vpa) for vpa in self.vpas.by("namespace", namespace)]
+
     async def start(self) -> None:
         """Returns when every cache has its first picture."""
         for cache in self._caches:

@@ -6,19 +6,21 @@ resources, or its own within the autoscaler's policy if nothing is recommended y
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from podfit.api.kinds import POD
 from podfit.api.status import ApiError, Object
 from podfit.client import Cache, Client, EventRecorder
-from podfit.client.cache import key_of
+from podfit.client.cache import Key, key_of
 from podfit.client.rest import JSON_PATCH
 from podfit.client.transport import Unreachable
+from podfit.kit.clock import Clock
 from podfit.vpa.model.gate import GATE, REQUIRES
 from podfit.vpa.model.limitranges import NamespaceBounds, merged
-from podfit.vpa.model.matching import Target, acts_on_creation, controlling_vpa
+from podfit.vpa.model.matching import Target, acts_on_creation, by_target, controlling_vpa
 from podfit.vpa.model.own_size import at_own_size
 from podfit.vpa.model.pods import controller_of
 from podfit.vpa.model.policy import recommends_for
@@ -34,37 +36,88 @@ class Gates:
     def __init__(
         self,
         client: Client,
+        clock: Clock,
         pods: Cache,
+        limit_ranges: Cache,
+        vpas_in: Callable[[Collection[str]], Iterable[Mapping[str, Any]]],
         targets: Targets,
         brakes: Brakes,
         headroom: Headroom,
         events: EventRecorder,
     ) -> None:
-        """`pods` are those without a node."""
-        self._client, self._pods, self._targets, self._brakes = client, pods, targets, brakes
+        """`pods` are those without a node, `vpas_in` answers with the autoscalers of namespaces."""
+        self._client, self._clock, self._targets, self._brakes = client, clock, targets, brakes
+        self._pods, self._limit_ranges, self._vpas_in = pods, limit_ranges, vpas_in
         self._headroom, self._events = headroom, events
+        self._held: dict[Key, Object] = {}
         self._reported: dict[str, str] = {}
         """By pod UID: what the Event on it said is missing."""
+        self._opened: set[str] = set()
+        """UIDs of pods that were let go, until the watch brings them without the gate."""
+        self._due = asyncio.Event()
+        self._one = asyncio.Lock()
 
-    async def open(self, index: Mapping[Target, list[Any]], now: float, limit_ranges: Iterable[Object] = ()) -> int:
+    def start(self, causes: Iterable[Cache]) -> None:
+        """Call when the caches have their first picture. A change in one of `causes`, in a pod's namespace, may set it
+        free, and so may the end of a freeze."""
+        self._pods.subscribe(self._on_pod)
+        for cache in causes:
+            cache.subscribe(self._on_cause)
+        for cache in self._brakes.caches:
+            cache.subscribe(lambda before, after: self._due.set())
+
+    async def run(self) -> None:
+        """Lets pods go as soon as nothing is missing any more."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            try:
+                await self.open()
+            except Exception:
+                log.exception("opening scheduling gates")
+
+    def _on_pod(self, before: Object | None, after: Object | None) -> None:
+        pod = after if after is not None else before
+        assert pod is not None
+        key, uid = key_of(pod), pod["metadata"].get("uid", "")
+        gates = (pod.get("spec") or {}).get("schedulingGates") or ()
+        held = any(gate.get("name") == GATE for gate in gates)
+        if after is None or not held or pod["metadata"].get("deletionTimestamp"):
+            self._held.pop(key, None)
+            self._reported.pop(uid, None)
+            self._opened.discard(uid)
+        elif uid not in self._opened:
+            self._held[key] = after
+            self._due.set()
+
+    def _on_cause(self, before: Object | None, after: Object | None) -> None:
+        if not self._held or (before is not None and after is not None and _unchanged(before, after)):
+            return
+        namespace = key_of(after or before or {})[0]
+        if any(held == namespace for held, _ in self._held):
+            self._due.set()
+
+    async def open(self) -> int:
         """Answers how many pods were let go. While changes are frozen none is: it would start unsized."""
-        count = 0
-        reported, self._reported = self._reported, {}
-        for pod in self._pods:
-            held = any(gate.get("name") == GATE for gate in (pod.get("spec") or {}).get("schedulingGates") or ())
-            if not held or pod["metadata"].get("deletionTimestamp"):
-                continue
-            vpa = controlling_vpa(pod, index, self._targets.selector_of, self._targets.topmost_of)
-            missing = self._missing(pod, vpa)
-            if vpa is not None and not missing:
-                count += await self._open(pod, vpa, now, merged(limit_ranges, key_of(pod)[0]))
-                continue
-            uid = pod["metadata"].get("uid", "")
+        async with self._one:
+            held = list(self._held.items())
+            index = by_target(self._vpas_in({namespace for (namespace, _), _ in held})) if held else {}
+            return sum([await self._look_at(key, pod, index) for key, pod in held])
+
+    async def _look_at(self, key: Key, pod: Object, index: Mapping[Target, list[Any]]) -> bool:
+        vpa = controlling_vpa(pod, index, self._targets.selector_of, self._targets.topmost_of)
+        missing, uid = self._missing(pod, vpa), pod["metadata"].get("uid", "")
+        if vpa is not None and not missing:
+            if await self._open(pod, vpa, self._clock.now(), merged(self._limit_ranges, key[0])):
+                self._opened.add(uid)
+                self._held.pop(key, None)
+                return True
+            return False
+        if self._reported.get(uid) != missing:
             self._reported[uid] = missing
-            if reported.get(uid) != missing:
-                about = {"kind": POD.kind, "apiVersion": "v1", "metadata": pod["metadata"]}
-                self._events.record(about, "Warning", "WaitingForVPA", missing)
-        return count
+            about = {"kind": POD.kind, "apiVersion": "v1", "metadata": pod["metadata"]}
+            self._events.record(about, "Warning", "WaitingForVPA", missing)
+        return False
 
     def _missing(self, pod: Object, vpa: Any) -> str:
         """Why the pod must wait, for people; empty when it need not."""
@@ -104,3 +157,11 @@ class Gates:
             log.warning("scheduling gate of pod %s/%s: %s", namespace, name, error)
             return False
         return True
+
+
+def _unchanged(before: Object, after: Object) -> bool:
+    """Whether nothing changed that decides which autoscaler controls a pod, and whether it may act."""
+    meta, other = before["metadata"], after["metadata"]
+    return before.get("spec") == after.get("spec") and all(
+        meta.get(name) == other.get(name) for name in ("annotations", "ownerReferences")
+    )

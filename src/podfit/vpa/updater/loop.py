@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -83,7 +83,17 @@ class Updater:
         self.scales = Scales(client, self.clock)
         self.targets = Targets(self.sight, self.scales)
         self.events = EventRecorder(client, "vpa-updater", clock=self.clock)
-        self.gates = Gates(client, waiting, self.targets, self.brakes, self.headroom, self.events)
+        self.gates = Gates(
+            client,
+            self.clock,
+            waiting,
+            self.limit_ranges,
+            self._vertical_in,
+            self.targets,
+            self.brakes,
+            self.headroom,
+            self.events,
+        )
         self.webhook = Webhook(client, self.config, self.clock)
         self.oversized = Oversized(client, self.clock)
         self.hands = Hands(client, self.events)
@@ -128,6 +138,8 @@ class Updater:
         await self.sight.start()
         self.headroom.start()
         self.pods.subscribe(self.undo.on_pod)
+        self.gates.start((self.sight.vpas, *self.sight.workloads.values()))
+        self._tasks.start(self.gates.run(), "gates")
         self._tasks.start(self.undo.run(), "undo")
 
     async def stop(self) -> None:
@@ -160,7 +172,7 @@ class Updater:
                 self.restarts.begin()
                 await self._update_all(world, controlled, now, no_eviction)
             await self.oversized.report(self.sight.watched_vpas(), self.headroom.ledger)
-            await self.gates.open(by_target(vpas), now, self.limit_ranges)
+            await self.gates.open()
             await self.undo.look_for_throttling(lambda key: self.pods.get(*key))
             await self.scales.refresh()
         await self.hands.settle()
@@ -179,6 +191,12 @@ class Updater:
         self.steady.forget({(vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]) for vpa in found})
         labels_of = self.targets.template_labels
         return [self.steady.settle(without(vpa, horizontal_resources(vpa, scaled, labels_of)), now) for vpa in found]
+
+    def _vertical_in(self, namespaces: Collection[str]) -> list[Mapping[str, Any]]:
+        """The autoscalers of these namespaces, without what is scaled horizontally."""
+        scaled, labels_of = scaled_horizontally(self.hpas), self.targets.template_labels
+        found = [vpa for namespace in namespaces for vpa in self.sight.watched_vpas_in(namespace)]
+        return [without(vpa, horizontal_resources(vpa, scaled, labels_of)) for vpa in found]
 
     async def _freshest(self, controlled: list[tuple[Any, list[Any]]], now: float) -> list[tuple[Any, list[Any]]]:
         """With what the recommender says now, asked once for each autoscaler; else as the objects say."""
