@@ -338,7 +338,8 @@ async def test_an_oom_kill_alone_raises_memory_and_leaves_cpu(cluster: Autoscale
 async def test_low_confidence_speaks_of_containers_with_numbers_only(cluster: Autoscaled) -> None:
     cluster.use(await two_containers(cluster), "100m", "500000000")
     await cluster.vpa("web", "web")
-    quick = replace(CONFIG, model=replace(CONFIG.model, confidence_interval_cpu=60, confidence_interval_memory=60))
+    model = replace(CONFIG.model, confidence_interval_cpu=60, confidence_interval_memory=60, start_from_similar="off")
+    quick = replace(CONFIG, model=model)
     async with recommending(cluster, quick) as recommender:
         await passes(cluster, recommender, 5)
     assert condition(await status_of(cluster), "LowConfidence")["status"] == "False"

@@ -90,7 +90,9 @@ class Autoscaler:
     async def _ask(self, pod: Object, vpa: Mapping[str, Any]) -> Mapping[str, Any] | None:
         meta = vpa["metadata"]
         known = self.recommender.cluster.vpas.get((meta.get("namespace") or "", meta["name"]))
-        return self.recommender.recommendation_of(known) if known is not None else None
+        given = self.recommender.recommendation_of(known) if known is not None else {}
+        found = self.recommender.with_similar(vpa, pod, given.get("containerRecommendations") or [])
+        return found if found or known is not None else None
 
     def hook_at(self, url: str) -> AdmissionWebhook | None:
         """The admission webhook, if this is where it is served."""

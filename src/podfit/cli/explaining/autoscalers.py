@@ -95,6 +95,8 @@ def why_numbers(numbers: dict[str, Any]) -> list[str]:
             steps = ", ".join(f"{step['what']} = {_amount(resource, step['value'])}" for step in target["steps"])
             size = _amount(resource, target["value"])
             lines.append(f"  {resource} target {size}: {steps} (confidence {sizes['confidence']:.3g})")
+        if similar := known.get("similar"):
+            lines.append(f"  sizes come from containers with {similar['from']}")
         if without := known.get("withoutSamples"):
             lines.append(f"  {' and '.join(without)}: no recommendation without samples")
         for oom in known["oomEvents"]:

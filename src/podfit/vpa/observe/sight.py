@@ -65,8 +65,8 @@ class Sight:
         self._caches.append(cache)
         return cache
 
-    def follow_pods(self, selector: str, by_namespace: bool = False) -> Cache:
-        return self.follow(POD, trims.pod, None if by_namespace else {}, fieldSelector=selector)
+    def follow_pods(self, selector: str, by_namespace: bool = False, trim: Trim = trims.pod) -> Cache:
+        return self.follow(POD, trim, None if by_namespace else {}, fieldSelector=selector)
 
     def watched_vpas(self) -> list[Object]:
         """The autoscalers of the namespaces this component is to care for, each in a form that can be read."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Any
 
 from podfit.api.status import Object
+from podfit.vpa.model.programs import RUN, digest
 
 _META = (
     "name",
@@ -45,6 +47,16 @@ def pod(obj: Object) -> Object:
         if status.get(field):
             kept_status[field] = [_only(entry, _CONTAINER_STATUS) for entry in status[field]]
     return {**_head(obj), "spec": kept_spec, "status": kept_status}
+
+
+def pod_with_programs(obj: Object) -> Object:
+    """With what each container runs: its image, and a digest of command and arguments."""
+    kept = pod(obj)
+    for container, whole in zip(
+        kept["spec"].get("containers") or (), (obj.get("spec") or {}).get("containers") or (), strict=True
+    ):
+        container["image"], container[RUN] = intern(whole.get("image") or ""), digest(whole)
+    return kept
 
 
 def workload(obj: Object) -> Object:

@@ -47,7 +47,8 @@ class Answers:
         ledger, config, plugin = self._of.ledger, self._of.cluster.config, self._of.plugin_of(vpa)
         needs = self._of.needs_of(vpa)
         states, pods = self._of.cluster.merged(vpa), len(vpa.pods)
-        story = explain(vpa.object, states, config, ledger.ooms_of(vpa), plugin, needs, pods)
+        loans = self._of.loans_of(vpa)
+        story = explain(vpa.object, states, config, ledger.ooms_of(vpa), plugin, needs, pods, loans)
         story["recommender"], story["settings"] = plugin, to_flags(config)
         story["pods"] = pods
         story["conditions"] = (vpa.object.get("status") or {}).get("conditions") or []

@@ -13,7 +13,7 @@ from podfit.vpa.flags import BadFlag, namespaces_apart, parse
 from podfit.vpa.history.plugged import check
 from podfit.vpa.history.queries import PrometheusConfig
 from podfit.vpa.leading import check_election
-from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.recommender.decide.config import SIMILAR_IN, Config
 
 
 def _model() -> Config:
@@ -85,6 +85,8 @@ def recommender_config(arguments: list[str], default: RecommenderConfig | None =
     namespaces_apart(config.vpa_object_namespace, config.ignored_vpa_object_namespaces)
     check_election(config)
     check(config.storage)
+    if config.model.start_from_similar not in SIMILAR_IN:
+        raise BadFlag(f"--start-from-similar must be one of {', '.join(SIMILAR_IN)}")
     if config.use_external_metrics and not (
         config.external_metrics_cpu_metric or config.external_metrics_memory_metric
     ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from podfit.api.quantity import Quantity
@@ -30,6 +30,7 @@ from podfit.vpa.recommender.decide.estimate import (
 )
 from podfit.vpa.recommender.decide.groupsize import group_factor
 from podfit.vpa.recommender.decide.histogram import mean
+from podfit.vpa.recommender.decide.loans import Loan
 from podfit.vpa.recommender.decide.postprocess import whole_cores
 from podfit.vpa.recommender.decide.starvation import Need, raised
 
@@ -77,45 +78,46 @@ def explain(
     recommender: str = "",
     needs: Mapping[str, Need] | None = None,
     pods: int | None = None,
+    loans: Mapping[str, tuple[Loan, Estimate]] | None = None,
 ) -> dict[str, Any]:
     """Everything behind an autoscaler's recommendation, by container and resource. `needs`: of starved containers;
-    `pods`: how many there are, where that is known."""
+    `pods`: how many there are, where that is known; `loans`: of containers whose sizes come from similar ones."""
     meta = vpa.get("metadata") or {}
     counted = {name: state for name, state in states.items() if not scaling_off(container_policy(vpa, name))}
     least = minimums(config, len(counted)) if counted else {}
     events = list(ooms)
+    given_needs, given_loans = needs or {}, loans or {}
+    containers = {}
+    for name, state in sorted(counted.items()):
+        told = _Told(vpa, name, state, "", config, least, len(counted), recommender, given_needs.get(name), pods)
+        told = replace(told, lent=given_loans.get(name))
+        containers[name] = _container(told, [event for event in events if event.get("container") == name])
     return {
         "namespace": meta.get("namespace") or "",
         "name": meta.get("name") or "",
-        "containers": {
-            name: {
-                "samples": state.count,
-                "firstSample": to_rfc3339(state.first),
-                "lastSample": to_rfc3339(state.last),
-                "oomEvents": [event for event in events if event.get("container") == name],
-                "withoutSamples": sorted(set(_controlled(vpa, name)) - set(_sampled(vpa, name, state, config))),
-                "resources": {
-                    resource: _resource(
-                        _Told(
-                            vpa,
-                            name,
-                            state,
-                            resource,
-                            config,
-                            least[resource],
-                            len(counted),
-                            recommender,
-                            (needs or {}).get(name) if resource == "cpu" else None,
-                            pods,
-                        )
-                    )
-                    for resource in _sampled(vpa, name, state, config)
-                },
-            }
-            for name, state in sorted(counted.items())
-        },
+        "containers": containers,
         "off": sorted(set(states) - set(counted)),
     }
+
+
+def _container(told: _Told, ooms: list[Mapping[str, Any]]) -> dict[str, Any]:
+    state, sampled = told.state, _sampled(told.vpa, told.container, told.state, told.config)
+    lent = [name for name in told.lent[1].target if name not in sampled] if told.lent is not None else []
+    without = sorted(set(_controlled(told.vpa, told.container)) - set(sampled) - set(lent))
+    found: dict[str, Any] = {
+        "samples": state.count,
+        "firstSample": to_rfc3339(state.first),
+        "lastSample": to_rfc3339(state.last),
+        "oomEvents": ooms,
+        "withoutSamples": without,
+        "resources": {
+            name: _resource(replace(told, resource=name, borrowed=name in lent)) for name in (*sampled, *lent)
+        },
+    }
+    if told.lent is not None:
+        loan, namespace = told.lent[0], (told.vpa.get("metadata") or {}).get("namespace") or ""
+        found["similar"] = {"from": loan.words(namespace), "confidence": loan.trust, "withoutOwnSamples": lent}
+    return found
 
 
 def _controlled(vpa: Object, container: str) -> tuple[str, ...]:
@@ -158,14 +160,19 @@ class _Told:
     state: AggregateState
     resource: str
     config: Config
-    least: int
+    least: Mapping[str, int]
     siblings: int
     recommender: str
     need: Need | None = None
     pods: int | None = None
+    lent: tuple[Loan, Estimate] | None = None
+    borrowed: bool = False
+    """The resource has no samples of its own: all its sizes come from the loan."""
 
     @property
     def trust(self) -> float:
+        if self.borrowed and self.lent is not None:
+            return self.lent[0].trust
         cpu = self.resource == "cpu"
         interval = self.config.confidence_interval_cpu if cpu else self.config.confidence_interval_memory
         return confidence(self.state.first, self.state.last, self.state.count, interval)
@@ -181,7 +188,12 @@ def _resource(told: _Told) -> dict[str, Any]:
 
 def _size(told: _Told, size: str) -> dict[str, Any]:
     amount, steps = _enclosing(told, size)
-    if told.need is not None and (more := _raised(told, told.need, size)) != amount:
+    if (
+        told.need is not None
+        and told.resource == "cpu"
+        and not told.borrowed
+        and (more := _raised(told, told.need, size)) != amount
+    ):
         amount = more
         used_up = "the container uses up its CPU limit"
         why = used_up if told.need.lower_bound else "what the container used lately, after it had used up its CPU limit"
@@ -190,6 +202,10 @@ def _size(told: _Told, size: str) -> dict[str, Any]:
         factor = group_factor(told.pods, told.config)
         amount = scaled(amount, factor)
         steps.append(_step(f"times {factor:.4g} for a group of {told.pods}", told.resource, amount))
+    lent = told.lent[1].target.get(told.resource, 0) if told.lent is not None and size != "lowerBound" else 0
+    if lent > amount and not told.borrowed:
+        amount = lent
+        steps.append(_step("raised to what similar containers need", told.resource, amount))
     step = told.config.round_cpu_millicores if told.resource == "cpu" else told.config.round_memory_bytes
     if rounded_up(amount, step) != amount:
         amount = rounded_up(amount, step)
@@ -228,12 +244,14 @@ def _estimated(told: _Told, size: str) -> tuple[int, Steps]:
     """Whole millicores or bytes, as the estimator has them, and how it came to them."""
     config, resource = told.config, told.resource
     fraction = getattr(config, _PERCENTILES[size].format(resource))
-    histogram = told.state.cpu if resource == "cpu" else told.state.memory
+    state = told.lent[0].state if told.borrowed and told.lent is not None else told.state
+    histogram = state.cpu if resource == "cpu" else state.memory
     unit = 1000.0 if resource == "cpu" else 1.0
+    usage = "the usage of similar containers" if told.borrowed else "observed usage"
     if told.by_mean and size == "target":
-        amount, what = amount_of(mean(histogram) * unit), "mean of observed usage"
+        amount, what = amount_of(mean(histogram) * unit), f"mean of {usage}"
     else:
-        amount, what = amount_of(histogram.percentile(fraction) * unit), f"percentile {fraction:g} of observed usage"
+        amount, what = amount_of(histogram.percentile(fraction) * unit), f"percentile {fraction:g} of {usage}"
     steps: Steps = [_step(what, resource, amount)]
     amount = with_margin(amount, config.recommendation_margin_fraction)
     steps.append(_step(f"plus a margin of {config.recommendation_margin_fraction:.0%}", resource, amount))
@@ -242,8 +260,8 @@ def _estimated(told: _Told, size: str) -> tuple[int, Steps]:
         factor = widening(told.trust, *widen)
         amount = scaled(amount, factor)
         steps.append(_step(f"times {factor:.4g} for a confidence of {told.trust:.4g}", resource, amount))
-    if amount < told.least:
-        amount = told.least
+    if amount < told.least[resource]:
+        amount = told.least[resource]
         steps.append(_step(f"raised to the minimum of {_minimum(told)}", resource, amount))
     return amount, steps
 

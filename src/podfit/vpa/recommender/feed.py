@@ -15,9 +15,11 @@ from podfit.api.kinds import EVENT, VPA_CHECKPOINT
 from podfit.api.status import Object
 from podfit.client.cache import key_of
 from podfit.vpa.model.pods import containers, labels_of, phase_of
+from podfit.vpa.model.programs import program_of
 from podfit.vpa.model.readable import UNREADABLE
 from podfit.vpa.model.selectors import Selector, labels_from
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
+from podfit.vpa.observe import trims
 from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import OWNED_BY, Targets, Unsupported
 from podfit.vpa.recommender.config import RecommenderConfig
@@ -26,6 +28,7 @@ from podfit.vpa.recommender.decide.cluster import ClusterState, PodId, UnknownTa
 from podfit.vpa.recommender.decide.conflicts import Rivals
 from podfit.vpa.recommender.decide.kills import Kills
 from podfit.vpa.recommender.decide.oom import Oom, ooms_between, ooms_of_eviction
+from podfit.vpa.recommender.similar import Similar
 from podfit.vpa.recommender.throttle import cpu_limits, set_limits
 
 log = logging.getLogger(__name__)
@@ -40,7 +43,8 @@ class Feed:
     def __init__(self, sight: Sight, targets: Targets, cluster: ClusterState, config: RecommenderConfig) -> None:
         self._sight, self._targets, self._config = sight, targets, config
         self.cluster = cluster
-        self.pods = sight.follow_pods(NOT_PENDING, by_namespace=config.memory_saver)
+        self.similar = Similar(cluster)
+        self.pods = sight.follow_pods(NOT_PENDING, by_namespace=config.memory_saver, trim=trims.pod_with_programs)
         self.evictions = sight.follow(EVENT, fieldSelector="reason=Evicted")
         self.checkpoints = sight.follow(VPA_CHECKPOINT)
         self.ooms: deque[Oom] = deque(maxlen=OOM_QUEUE)
@@ -106,6 +110,9 @@ class Feed:
         self.cluster.add_pod(id, labels, phase_of(pod))
         for container in containers(pod):
             self.cluster.add_container(id, container.get("name") or "")
+        known = self.cluster.pod(id)
+        assert known is not None
+        self.similar.note(known, containers(pod))
 
     def _labels(self, id: PodId, pod: Object) -> Mapping[str, str]:
         labels = self._targets.labels_of(pod)
@@ -218,6 +225,7 @@ class Feed:
         self._collected = now
         self.cluster.collect_garbage(now, [id for id, pod in self.cluster.pods.items() if not pod.finished])
         self.cluster.expire_initial(now)
+        self.similar.forget(now)
 
     def label_names(self) -> set[str]:
         """Every label name in use."""
@@ -238,4 +246,4 @@ def _counts_the_same(before: Object, after: Object) -> bool:
     if before.get("spec") is after.get("spec"):
         return True
     was, now = containers(before), containers(after)
-    return was is now or [one.get("name") for one in was] == [one.get("name") for one in now]
+    return was is now or [program_of(one) for one in was] == [program_of(one) for one in now]

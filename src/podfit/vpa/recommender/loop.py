@@ -13,6 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from podfit.api.kinds import kind_named
+from podfit.api.status import Object
 from podfit.client import Client, EventRecorder
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock, rfc3339
@@ -23,6 +24,7 @@ from podfit.vpa.history.prometheus import PrometheusHistory
 from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontally
 from podfit.vpa.model.pods import annotations_of
 from podfit.vpa.model.policy import IN_PLACE_MODES, update_mode
+from podfit.vpa.model.similar import FROM_SIMILAR, borrowed_resources
 from podfit.vpa.model.times import Seconds, from_rfc3339
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import Sight
@@ -35,6 +37,7 @@ from podfit.vpa.recommender.decide.container import OomRefused
 from podfit.vpa.recommender.decide.estimate import Estimate
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.groupsize import for_group
+from podfit.vpa.recommender.decide.loans import lent_to
 from podfit.vpa.recommender.decide.oom import Oom
 from podfit.vpa.recommender.decide.samples import kept_containers, missing_samples, spans_of
 from podfit.vpa.recommender.decide.starvation import Need, Starvation, raised
@@ -56,6 +59,7 @@ from podfit.vpa.recommender.notes import (
 )
 from podfit.vpa.recommender.past import Past
 from podfit.vpa.recommender.plugins import WORKLOAD, plugin_for, sizes_by_plugin
+from podfit.vpa.recommender.similar import Loans, similar_condition
 from podfit.vpa.recommender.throttle import note_starved
 from podfit.vpa.recommender.writes import Checkpoints, write_statuses
 from podfit.vpa.serve.http import Health, HttpServer
@@ -123,6 +127,7 @@ class Recommender:
         self._killed: set[tuple[str, str]] = set()
         """(namespace, container) with an out-of-memory kill since the start."""
         self._outcomes: dict[VpaId, tuple[Seen, Outcome]] = {}
+        self._loans: dict[VpaId, Loans] = {}
         self._losers: Mapping[VpaId, str] = {}
         self._stretch: Mapping[AggregateKey, int] = {}
         """CPU samples from the history by aggregate, each of which stands for so many minutes:"""
@@ -329,6 +334,7 @@ class Recommender:
         now = self.clock.now()
         self._losers = self.feed.rivals.losers()
         self.cluster.stamp_created(now)
+        self._loans = {}
         self._outcomes = {
             id: self._decided(
                 vpa, sizes[id], horizontal_resources(vpa.object, scaled, labels_of), now, starved(needs.get(id))
@@ -340,6 +346,10 @@ class Recommender:
     def needs_of(self, vpa: Vpa) -> dict[str, Need]:
         """What its starved containers need, by name. Only what lasts is worth an eviction."""
         return self.starvation.needs(vpa, sustained=update_mode(vpa.object) not in IN_PLACE_MODES)
+
+    def loans_of(self, vpa: Vpa) -> Loans:
+        """What the last pass took from similar containers, by container."""
+        return self._loans.get(vpa.id, {})
 
     def _starved(self, sizes: dict[VpaId, dict[str, Estimate]]) -> dict[VpaId, dict[str, Need]]:
         """Raises the sizes of starved containers, and answers what they need."""
@@ -361,11 +371,15 @@ class Recommender:
         patience = max(STALE_S, STALE_PASSES * self.config.recommender_interval)
         killed = [name for name in spans if (vpa.id[0], name) in self._killed] if self._killed else ()
         kept = kept_containers(vpa, spans, self._started - patience, config, killed, bool(self.fetching))
-        missing = missing_samples(self.cluster, vpa, spans, sizes, kept, now - patience)
+        loans = self.feed.similar.loans(vpa, spans, sizes, self.plugin_of, now)
+        kept = kept.difference(loans)
+        if loans:
+            self._loans[vpa.id] = loans
+        missing = missing_samples(self.cluster, vpa, spans, sizes, kept, now - patience, loans)
         since = missing_since(vpa, missing, now) if missing.never or self._usage_gone else ""
         extra = extra_conditions(
             vpa,
-            trust=trust_of(spans, {*sizes, *kept} if kept else sizes, config, self._from_history(vpa)),
+            trust=trust_of(spans, {*sizes, *kept, *loans} if kept or loans else sizes, config, self._from_history(vpa)),
             low_below=self.config.low_confidence_below,
             fetching=self.fetching,
             metrics=metrics_gone(vpa, missing, self._usage_gone, since, now - patience),
@@ -373,14 +387,17 @@ class Recommender:
             starved=starved,
             winner=self._losers.get(vpa.id, ""),
             capped=capped_by_limits(vpa, self.feed.pods.get),
+            similar=similar_condition(vpa, loans, kept),
         )
         words = missing.never_message(since) if missing.never else ""
         version = vpa.object["metadata"].get("resourceVersion")
-        seen = (sizes, version, vpa.unsupported, bool(vpa.pods), extra, words, kept)
+        given = lent_to(sizes, {name: lent for name, (_, lent) in loans.items()}) if loans else sizes
+        seen = (sizes, given, version, vpa.unsupported, bool(vpa.pods), extra, words, kept)
         before = self._outcomes.get(vpa.id)
         if before is not None and before[0] == seen and before[1].patch is None:
             return before
-        decided = outcome(vpa, sizes, config, rfc3339(now), extra, words, kept)
+        own = {name: sizes.get(name) for name in loans}
+        decided = outcome(vpa, given, config, rfc3339(now), extra, words, kept, own)
         return seen, reported(decided, rfc3339(now))
 
     def _from_history(self, vpa: Vpa) -> Mapping[str, float]:
@@ -406,6 +423,18 @@ class Recommender:
         known = self._outcomes.get(vpa.id)
         status = known[1].status if known is not None else vpa.object.get("status") or {}
         return status.get("recommendation") or {}
+
+    def with_similar(self, vpa: Mapping[str, Any], pod: Object, given: list[Any]) -> dict[str, Any]:
+        """A recommendation of what is given, and for the pod's other containers of what similar ones use.
+
+        It names the containers whose sizes come from similar ones, as the condition of an autoscaler does.
+        """
+        known = {entry["containerName"] for entry in given}
+        lent = self.feed.similar.for_pod(vpa, pod, known, self.clock.now())
+        entries = [*given, *lent]
+        found = {"containerRecommendations": entries} if entries else {}
+        borrowed = [entry["containerName"] for entry in entries if borrowed_resources(entry)]
+        return {**found, FROM_SIMILAR: borrowed} if borrowed else found
 
     # --- reporting
 

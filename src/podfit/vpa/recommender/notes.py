@@ -11,6 +11,7 @@ from typing import Any
 from podfit.kit.clock import rfc3339
 from podfit.vpa.model import horizontal
 from podfit.vpa.model.policy import PROVIDED, container_policies, controls_limits
+from podfit.vpa.model.similar import FROM_SIMILAR
 from podfit.vpa.model.times import NEVER, Seconds
 from podfit.vpa.model.unlimited import OTHER_VALUES, held_down
 from podfit.vpa.recommender.decide.cluster import Vpa
@@ -23,7 +24,16 @@ from podfit.vpa.recommender.decide.status import FETCHING_HISTORY, LOW_CONFIDENC
 METRICS_GONE = "MetricsUnavailable"
 CPU_STARVED, OVERRULED, CAPPED_BY_LIMIT = "CPUStarved", "Overruled", "CappedByLimit"
 OURS = frozenset(
-    {LOW_CONFIDENCE, FETCHING_HISTORY, METRICS_GONE, CPU_STARVED, OVERRULED, CAPPED_BY_LIMIT, horizontal.CONDITION}
+    {
+        LOW_CONFIDENCE,
+        FETCHING_HISTORY,
+        METRICS_GONE,
+        CPU_STARVED,
+        OVERRULED,
+        CAPPED_BY_LIMIT,
+        FROM_SIMILAR,
+        horizontal.CONDITION,
+    }
 )
 NOT_STARVED, METRICS_THERE = Condition(CPU_STARVED, False), Condition(METRICS_GONE, False)
 NOT_CAPPED = Condition(CAPPED_BY_LIMIT, False)
@@ -117,6 +127,7 @@ def extra_conditions(
     scaled: Mapping[str, str],
     starved: Condition,
     capped: Condition,
+    similar: Condition,
     winner: str = "",
 ) -> tuple[Condition, ...]:
     """`fetching` is empty or says what is the matter; `scaled` are resources with their HPA; `winner` is the autoscaler
@@ -129,7 +140,7 @@ def extra_conditions(
         wanted.append(Condition(LOW_CONFIDENCE, True, "TooFewSamples", words))
     if fetching:
         wanted.append(Condition(FETCHING_HISTORY, True, "HistoryNotLoaded", fetching))
-    wanted += [condition for condition in (metrics, starved, capped) if condition.status]
+    wanted += [condition for condition in (metrics, starved, capped, similar) if condition.status]
     if winner:
         wanted.append(Condition(OVERRULED, True, "OlderAutoscaler", overruled_by(winner)))
     if scaled:

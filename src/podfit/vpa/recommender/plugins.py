@@ -45,9 +45,9 @@ def batch(cluster: ClusterState, vpas: Sequence[Vpa]) -> Sizes:
     return found
 
 
-def _batch(state: AggregateState, config: Config, least: dict[str, int]) -> Estimate:
+def _batch(state: AggregateState, config: Config, least: dict[str, int], given_trust: float | None = None) -> Estimate:
     """Memory as ever; the CPU target is the mean. The bounds still enclose it."""
-    sizes = estimate(state, config, least)
+    sizes = estimate(state, config, least, given_trust)
     if "cpu" not in sizes.target:
         return sizes
     average = with_margin(amount_of(mean(state.cpu) * 1000.0), config.recommendation_margin_fraction)
@@ -60,6 +60,13 @@ def _batch(state: AggregateState, config: Config, least: dict[str, int]) -> Esti
 
 
 PLUGINS: Mapping[str, Plugin] = {DEFAULT: default, BATCH: batch}
+
+
+def estimate_one(
+    plugin: str, state: AggregateState, config: Config, least: dict[str, int], given_trust: float | None = None
+) -> Estimate:
+    """The sizes that a recommender gives one container."""
+    return (_batch if plugin == BATCH else estimate)(state, config, least, given_trust)
 
 
 def plugin_for(vpa: Vpa, own_name: str, policies: Iterable[str], pod_notes: Iterable[str] = ()) -> str:

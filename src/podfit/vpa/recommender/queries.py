@@ -109,15 +109,15 @@ async def status_for(recommender: Recommender, pod: Any) -> Object:
     vpa = vpa_of(recommender, pod)
     if vpa is None:
         return {"error": NO_VPA}
-    given = recommender.recommendation_of(vpa).get("containerRecommendations") or []
-    if not given:
-        return {"error": f"VerticalPodAutoscaler {vpa.id[1]} has no recommendation yet"}
-    wanted = containers(pod)
+    known = recommender.recommendation_of(vpa).get("containerRecommendations") or []
+    wanted, given = containers(pod), known
     if wanted:
-        given = await _own(recommender, vpa, wanted, {entry["containerName"]: entry for entry in given})
-    if not given:
-        return {"error": f"VerticalPodAutoscaler {vpa.id[1]} recommends nothing for the pod's containers"}
-    return {"recommendation": {"containerRecommendations": given}, "verticalPodAutoscaler": vpa.id[1]}
+        given = await _own(recommender, vpa, wanted, {entry["containerName"]: entry for entry in known})
+    recommendation = recommender.with_similar(vpa.object, pod, given)
+    if not recommendation:
+        why = "recommends nothing for the pod's containers" if known else "has no recommendation yet"
+        return {"error": f"VerticalPodAutoscaler {vpa.id[1]} {why}"}
+    return {"recommendation": recommendation, "verticalPodAutoscaler": vpa.id[1]}
 
 
 async def _own(

@@ -22,6 +22,7 @@ from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontall
 from podfit.vpa.model.jsonpatch import Patch
 from podfit.vpa.model.matching import by_target, controlling_vpa
 from podfit.vpa.model.policy import recommends_for
+from podfit.vpa.model.similar import own_only
 from podfit.vpa.model.waits import Wait
 from podfit.vpa.observe import trims
 from podfit.vpa.observe.asking import Freshest, asker, keeping_others
@@ -190,7 +191,10 @@ class Updater:
         found = self.sight.watched_vpas()
         self.steady.forget({(vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]) for vpa in found})
         labels_of = self.targets.template_labels
-        return [self.steady.settle(without(vpa, horizontal_resources(vpa, scaled, labels_of)), now) for vpa in found]
+        return [
+            self.steady.settle(without(own_only(vpa), horizontal_resources(vpa, scaled, labels_of)), now)
+            for vpa in found
+        ]
 
     def _vertical_in(self, namespaces: Collection[str]) -> list[Mapping[str, Any]]:
         """The autoscalers of these namespaces, without what is scaled horizontally."""
@@ -210,7 +214,7 @@ class Updater:
                 fresh = await self.freshest.improve(pods[0], vpa)
             if fresh is vpa:
                 return vpa, pods
-            fresh = keeping_others(vpa, fresh)
+            fresh = keeping_others(vpa, own_only(fresh))
             return self.steady.settle(without(fresh, horizontal_resources(fresh, scaled, labels_of)), now), pods
 
         return list(await asyncio.gather(*(improved(vpa, pods) for vpa, pods in controlled)))

@@ -163,8 +163,11 @@ class ClusterState:
         pod = self.pod(pod_id)
         return self._target(pod, container) if pod is not None and container in pod.containers else None
 
+    def aggregate(self, key: AggregateKey) -> AggregateState | None:
+        return self._aggregates_in.get(key.namespace, {}).get(key)
+
     def has_aggregate(self, key: AggregateKey) -> bool:
-        return key in self._aggregates_in.get(key.namespace, {})
+        return self.aggregate(key) is not None
 
     # --- autoscalers ----------------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from podfit.api.quantity import Quantity
 from podfit.vpa.model.times import Seconds
 
 DAY = 86400
+NAMESPACE, CLUSTER, OFF = "namespace", "cluster", "off"
+SIMILAR_IN = (NAMESPACE, CLUSTER, OFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,10 @@ class Config:
     """How much more than it uses a starved container is recommended."""
     small_group_margin: float = 0.0
     """A further margin, divided by the number of pods: the fewer there are, the more each takes when one is gone."""
+
+    start_from_similar: str = NAMESPACE
+    """Where a container with few samples of its own borrows sizes from: similar containers of its `namespace`, of the
+    whole `cluster`, or `off`: from none, as upstream has it."""
 
     @property
     def max_allowed(self) -> dict[str, Quantity]:

@@ -7,9 +7,10 @@ the lower about 0.2 % below what the percentiles say.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from podfit.vpa.model.policy import RESOURCES
 from podfit.vpa.model.times import Seconds, elapsed
 from podfit.vpa.recommender.decide.aggregate import AggregateState
 from podfit.vpa.recommender.decide.amounts import amount_of, scaled
@@ -68,8 +69,20 @@ def recommendable(state: AggregateState, config: Config) -> bool:
     return bool(sampled_resources(state, config)) or not state.controlled
 
 
-def estimate(state: AggregateState, config: Config, least: Amounts) -> Estimate:
-    """The three sizes of one container, for the resources that its policy controls and that have samples."""
+def restricted(size: Estimate, wanted: Collection[str]) -> Estimate:
+    """The sizes of these resources alone."""
+    target, lower, upper = (
+        {name: amounts[name] for name in RESOURCES if name in wanted and name in amounts}
+        for amounts in (size.target, size.lower, size.upper)
+    )
+    return Estimate(target, lower, upper)
+
+
+def estimate(state: AggregateState, config: Config, least: Amounts, given_trust: float | None = None) -> Estimate:
+    """The three sizes of one container, for the resources that its policy controls and that have samples.
+
+    `given_trust` takes the place of the confidence that the samples have.
+    """
     margin = config.recommendation_margin_fraction
     sampled = sampled_resources(state, config)
 
@@ -80,9 +93,10 @@ def estimate(state: AggregateState, config: Config, least: Amounts) -> Estimate:
         }
         return {name: with_margin(amount, margin) for name, amount in found.items()}
 
+    intervals = {"cpu": config.confidence_interval_cpu, "memory": config.confidence_interval_memory}
     trust = {
-        "cpu": confidence(state.first, state.last, state.count, config.confidence_interval_cpu),
-        "memory": confidence(state.first, state.last, state.count, config.confidence_interval_memory),
+        name: confidence(state.first, state.last, state.count, interval) if given_trust is None else given_trust
+        for name, interval in intervals.items()
     }
 
     def finish(amounts: Amounts, widen: tuple[float, float] | None = None) -> Amounts:

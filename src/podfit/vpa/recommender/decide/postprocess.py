@@ -11,6 +11,7 @@ from podfit.vpa.model.bounds import cap_to_policy
 from podfit.vpa.model.pods import ResourceList, annotations_of, resource_list
 from podfit.vpa.model.policy import container_policy, controlled_resources
 from podfit.vpa.model.recommended import Recommended, from_object
+from podfit.vpa.model.similar import from_similar
 from podfit.vpa.recommender.decide.amounts import quantities
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.estimate import Estimate
@@ -19,14 +20,18 @@ Object = Mapping[str, Any]
 _INTEGER_PREFIX, _INTEGER_SUFFIX = "vpa-post-processor.kubernetes.io/", "_integerCPU"
 
 
-def formatted(estimates: Mapping[str, Estimate], config: Config) -> list[Recommended]:
-    """In order of the containers' names."""
+def formatted(
+    estimates: Mapping[str, Estimate], config: Config, own: Mapping[str, Estimate | None] | None = None
+) -> list[Recommended]:
+    """In order of the containers' names. `own`: of containers with a loan, what their own samples give."""
 
     def listed(amounts: Mapping[str, int]) -> ResourceList:
         return quantities(amounts, config.humanize_memory, config.round_cpu_millicores, config.round_memory_bytes)
 
+    uncapped = {name: sizes.target for name, sizes in estimates.items()}
+    uncapped |= {name: sizes.target if sizes is not None else {} for name, sizes in (own or {}).items()}
     return [
-        Recommended(name, listed(sizes.target), listed(sizes.lower), listed(sizes.upper), listed(sizes.target))
+        Recommended(name, listed(sizes.target), listed(sizes.lower), listed(sizes.upper), listed(uncapped[name]))
         for name, sizes in sorted(estimates.items())
     ]
 
@@ -53,8 +58,9 @@ def _controlled(vpa: Object, entry: Recommended) -> Recommended:
     def only(resources: ResourceList) -> ResourceList:
         return {name: amount for name, amount in resources.items() if name in controlled}
 
-    uncapped = only(entry.uncapped or entry.target)
-    return replace(entry, target=uncapped, lower=only(entry.lower), upper=only(entry.upper), uncapped=uncapped)
+    uncapped = only(entry.uncapped if from_similar(vpa) else entry.uncapped or entry.target)
+    target = {**only(entry.target), **uncapped}
+    return replace(entry, target=target, lower=only(entry.lower), upper=only(entry.upper), uncapped=uncapped)
 
 
 def _whole_core_containers(vpa: Object) -> set[str]:

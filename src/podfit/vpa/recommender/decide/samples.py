@@ -48,9 +48,20 @@ class Missing:
     seen: Seconds = NEVER
     """When the first of the containers without samples was first seen."""
     stopped: tuple[tuple[str, Seconds], ...] = ()
+    lent: frozenset[str] = frozenset()
+    """The containers whose sizes come from similar ones meanwhile."""
 
     def never_message(self, since: str) -> str:
-        return " ".join(_never(name, lacking, since, name in self.kept) for name, lacking in self.never)
+        return " ".join(self._never(name, lacking, since) for name, lacking in self.never)
+
+    def _never(self, container: str, lacking: tuple[str, ...], since: str) -> str:
+        resource = "" if len(lacking) == len(RESOURCES) else f"{lacking[0]} "
+        so = f"no {resource}recommendation can be given"
+        if container in self.kept:
+            so = "its recommendation is frozen"
+        elif container in self.lent:
+            so = f"its {resource}recommendation comes from similar containers"
+        return f"No {resource}sample of container {container} has arrived since {since}: {so}."
 
     @property
     def stopped_message(self) -> str:
@@ -62,12 +73,6 @@ class Missing:
 
 NOTHING_MISSING = Missing()
 NO_NAMES: frozenset[str] = frozenset()
-
-
-def _never(container: str, lacking: tuple[str, ...], since: str, kept: bool) -> str:
-    resource = "" if len(lacking) == len(RESOURCES) else f"{lacking[0]} "
-    so = "its recommendation is frozen" if kept else f"no {resource}recommendation can be given"
-    return f"No {resource}sample of container {container} has arrived since {since}: {so}."
 
 
 def spans_of(vpa: Vpa) -> dict[str, Span]:
@@ -95,8 +100,10 @@ def missing_samples(
     sizes: Mapping[str, Estimate],
     kept: frozenset[str],
     stale_before: Seconds,
+    lent: Collection[str] = (),
 ) -> Missing:
-    """`sizes` are what the samples allow to recommend; samples older than `stale_before` should have been followed."""
+    """`sizes` are what the samples allow to recommend; samples older than `stale_before` should have been followed.
+    `lent` are the containers whose sizes come from similar ones."""
     never = {name: lacking for name in spans if (lacking := _lacking(vpa, name, sizes.get(name)))}
     stopped = {name: span.last for name, span in spans.items() if NEVER < span.last < stale_before}
     if not never and not stopped:
@@ -108,6 +115,7 @@ def missing_samples(
         kept,
         min(created, default=NEVER),
         tuple((name, last) for name, last in sorted(stopped.items()) if name in running),
+        frozenset(lent),
     )
 
 

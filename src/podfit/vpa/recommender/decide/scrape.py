@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from podfit.vpa.model.policy import RESOURCES, container_policies, container_policy, controlled_resources, scaling_off
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.cluster import ClusterState, PodId, Vpa, VpaId
-from podfit.vpa.recommender.decide.estimate import Estimate, estimate_all
+from podfit.vpa.recommender.decide.estimate import Estimate, estimate_all, restricted
 from podfit.vpa.recommender.decide.fleet.bulk import Groups, estimate_groups
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.fleet.rows import RowAggregate, RowContainer
@@ -79,7 +79,7 @@ def estimate_vpas(cluster: ClusterState, vpas: Iterable[Vpa]) -> dict[VpaId, dic
                 continue
             known = {"cpu": anyway or cpu_sampled, "memory": anyway or memory_sampled}
             if not controlled or any(known[resource] for resource in controlled):
-                given[name] = _only(_whole(cpu, memory), [one for one in controlled if known[one]])
+                given[name] = restricted(_whole(cpu, memory), [one for one in controlled if known[one]])
     return found
 
 
@@ -103,11 +103,3 @@ def _whole(cpu: Sequence[int], memory: Sequence[int]) -> Estimate:
         {"cpu": cpu[1], "memory": memory[1]},
         {"cpu": cpu[2], "memory": memory[2]},
     )
-
-
-def _only(size: Estimate, wanted: Collection[str]) -> Estimate:
-    target, lower, upper = (
-        {name: amounts[name] for name in RESOURCES if name in wanted}
-        for amounts in (size.target, size.lower, size.upper)
-    )
-    return Estimate(target, lower, upper)

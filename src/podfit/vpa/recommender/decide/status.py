@@ -59,10 +59,12 @@ def outcome(
     extra: Iterable[Condition] = (),
     missing: str = "",
     kept: Collection[str] = (),
+    own: Mapping[str, Estimate | None] | None = None,
 ) -> Outcome:
-    """`missing` says which samples there are none of; `kept` are containers whose published sizes stay."""
+    """`missing` says which samples there are none of; `kept` are containers whose published sizes stay; `own` is what
+    their own samples give containers whose sizes come from similar ones."""
     fresh = {name: sizes for name, sizes in estimates.items() if name not in kept}
-    recommended = post_processed(vpa.object, formatted(fresh, config), config)
+    recommended = post_processed(vpa.object, formatted(fresh, config, own), config)
     recommended = sorted([*recommended, *published(vpa.object, config, kept)], key=lambda entry: entry.container)
     observed = vpa.object.get("status") or {}
     wanted = [*conditions(bool(recommended), bool(vpa.pods), vpa.unsupported, missing), *extra]

@@ -12,6 +12,7 @@ from podfit.vpa.model.pods import controller_of, phase_of, requests_of
 from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, container_recommendations, update_mode
 from podfit.vpa.model.recommended import Recommended
 from podfit.vpa.model.room import amount, shown
+from podfit.vpa.model.similar import from_similar
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
 from podfit.vpa.model.unlimited import OTHER_VALUES, held_down
 from podfit.vpa.updater.decide.config import Config
@@ -41,6 +42,9 @@ def why_not(
         return WhyNot("UpdateModeOff", f"update mode {mode} never changes running pods", True)
     if not config.in_place_allowed(vpa):
         return WhyNot("GateClosed", "update mode InPlace needs the feature gate InPlace")
+    if not container_recommendations(vpa) and from_similar(vpa):
+        words = "what is recommended comes from similar containers, and is for new pods only: it has no samples yet"
+        return WhyNot("FromSimilar", words, True)
     if not container_recommendations(vpa):
         words = "nothing is recommended yet: a recommendation needs samples of the containers' usage"
         return WhyNot("NoRecommendation", words, True)

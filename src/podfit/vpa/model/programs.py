@@ -1,0 +1,41 @@
+"""What a container runs: its image, command and arguments. Reading only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import blake2b
+from sys import intern
+from typing import Any, NamedTuple
+
+RUN = "run"
+"""The field of a trimmed container that stands for its command and arguments."""
+
+
+class Program(NamedTuple):
+    """What a container runs. `run` is a digest of command and arguments; empty: the image's own."""
+
+    name: str
+    image: str
+    run: str
+
+    @property
+    def repository(self) -> str:
+        """The image without tag and digest."""
+        path = self.image.split("@", 1)[0]
+        head, slash, last = path.rpartition("/")
+        return f"{head}{slash}{last.split(':', 1)[0]}"
+
+
+def digest(container: Mapping[str, Any]) -> str:
+    """Stands for command and arguments; equal only where both are."""
+    command, args = container.get("command") or [], container.get("args") or []
+    if not command and not args:
+        return ""
+    return intern(blake2b(json.dumps([command, args]).encode(), digest_size=12).hexdigest())
+
+
+def program_of(container: Mapping[str, Any]) -> Program:
+    """Of a whole container, or of one that was trimmed."""
+    run = container[RUN] if RUN in container else digest(container)
+    return Program(container.get("name") or "", container.get("image") or "", run)

@@ -1,0 +1,51 @@
+"""Recommendations that come from similar containers: how an autoscaler's status marks them. Reading only.
+
+`uncappedTarget` is what a container's own usage gives, so a resource without samples of its own has none. Together
+with the condition this says, resource by resource, what the updater must not act on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.vpa.model.policy import container_recommendations
+
+Object = Mapping[str, Any]
+
+FROM_SIMILAR = "RecommendedFromSimilar"
+_SIZES = ("target", "lowerBound", "upperBound")
+
+
+def from_similar(vpa: Object) -> bool:
+    """Whether some of what the autoscaler recommends comes from similar containers."""
+    status = vpa.get("status") or {}
+    if (status.get("recommendation") or {}).get(FROM_SIMILAR):
+        return True
+    conditions = status.get("conditions") or ()
+    return any(one.get("type") == FROM_SIMILAR and one.get("status") == "True" for one in conditions)
+
+
+def borrowed_resources(entry: Object) -> list[str]:
+    """The resources of a container's recommendation that no sample of its own stands behind."""
+    own = entry.get("uncappedTarget") or {}
+    return [name for name in entry.get("target") or {} if name not in own]
+
+
+def own_only(vpa: Object) -> Object:
+    """The autoscaler as if it recommended only what its own containers' usage gives: running pods get nothing else."""
+    if not from_similar(vpa):
+        return vpa
+    entries = []
+    for entry in container_recommendations(vpa):
+        left_out = borrowed_resources(entry)
+        kept = {
+            field: {name: amount for name, amount in value.items() if name not in left_out}
+            if field in _SIZES
+            else value
+            for field, value in entry.items()
+        }
+        if kept.get("target") or not left_out:
+            entries.append(kept)
+    recommendation = {"containerRecommendations": entries} if entries else {}
+    return {**vpa, "status": {**(vpa.get("status") or {}), "recommendation": recommendation}}
