@@ -126,6 +126,28 @@ async def test_the_status_says_when_and_what_in_both_versions(cluster: Autoscale
         assert "2" <= shown["status"]["lastUpdateTime"] <= rfc3339(cluster.clock.now())
 
 
+async def test_a_status_written_as_v1alpha1_keeps_its_limits(cluster: Autoscaled) -> None:
+    made = await cluster.admin.raw("POST", ALPHA, body=design())
+    entry = {
+        "name": "main",
+        "target": {"requests": {"cpu": "200m"}, "limits": {"cpu": "1"}},
+        "minRecommended": {"limits": {"memory": "1Gi"}},
+        "maxRecommended": {"requests": {"cpu": "2"}},
+    }
+    made["status"] = {"recommendation": {"containerRecommendations": [entry]}}
+    await cluster.admin.raw("PUT", f"{ALPHA}/tier/status", body=made)
+    shown = await cluster.admin.raw("GET", f"{ALPHA}/tier")
+    assert shown["status"]["recommendation"]["containerRecommendations"] == [entry]
+    [row] = (await cluster.admin.get(VPA, "default", "tier"))["status"]["recommendation"]["containerRecommendations"]
+    assert (row["target"], row["lowerBound"], row["upperBound"]) == ({"cpu": "200m"}, {}, {"cpu": "2"})
+    # The next recommendation has no limits, and none of the old ones.
+    status = {"recommendation": {"containerRecommendations": [{"containerName": "main", "target": {"cpu": "300m"}}]}}
+    await cluster.admin.patch(VPA, "default", "tier", {"status": status}, "status")
+    shown = await cluster.admin.raw("GET", f"{ALPHA}/tier")
+    [row] = shown["status"]["recommendation"]["containerRecommendations"]
+    assert row == {"name": "main", "target": {"requests": {"cpu": "300m"}}}
+
+
 async def test_an_autoscaler_without_pods_says_so(cluster: Autoscaled) -> None:
     await cluster.admin.raw("POST", ALPHA, body=design())
     await recommended(cluster, 1)

@@ -2,8 +2,8 @@
 
 v1alpha1 has every field of v1, under the design's names: `updatePolicy.mode`, `containerPolicies[].name` with mode
 `On`, `minRecommended` and `maxRecommended`, and amounts as ResourceRequirements. Only the limits in these amounts have
-no place in v1; they travel through it in an annotation, so that an object that is read in one version and written back
-in the other loses nothing.
+no place in v1. Those of policies travel through it in an annotation, those of the status in the status itself, which is
+written without the annotations, so that an object that is read in one version and written in the other loses nothing.
 
 Used by the API server, and by the admission webhook as a conversion webhook of other API servers.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from podfit.api.status import Object
@@ -20,7 +20,9 @@ from podfit.api.status import Object
 GROUP, PLURAL, KIND = "autoscaling.k8s.io", "verticalpodautoscalers", "VerticalPodAutoscaler"
 V1, V1ALPHA1 = f"{GROUP}/v1", f"{GROUP}/v1alpha1"
 NOTE = "podfit.dev/v1alpha1-amounts"
-"""The annotation of a v1 object that holds what only v1alpha1 has, by container and field."""
+"""The annotation of a v1 object that holds what only v1alpha1 has in policies, by container and field."""
+AMOUNTS = "v1alpha1Amounts"
+"""The field of a v1 recommendation that holds what only v1alpha1 has, by field."""
 _NAMES = {"containerName": "name"}
 _UPDATE = {"updateMode": "mode"}
 _SIZES = {**_NAMES, "lowerBound": "minRecommended", "upperBound": "maxRecommended"}
@@ -49,24 +51,14 @@ def convert(obj: Object, api_version: str) -> Object:
 def to_v1(obj: Object) -> Object:
     note = _note(obj)
 
-    def amounts(entry: Object, fields: Iterable[str], where: str) -> Object:
-        made = dict(entry)
-        for field in fields:
-            given = entry.get(field)
-            if isinstance(given, dict):
-                made[field] = given.get(_REQUESTS) or {}
-                if given != {_REQUESTS: made[field]}:
-                    note[f"{where}/{field}"] = {
-                        key: value for key, value in given.items() if key != _REQUESTS or not value
-                    }
-        return made
-
     def policy(entry: Object, where: str) -> Object:
-        made = amounts(entry, _ALLOWED, where)
+        made, rest = _requests(entry, _ALLOWED)
+        note.update({f"{where}/{field}": value for field, value in rest.items()})
         return _renamed({**made, "mode": "Auto"} if made.get("mode") == "On" else made, _back(_NAMES))
 
     def size(entry: Object, where: str) -> Object:
-        return _renamed(amounts(entry, _RECOMMENDED, where), _back(_SIZES))
+        made, rest = _requests(entry, _RECOMMENDED)
+        return {**_renamed(made, _back(_SIZES)), **({AMOUNTS: rest} if rest else {})}
 
     made = _with_entries(obj, "name", policy, size)
     return _noted({**_with_update(made, _back(_UPDATE)), "apiVersion": V1}, note)
@@ -75,23 +67,40 @@ def to_v1(obj: Object) -> Object:
 def to_v1alpha1(obj: Object) -> Object:
     note = _note(obj)
 
-    def amounts(entry: Object, fields: Iterable[str], where: str) -> Object:
-        made = dict(entry)
-        for field in fields:
-            if isinstance(given := entry.get(field), dict):
-                kept = note.pop(f"{where}/{field}", None)
-                made[field] = {**(kept or {}), **({_REQUESTS: given} if given or kept is None else {})}
-        return made
-
     def policy(entry: Object, where: str) -> Object:
         made = _renamed(entry, _NAMES)
-        return amounts({**made, "mode": "On"} if made.get("mode") == "Auto" else made, _ALLOWED, where)
+        given = [field for field in _ALLOWED if isinstance(made.get(field), dict)]
+        kept = {field: note.pop(f"{where}/{field}", None) for field in given}
+        return _requirements({**made, "mode": "On"} if made.get("mode") == "Auto" else made, kept)
 
     def size(entry: Object, where: str) -> Object:
-        return amounts(_renamed(entry, _SIZES), _RECOMMENDED, where)
+        made = _renamed(entry, _SIZES)
+        rest = made.pop(AMOUNTS, None) or {}
+        return _requirements(made, {field: rest.get(field) for field in _RECOMMENDED})
 
     made = _with_entries(obj, "containerName", policy, size)
     return _noted({**_with_update(made, _UPDATE), "apiVersion": V1ALPHA1}, note)
+
+
+def _requests(entry: Object, fields: Iterable[str]) -> tuple[Object, dict[str, Object]]:
+    """The entry with bare requests in these fields, and what else they held."""
+    made, rest = dict(entry), {}
+    for field in fields:
+        given = entry.get(field)
+        if isinstance(given, dict):
+            made[field] = given.get(_REQUESTS) or {}
+            if given != {_REQUESTS: made[field]}:
+                rest[field] = {key: value for key, value in given.items() if key != _REQUESTS or not value}
+    return made, rest
+
+
+def _requirements(entry: Object, rest: Mapping[str, Object | None]) -> Object:
+    """The entry with ResourceRequirements in these fields, made of its requests and what was kept of the rest."""
+    made = dict(entry)
+    for field, kept in rest.items():
+        if isinstance(given := entry.get(field), dict):
+            made[field] = {**(kept or {}), **({_REQUESTS: given} if given or kept is None else {})}
+    return made
 
 
 def _with_entries(obj: Object, name: str, policy: Entry, size: Entry) -> Object:
