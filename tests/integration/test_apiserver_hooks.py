@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,37 @@ async def test_what_a_hook_adds_to_a_resize_does_not_reach_into_the_stored_pod(a
     ask.hooks.answers["h"] = lambda asked: {"allowed": True}
     code, answer = await ask("PATCH", f"{pods}/p/resize", patched, strategic)
     assert answer["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}
+
+
+async def patched_pod(ask: Hooked, patch: list[Object]) -> tuple[int, Any]:
+    """A pod with a limit of CPU, created past a hook that answers with this patch."""
+    await ask("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+    encoded = base64.b64encode(json.dumps(patch).encode()).decode()
+    ask.hooks.answers["h"] = lambda asked: {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
+    assert (await ask.hook(MUTATING, rule("", "v1", "pods")))[0] == 201
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}
+    return await ask(
+        "POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
+    )
+
+
+async def test_a_map_whose_last_entry_a_hook_removes_is_not_kept(ask: Hooked) -> None:
+    code, made = await patched_pod(ask, [{"op": "remove", "path": "/spec/containers/0/resources/limits/cpu"}])
+    assert code == 201 and made["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
+
+
+async def test_fields_that_a_hook_makes_up_are_not_kept(ask: Hooked) -> None:
+    code, made = await patched_pod(ask, [{"op": "add", "path": "/spec/containers/0/colour", "value": "red"}])
+    assert code == 201 and "colour" not in made["spec"]["containers"][0]
+
+
+async def test_a_patch_of_the_wrong_type_fails_the_request(ask: Hooked) -> None:
+    code, status = await patched_pod(ask, [{"op": "add", "path": "/spec/containers/0/stdin", "value": "yes"}])
+    assert code == 500
+    assert status["message"] == (
+        "Internal error occurred: json: cannot unmarshal string into Go struct field "
+        "Container.spec.containers.stdin of type bool"
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 from podfit.api.kinds import Kind, kind_named
 from podfit.api.patches import json_patch
+from podfit.api.schema import type_of
+from podfit.api.schema.decode import DecodeError, convert
 from podfit.api.status import ApiError, Object, bad_request, internal_error
 from podfit.apiserver.admission.base import Attributes, Cluster, Plugin, meta_of
 from podfit.apiserver.admission.webhooks.call import DEFAULT_TIMEOUT_S, Caller, CallFailed, Hook, ResolveService
@@ -241,12 +243,24 @@ class MutatingAdmissionWebhook(_WebhookPlugin):
             raise internal_error(str(error)) from None
         if not isinstance(patched, dict):
             raise internal_error("patched object is not an object")
+        patched = _as_typed(patched, shown)
         patched = await self._converted(patched, shown.kind, attrs.kind) or patched
         # Defaults are filled in in place, and what the hook left alone may be the stored object's.
         patched = self._defaulter(attrs, patched if attrs.old is None else deepcopy(patched))
         changed: bool = patched != attrs.object
         attrs.object = patched
         return changed
+
+
+def _as_typed(patched: Object, shown: Shown) -> Object:
+    """What a hook made of an object, read as its kind: unknown fields and empty values go, as in a request."""
+    struct = None if shown.kind.custom or patched.get("kind") != shown.kind.kind else type_of(shown.kind)
+    if struct is None:
+        return patched
+    try:
+        return convert(patched, struct, field_validation="Ignore", base=shown.object).obj
+    except DecodeError as error:
+        raise internal_error(str(error)) from None
 
 
 class ValidatingAdmissionWebhook(_WebhookPlugin):
