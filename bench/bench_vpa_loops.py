@@ -169,7 +169,7 @@ async def webhook_latency(count: int, rate: float) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         async with autoscaled(Path(folder)) as cluster:
             # Room for all of them: pods that have to be squeezed take longer.
-            await cluster.node("big", cpu="100000", memory="1000000Gi")
+            await cluster.node("big", cpu="100000", memory="1000000Gi", pods="100000")
             await cluster.deployment("web", 0)
             await cluster.vpa("web", "web")
             await cluster.recommend("web", {"cpu": "500m", "memory": "200Mi"})

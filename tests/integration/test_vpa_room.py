@@ -104,6 +104,27 @@ async def test_no_pod_is_evicted_while_another_waits_for_the_same_room(cluster: 
     assert verdict(updater, "a", "a-1-0")["reason"] == "NoNodeFits"
 
 
+async def test_a_resize_in_place_leaves_a_successor_elsewhere_its_place(cluster: Autoscaled, updater: Updater) -> None:
+    """A pod of a is evicted from node home. The waiting pod may take its room there: the successor needs node other."""
+    await cluster.pod("filler", resources={"requests": {"cpu": "8"}})
+    await cluster.node("home", cpu="1", memory="4Gi")
+    await cluster.node("other", cpu="2", memory="4Gi")
+    await cluster.pod("filler-too", node="home", resources={"requests": {"cpu": "500m"}})
+    await cluster.deployment("a", 2, node="home", cpu="200m")
+    await cluster.vpa("a", "a", updatePolicy=RECREATE)
+    await cluster.recommend("a", {"cpu": "300m", "memory": "100Mi"}, lowerBound={"cpu": "300m", "memory": "50Mi"})
+    await cluster.pod("waiting", node="", resources={"requests": {"cpu": "300m", "memory": "1Mi"}})
+    await cluster.deployment("b", 1, node="other", cpu="100m")
+    await cluster.vpa("b", "b", updatePolicy={"updateMode": "InPlaceOrRecreate", "minReplicas": 1})
+    await cluster.recommend("b", {"cpu": "2", "memory": "100Mi"}, lowerBound={"cpu": "500m", "memory": "50Mi"})
+    await one_pass(cluster, updater)
+    assert len(await evicted(cluster, "a")) == 1
+    pod = await cluster.admin.get(POD, "default", "b-1-0")
+    assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1400m", "2000m less twice 300m"
+    story = updater.story.of(("default", "b"))
+    assert story is not None and "node other, less what pods without a node need," in story["cut"]["b-1-0"]
+
+
 async def test_a_successor_may_be_squeezed_to_its_lower_bound(cluster: Autoscaled, updater: Updater) -> None:
     await full_elsewhere(cluster)
     await scaled(cluster, "a", "small", "2900m", "500m")

@@ -41,6 +41,41 @@ def clusters(draw: st.DrawFn) -> tuple[dict[str, NodeRoom], list[tuple[str, Amou
 specs: st.SearchStrategy[dict[str, Any]] = st.sampled_from([{}, {}, {"nodeSelector": {"zone": "a"}}])
 
 
+def leave(node: NodeRoom, held: Amounts) -> None:
+    for resource in DIMENSIONS:
+        node.leaving[resource] += held[resource]
+
+
+def gone(nodes: dict[str, NodeRoom]) -> None:
+    """The evicted pods have ended."""
+    for node in nodes.values():
+        for resource in DIMENSIONS:
+            node.used[resource] -= node.leaving[resource]
+            node.leaving[resource] = 0
+
+
+def grow(ledger: Ledger, node: NodeRoom, cpu: int, memory: int) -> None:
+    """A pod of the node is resized in place, as far as it may be."""
+    wanted = {"cpu": cpu, "memory": memory}
+    safe = ledger.growth_left(node.name, wanted)
+    for resource, most in safe.items():
+        assert 0 <= most <= wanted[resource]
+        node.used[resource] += max(0, min(most, node.left(resource) or 0))
+
+
+def schedule(data: st.DataObject, nodes: dict[str, NodeRoom], promised: list[Claim], others: list[Claim]) -> None:
+    """The scheduler places all that wait in an order and on nodes of its own."""
+    for claim in data.draw(st.permutations([*promised, *others])):
+        fitting = [node for node in nodes.values() if node.holds(claim.needed) and node.takes(claim.spec)]
+        assert fitting or any(claim is other for other in others), "the successor of an evicted pod has no place"
+        if fitting:
+            chosen = data.draw(st.sampled_from(fitting))
+            for resource in DIMENSIONS:
+                chosen.used[resource] += claim.needed[resource]
+    for node in nodes.values():
+        assert all(node.used[resource] <= node.allocatable[resource] for resource in DIMENSIONS)
+
+
 @settings(max_examples=600)
 @given(st.data())
 def test_every_successor_finds_a_node_whatever_the_scheduler_chooses(data: st.DataObject) -> None:
@@ -52,26 +87,11 @@ def test_every_successor_finds_a_node_whatever_the_scheduler_chooses(data: st.Da
     for number, (home, held) in enumerate(pods):
         claim = Claim(data.draw(specs), data.draw(sizes), home)
         if ledger.has_place(claim, held):
-            for resource in DIMENSIONS:
-                nodes[home].leaving[resource] += held[resource]
+            leave(nodes[home], held)
             ledger.promise(number, claim)
             promised.append(claim)
-    # The evicted pods are gone; the scheduler places all that wait in an order and on nodes of its own.
-    for node in nodes.values():
-        for resource in DIMENSIONS:
-            node.used[resource] -= node.leaving[resource]
-            node.leaving[resource] = 0
-    others = [Claim(*one) for one in pending]
-    waiting = data.draw(st.permutations([*promised, *others]))
-    for claim in waiting:
-        fitting = [node for node in nodes.values() if node.holds(claim.needed) and node.takes(claim.spec)]
-        assert fitting or any(claim is other for other in others), "the successor of an evicted pod has no place"
-        if fitting:
-            chosen = data.draw(st.sampled_from(fitting))
-            for resource in DIMENSIONS:
-                chosen.used[resource] += claim.needed[resource]
-    for node in nodes.values():
-        assert all(node.used[resource] <= node.allocatable[resource] for resource in DIMENSIONS)
+    gone(nodes)
+    schedule(data, nodes, promised, [Claim(*one) for one in pending])
 
 
 @given(clusters(), st.lists(st.tuples(specs, sizes), max_size=6))
@@ -100,3 +120,56 @@ def test_claims_that_are_removed_leave_nothing_behind(
     nothing = dict.fromkeys(DIMENSIONS, 0)
     assert ledger.claimed == nothing and not ledger.stuck
     assert all(node.reserved == nothing for node in nodes.values())
+
+
+growths = st.tuples(st.integers(0, 12), st.integers(0, 12))
+
+
+@settings(max_examples=600)
+@given(st.data())
+def test_resizes_in_place_leave_successors_their_places_whatever_the_scheduler_chooses(data: st.DataObject) -> None:
+    nodes, pods = data.draw(clusters())
+    ledger = Ledger(nodes)
+    pending = data.draw(st.lists(st.tuples(specs, sizes), max_size=3))
+    ledger.begin({("pending", number): Claim(*one) for number, one in enumerate(pending)})
+    promised = []
+    for number, (home, held) in enumerate(pods):
+        if data.draw(st.booleans()):
+            claim = Claim(data.draw(specs), data.draw(sizes), home)
+            if ledger.has_place(claim, held):
+                leave(nodes[home], held)
+                ledger.promise(number, claim)
+                promised.append(claim)
+        else:
+            grow(ledger, nodes[home], *data.draw(growths))
+    gone(nodes)
+    schedule(data, nodes, promised, [Claim(*one) for one in pending])
+
+
+def test_a_pod_that_may_go_anywhere_is_not_evicted_if_it_could_take_the_only_place_of_a_promised_one() -> None:
+    def node(name: str, zone: str, cpu: int) -> NodeRoom:
+        return NodeRoom({"metadata": {"name": name, "labels": {"zone": zone}}}, {"cpu": cpu})
+
+    ledger = Ledger({"a": node("a", "a", 500), "b": node("b", "b", 4000)})
+    ledger.begin({})
+    bound = Claim({"nodeSelector": {"zone": "a"}}, amounts(500, 0))
+    assert ledger.has_place(bound)
+    ledger.promise("bound", bound)
+    assert not ledger.has_place(Claim({}, amounts(100, 0), "b"), amounts(50, 0))
+    assert ledger.has_place(Claim({"nodeSelector": {"zone": "b"}}, amounts(100, 0), "b"), amounts(50, 0))
+
+
+def test_a_resize_in_place_leaves_room_for_a_successor_whose_own_node_another_pod_may_take() -> None:
+    home = NodeRoom({"metadata": {"name": "home"}}, {"cpu": 1000})
+    other = NodeRoom({"metadata": {"name": "other"}}, {"cpu": 2000})
+    home.used["cpu"] = 900
+    ledger = Ledger({"home": home, "other": other})
+    ledger.begin({"pending": Claim({}, amounts(300, 0))})
+    successor, held = Claim({}, amounts(500, 0), "home"), amounts(400, 0)
+    assert ledger.has_place(successor, held)
+    leave(home, held)
+    ledger.promise("successor", successor)
+    # The pending pod may go to `home`; then the successor needs 500 of the 2000 here, beside it 300 more.
+    assert other.left("cpu") == 1700
+    assert ledger.growth_left("other", {"cpu": 1700}) == {"cpu": 1200, "memory": 0}
+    assert ledger.growth_left("other", {"cpu": 1100}) == {"cpu": 1100, "memory": 0}

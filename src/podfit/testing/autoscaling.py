@@ -82,8 +82,8 @@ class Autoscaled:
         account: Object = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         await self.admin.create(kind_named("ServiceAccount"), account, name)
 
-    async def node(self, name: str = "n1", cpu: str = "8", memory: str = "16Gi") -> None:
-        amounts = {"cpu": cpu, "memory": memory, "pods": "500"}
+    async def node(self, name: str = "n1", cpu: str = "8", memory: str = "16Gi", pods: str = "500") -> None:
+        amounts = {"cpu": cpu, "memory": memory, "pods": pods}
         made = await self.admin.create(NODE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
         made["status"] = {
             "capacity": amounts,

@@ -101,7 +101,7 @@ def test_an_amended_resize_never_exceeds_the_room_and_never_falls_too_far(
     pod, vpa = pod_and_vpa(request, limit, wanted)
     action = resize(pod, vpa, 0.0)
     assert action is not None
-    amended = amend(action, Room({"cpu": spare}, {}, "n1"), Rails(step), {})
+    amended = amend(action, Room({"cpu": spare}, {}, "node n1"), Rails(step), {})
     if isinstance(amended, Wait):
         assert wanted > request and "cpu" in amended.message
         return
@@ -121,11 +121,11 @@ def test_a_resize_is_not_cut_below_the_lower_bound() -> None:
     pod, vpa = pod_and_vpa(100, None, 1000)
     action = resize(pod, vpa, 0.0)
     assert action is not None
-    waiting = amend(action, Room({"cpu": 300}, {}, "n1"), Rails(), {("c", "cpu"): 500})
+    waiting = amend(action, Room({"cpu": 300}, {}, "node n1"), Rails(), {("c", "cpu"): 500})
     assert waiting == Wait(
         "NoRoom", "node n1 has 300m of cpu left, 900m more are needed: it is resized when there is more room"
     )
-    cut = amend(action, Room({"cpu": 300}, {}, "n1"), Rails(), {("c", "cpu"): 300})
+    cut = amend(action, Room({"cpu": 300}, {}, "node n1"), Rails(), {("c", "cpu"): 300})
     assert not isinstance(cut, Wait) and cut is not None
     assert changes_of(cut)[0, "requests", "cpu"] == Quantity.parse("400m")
 
@@ -134,7 +134,7 @@ def test_the_quota_counts_like_the_node() -> None:
     pod, vpa = pod_and_vpa(100, 100, 1000)
     action = resize(pod, vpa, 0.0)
     assert action is not None
-    waiting = amend(action, Room({"cpu": 5000}, {"limits.cpu": 200}, "n1"), Rails(), {})
+    waiting = amend(action, Room({"cpu": 5000}, {"limits.cpu": 200}, "node n1"), Rails(), {})
     assert isinstance(waiting, Wait) and waiting.reason == "QuotaExceeded"
 
 

@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from podfit.api.kinds import NODE, POD, kind_named
+from podfit.api.quantity import Quantity
 from podfit.api.status import Object
 from podfit.client.cache import key_of
 from podfit.kit.clock import Clock
-from podfit.vpa.model.boost import has_boost
+from podfit.vpa.admission.decide.boosts import PARTS, boosted, shared
+from podfit.vpa.admission.decide.patches import NO_BOOSTS
 from podfit.vpa.model.container_resources import resources_for_pod
 from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
 from podfit.vpa.model.policy import recommendation, recommends_for, update_mode
-from podfit.vpa.model.room import Claim, amounts_of
+from podfit.vpa.model.room import Claim, amounts_of, constraints
 from podfit.vpa.model.squeeze import sized
 from podfit.vpa.observe import trims
 from podfit.vpa.observe.headroom import SCHEDULED, UNSCHEDULED, Headroom, claim_of, controller_key, wants_place
@@ -33,6 +35,15 @@ class Size(NamedTuple):
     """The autoscaler with the targets that the pod gets; None when the pod keeps what it asks for."""
     notes: tuple[str, ...] = ()
     """What it gets less, and why."""
+    boosts: Mapping[str, Quantity] = NO_BOOSTS
+    """By container: the CPU to start with, where there is no room for all of its startup boost."""
+
+
+class Boosting(NamedTuple):
+    """Startup boosts are enabled, and the autoscaler has one."""
+
+    most: Quantity | None
+    """No boost goes beyond this."""
 
 
 class Fitting:
@@ -72,35 +83,69 @@ class Fitting:
         while self._admitted and self._admitted[0][0] < self._clock.monotonic() - UNSEEN_S:
             self.headroom.ledger.remove(self._admitted.popleft()[2])
 
-    def size(self, vpa: Mapping[str, Any], pod: Object, bounds: NamespaceBounds, boosting: bool) -> Size:
-        """What the pod gets. One that is boosted while it starts is left alone: its size is for a short time."""
+    def size(
+        self, vpa: Mapping[str, Any], pod: Object, bounds: NamespaceBounds, boosting: Boosting | None = None
+    ) -> Size:
+        """What the pod gets. A startup boost gets what room there is beside the recommended size."""
         spec = pod.get("spec") or {}
-        acts = update_mode(vpa) != "Off" and recommends_for(vpa, pod) and not (boosting and has_boost(vpa))
-        if not acts or spec.get("nodeName") or spec.get("schedulingGates"):
+        acts = update_mode(vpa) != "Off" and recommends_for(vpa, pod)
+        if spec.get("nodeName") or spec.get("schedulingGates") or not (acts or boosting):
             return Size(vpa)
         self._forget_old()
-        quotas = self.headroom.quotas
-        quotas.begin()
-        if bounds == NO_BOUNDS and not quotas.left(pod["metadata"].get("namespace", "")):
+        self.headroom.quotas.begin()
+        if boosting is None and bounds is NO_BOUNDS and not self.headroom.quotas.left(pod["metadata"]["namespace"]):
             target = Claim(spec, self._at_target(vpa, pod))
             # By far the most pods have room: for them nothing else need be worked out.
             if self.headroom.ledger.has_place(target):
                 self._expect(pod, target)
                 return Size(vpa)
-        found = self.headroom.size_new(vpa, pod, bounds)
-        made, result = found.pod, Size(found.vpa, found.notes)
-        if not found.fits:
-            namespace = pod["metadata"].get("namespace", "")
-            over = quotas.missing(namespace, counted_by_quota(found.pod))
-            if over and not quotas.missing(namespace, counted_by_quota(pod)):
-                # At the recommended size it would be refused; its controller would stay a pod short.
-                made, result = pod, Size(None, (f"the pod keeps what it asks for: {over} for what is recommended",))
+        result, made = self._recommended(vpa, pod, bounds) if acts else (Size(vpa), pod)
+        if boosting is not None and result.vpa is not None:
+            boosts, notes, made = self._boosted(result.vpa, pod, bounds, boosting)
+            result = Size(result.vpa, (*result.notes, *notes), boosts)
         self._expect(pod, Claim(spec, amounts_of(made)))
         return result
 
+    def _recommended(
+        self, vpa: Mapping[str, Any], pod: Object, bounds: NamespaceBounds
+    ) -> tuple[Size, Mapping[str, Any]]:
+        """With the pod at that size."""
+        found = self.headroom.size_new(vpa, pod, bounds)
+        if not found.fits:
+            namespace, quotas = pod["metadata"].get("namespace", ""), self.headroom.quotas
+            over = quotas.missing(namespace, counted_by_quota(found.pod))
+            if over and not quotas.missing(namespace, counted_by_quota(pod)):
+                # At the recommended size it would be refused; its controller would stay a pod short.
+                return Size(None, (f"the pod keeps what it asks for: {over} for what is recommended",)), pod
+        return Size(found.vpa, found.notes), found.pod
+
+    def _boosted(
+        self, vpa: Mapping[str, Any], pod: Object, bounds: NamespaceBounds, boosting: Boosting
+    ) -> tuple[Mapping[str, Quantity], tuple[str, ...], Mapping[str, Any]]:
+        """The CPU that boosted containers may start with, where all of it is too much; notes, and the pod of that
+        size."""
+        whole, asked = boosted(vpa, pod, bounds, boosting.most)
+        if self.headroom.has_room(pod, whole):
+            return {}, (), whole
+        low, high = 0, PARTS
+        boosts = shared(asked, low)
+        while high - low > 1:
+            middle = (low + high) // 2
+            tried = shared(asked, middle)
+            if self.headroom.has_room(pod, boosted(vpa, pod, bounds, boosting.most, tried)[0]):
+                low, boosts = middle, tried
+            else:
+                high = middle
+        notes = tuple(
+            f"container {name}: startup boost to {boosts[name]} of cpu instead of {cpu}, "
+            "which no node or quota has left"
+            for name, (_, cpu) in asked.items()
+        )
+        return boosts, notes, boosted(vpa, pod, bounds, boosting.most, boosts)[0]
+
     def _expect(self, pod: Object, claim: Claim) -> None:
         key = object()
-        self.headroom.ledger.add(key, claim)
+        self.headroom.ledger.add(key, Claim(constraints(claim.spec), claim.needed))
         self._admitted.append((self._clock.monotonic(), controller_key(pod), key))
 
     def _at_target(self, vpa: Mapping[str, Any], pod: Object) -> Mapping[str, int]:

@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -31,14 +31,15 @@ from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.decide.conversion import converted
 from podfit.vpa.admission.decide.gate import gate_patch, must_wait, requires
-from podfit.vpa.admission.decide.review import Verdict, World, answer, answer_to, as_v1
-from podfit.vpa.admission.fitting import Fitting, Size
+from podfit.vpa.admission.decide.review import Chosen, Verdict, World, answer, answer_to, as_v1
+from podfit.vpa.admission.fitting import Boosting, Fitting, Size
 from podfit.vpa.admission.lookup import Index, Owners
 from podfit.vpa.admission.measures import Measures
 from podfit.vpa.admission.registration import CONVERT_PATH, register, register_conversion, url_of
+from podfit.vpa.model.boost import BoostError, has_boost
 from podfit.vpa.model.jsonpatch import Patch, add, annotate
 from podfit.vpa.model.limitranges import NO_BOUNDS, merged
-from podfit.vpa.model.matching import controlling_vpa, index_key, own_selector
+from podfit.vpa.model.matching import controlling_vpa, own_selector
 from podfit.vpa.model.notes import FITTED
 from podfit.vpa.model.own_size import at_own_size
 from podfit.vpa.model.policy import recommends_for
@@ -64,6 +65,16 @@ STAND_BY_S, SILENT_TIMES = 2.0, 2
 MAX_BODY = 8 << 20
 LEARNING_S = 1.0
 """How long a pod may be held up to find out who owns it."""
+
+
+class Found(NamedTuple):
+    vpa: Mapping[str, Any] | None
+    """The autoscaler that controls a pod."""
+    size: Size
+    """What the pod gets."""
+
+
+NOBODY = Found(None, Size(None))
 
 
 class AdmissionWebhook:
@@ -311,28 +322,29 @@ class AdmissionWebhook:
         resource = (request.get("resource") or {}).get("resource") if isinstance(request.get("resource"), dict) else ""
         kind = {"pods": "Pod", "verticalpodautoscalers": "VPA"}.get(str(resource), "unknown")
         world = self._world()
-        vpa: Mapping[str, Any] | None = None
         pod: Object = {}
-        notes: tuple[str, ...] = ()
+        found = NOBODY
         if kind == "Pod" and isinstance(request.get("object"), dict):
             pod = request["object"]
             namespace = str(request.get("namespace") or "")
             if namespace in self.index.namespaces:
                 try:
-                    world, vpa, notes = await self._for_pod(pod, namespace, world)
+                    found = await self._for_pod(pod, namespace, world)
                 except Exception:
                     log.exception("looking up a pod's autoscaler")
-        verdict = answer(body, world) if isinstance(body, bytes) and review is None else answer_to(review, world)
+        if isinstance(body, bytes) and review is None:
+            verdict = answer(body, world)
+        else:
+            verdict = answer_to(review, world, Chosen(found.size.vpa, found.size.boosts))
         if kind == "VPA" and not _has_spec(request):
             # A default cannot be put into a spec that is not there; the server's own check says that it is missing.
             verdict = replace(verdict, patch=None)
         if kind == "VPA" and verdict.allowed and _has_spec(request):
             verdict = replace(verdict, warnings=(*verdict.warnings, *await self._unowned(request)))
-        if notes:
-            verdict = replace(
-                verdict, patch=[*(verdict.patch or _annotatable(pod)), annotate(FITTED, "; ".join(notes))]
-            )
-        if kind == "Pod" and must_wait(pod, vpa):
+        if found.size.notes:
+            note = annotate(FITTED, "; ".join(found.size.notes))
+            verdict = replace(verdict, patch=[*(verdict.patch or _annotatable(pod)), note])
+        if kind == "Pod" and must_wait(pod, found.vpa):
             verdict = replace(verdict, patch=[*(verdict.patch or []), *gate_patch(pod)], outcome="applied")
         return kind, verdict
 
@@ -367,30 +379,21 @@ class AdmissionWebhook:
             )
         return self._known
 
-    async def _for_pod(
-        self, pod: Object, namespace: str, world: World
-    ) -> tuple[World, Mapping[str, Any] | None, tuple[str, ...]]:
-        """The world as this pod shall see it, with the freshest recommendation that it has room for; and what it gets
-        less than recommended."""
+    async def _for_pod(self, pod: Object, namespace: str, world: World) -> Found:
+        """The pod's autoscaler, with the freshest recommendation that there is room for."""
         await self.owners.learn(pod, namespace)
         placed = {**pod, "metadata": {**(pod.get("metadata") or {}), "namespace": namespace}}
         vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
         if vpa is None and await self._learned_scales(namespace):
             vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
-        if vpa is None:
-            return world, None, ()
-        if self.brakes.frozen(vpa) is not None:
-            # The pod starts as its template has it; one that requires an autoscaler waits.
-            return replace(world, vpas={}), None, ()
+        if vpa is None or self.brakes.frozen(vpa) is not None:
+            # While changes are frozen a pod starts as its template has it; one that requires an autoscaler waits.
+            return NOBODY
         fresh = await self.freshest.improve(placed, vpa)
         fresh = vpa if fresh is vpa else self.index.vertical(fresh)
         if requires(pod) and not recommends_for(fresh, pod):
             fresh = at_own_size(fresh, placed)
-        size = self._fit(placed, fresh, world)
-        key = index_key(vpa)
-        if size.vpa is vpa or key is None:
-            return world, vpa, size.notes
-        return replace(world, vpas={key: [size.vpa]} if size.vpa else {}), fresh, size.notes
+        return Found(vpa, self._fit(placed, fresh, world))
 
     def _fit(self, pod: Object, vpa: Mapping[str, Any], world: World) -> Size:
         if self.fitting is None:
@@ -399,7 +402,12 @@ class AdmissionWebhook:
         ranges = self.limit_ranges.by("namespace", namespace)
         anyway = world.change_without_recommendation
         bounds = merged(ranges, namespace, anyway) if ranges or anyway else NO_BOUNDS
-        return self.fitting.size(vpa, pod, bounds, bool(world.gates.get("CPUStartupBoost")))
+        boosting = bool(world.gates.get("CPUStartupBoost")) and has_boost(vpa)
+        try:
+            return self.fitting.size(vpa, pod, bounds, Boosting(world.max_boost) if boosting else None)
+        except BoostError:
+            # The answer to the API server names it.
+            return Size(vpa)
 
     async def _learned_scales(self, namespace: str) -> bool:
         """Asks about owners of kinds nobody knows beforehand, where an autoscaler may be meant for one of them."""

@@ -11,8 +11,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from podfit.api.quantity import Quantity
-from podfit.vpa.model.pods import ResourceList, annotations_of, printed
-from podfit.vpa.model.policy import RESOURCES, container_policies, container_policy
+from podfit.vpa.model.container_resources import ContainerResources
+from podfit.vpa.model.limits import proportional_limit
+from podfit.vpa.model.pods import ResourceList, annotations_of, limits_of, printed, requests_of
+from podfit.vpa.model.policy import (
+    CPU,
+    RESOURCES,
+    container_policies,
+    container_policy,
+    controls_limits,
+    scaling_off,
+)
 
 Object = Mapping[str, Any]
 
@@ -54,6 +63,26 @@ def boosted_cpu(boost: Object, base: Quantity, most: Quantity | None) -> Quantit
     else:
         raise BoostError(f"unsupported startup boost type: {kind}")
     return most if most is not None and made > most else made
+
+
+def boost_container(
+    pod: Object, vpa: Object, name: str, wanted: ContainerResources, most: Quantity | None
+) -> tuple[Quantity, Quantity] | None:
+    """Raises what a container is to get. Answers with its CPU without and with the boost; None without a boost."""
+    policy, boost = container_policy(vpa, name), boost_of(vpa, name)
+    if boost is None or scaling_off(policy):
+        return None
+    requests, limits = requests_of(pod, name), limits_of(pod, name)
+    base = wanted.requests.get(CPU) or requests.get(CPU) or Quantity(0)
+    cpu = boosted_cpu(boost, base, most)
+    if controls_limits(policy):
+        limit, _ = proportional_limit(CPU, limits.get(CPU), requests.get(CPU), cpu, None)
+        if limit is not None:
+            wanted.limits[CPU] = limit
+    else:
+        cpu = below_limit(cpu, limits.get(CPU))
+    wanted.requests[CPU] = cpu
+    return base, cpu
 
 
 def annotation_key(container: str) -> str:

@@ -2,14 +2,15 @@
 
 A claim is a pod without a node: one that waits for the scheduler, or the successor of a pod that was just evicted.
 Which node a claim gets is the scheduler's choice, so a place counts only if no choice for the other claims takes it
-away. Pure; the updater asks before it evicts, admission before it sizes a new pod.
+away. A successor is promised its place: later evictions and resizes in place must leave it one. Pure; the updater asks
+before it evicts or resizes, admission before it sizes a new pod.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.api.placement import node_matches, untolerated
 from podfit.api.quantity import Quantity
@@ -115,8 +116,7 @@ class NodeRoom:
         return {resource: most - self.fixed[resource] for resource, most in self.allocatable.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     spec: Object
     """Of the pod: where it may run."""
     needed: Amounts
@@ -136,23 +136,28 @@ class Ledger:
         """Pods that wait although no node has room: they take what becomes free."""
         self._claims: dict[Hashable, tuple[Claim, NodeRoom | None]] = {}
         """With the node on which room is reserved for them."""
+        self._promised: dict[Hashable, tuple[Any, ...]] = {}
+        """The shapes of claims that must keep a place."""
         self._order: list[NodeRoom] = []
         self._turn = 0
 
-    def begin(self, claims: Mapping[Hashable, Claim]) -> None:
-        """Starts a pass: these need places, and nothing else is promised."""
+    def begin(self, claims: Mapping[Hashable, Claim], promised: Iterable[Hashable] = ()) -> None:
+        """Starts a pass: these need places, and of them `promised` must keep theirs."""
         self.claimed = dict.fromkeys(DIMENSIONS, 0)
-        self.stuck, self._claims = {}, {}
+        self.stuck, self._claims, self._promised = {}, {}, {}
         self._order, self._turn = list(self.nodes.values()), 0
         for node in self._order:
             node.reserved = dict.fromkeys(DIMENSIONS, 0)
         hopeless: set[tuple[Any, ...]] = set()
         for key, claim in claims.items():
-            shape = (tuple(claim.needed.items()), *(str(claim.spec.get(name)) for name in _CONSTRAINTS))
+            shape = _shape(claim)
             if shape in hopeless:
                 self.stuck[key] = claim
             elif not self.add(key, claim):
                 hopeless.add(shape)
+        for key in promised:
+            if key in self._claims:
+                self._promised[key] = _shape(claims[key])
 
     def add(self, key: Hashable, claim: Claim) -> bool:
         """Counts a claim. False when no node has room for it, even if the others had no claims."""
@@ -185,6 +190,7 @@ class Ledger:
     def remove(self, key: Hashable) -> None:
         """The pod has its node, or will not come."""
         self.stuck.pop(key, None)
+        self._promised.pop(key, None)
         claim, node = self._claims.pop(key, (None, None))
         if claim is not None:
             _increase(self.claimed, claim.needed, -1)
@@ -198,21 +204,74 @@ class Ledger:
             if home is not None and home.holds(one.needed) and home.takes(one.spec):
                 self.add(other, one)
         self.add(key, claim)
+        if key in self._claims:
+            self._promised[key] = _shape(claim)
 
     def has_place(self, claim: Claim, gives_back: Amounts | None = None) -> bool:
-        """Whether the pod finds a node whatever the scheduler does with the other claims.
+        """Whether the pod finds a node whatever the scheduler does with the other claims, and so do, beside it, those
+        that were promised a place.
 
-        `gives_back` is what its predecessor leaves on the home node. To keep the pod away from a node, the others have
-        to use up what the node has besides, of one resource at least. All nodes are out of reach for them when their
-        claims of no resource suffice for that.
+        `gives_back` is what its predecessor leaves on the home node.
         """
         if not self.nodes:
             return True
         rivals = self._rivals(claim.home, gives_back)
+        if not self._secure(claim, rivals, claim.home, gives_back):
+            return False
+        if not self._promised:
+            return True
+        rivals = dict(rivals)
+        _increase(rivals, claim.needed)
+        return self._promises_kept(rivals, claim.home, gives_back, claim)
+
+    def growth_left(self, name: str, wanted: Amounts) -> dict[str, int]:
+        """How much of what a pod on this node wants to grow by, of CPU and memory, leaves every promised place."""
+        allowed = {resource: max(0, wanted.get(resource, 0)) for resource in DIMENSIONS[:2]}
+        node = self.nodes.get(name)
+        if node is None or self._kept_beside(node, allowed):
+            return allowed
+        found = dict.fromkeys(allowed, 0)
+        for resource, most in allowed.items():
+            low, high = 0, most + 1
+            while high - low > 1:
+                found[resource] = (low + high) // 2
+                if self._kept_beside(node, found):
+                    low = found[resource]
+                else:
+                    high = found[resource]
+            found[resource] = low
+        return found
+
+    def _kept_beside(self, node: NodeRoom, growth: Amounts) -> bool:
+        return not self._promised or self._promises_kept(
+            self.claimed, node.name, {resource: -more for resource, more in growth.items()}
+        )
+
+    def _promises_kept(self, total: Amounts, home: str, more: Amounts | None, new: Claim | None = None) -> bool:
+        """Whether those that were promised a place still have one, when claims come to `total` and a node has more or
+        less room. A promise that something else broke already counts for nothing."""
+        distinct = {shape: self._claims[key][0] for key, shape in self._promised.items()}
+        return all(
+            self._secure(claim, _less(total, claim.needed), home, more)
+            or not self._secure(claim, _less(self.claimed, claim.needed))
+            or (new is not None and not self._meet(claim, new))
+            for claim in distinct.values()
+        )
+
+    def _meet(self, one: Claim, other: Claim) -> bool:
+        """Whether there is a node that both may go to."""
+        return any(node.takes(one.spec) and node.takes(other.spec) for node in self.nodes.values())
+
+    def _secure(self, claim: Claim, rivals: Amounts, home: str = "", gives_back: Amounts | None = None) -> bool:
+        """Whether rivals cannot keep a pod away from every node.
+
+        To keep it away from a node, they have to use up what the node has besides, of one resource at least. All nodes
+        are out of reach for them when their claims of no resource suffice for that.
+        """
         counted = [resource for resource in DIMENSIONS if rivals[resource] > 0]
         reach = 0.0
         for name, node in self.nodes.items():
-            more = gives_back if name == claim.home else None
+            more = gives_back if name == home else None
             if not node.holds(claim.needed, more) or not node.takes(claim.spec):
                 continue
             slacks = [(rivals[one], node.slack(one, claim.needed, more)) for one in counted]
@@ -255,6 +314,21 @@ class Ledger:
 
 
 _CONSTRAINTS = ("nodeSelector", "affinity", "tolerations")
+_ANYWHERE: Object = {}
+
+
+def constraints(spec: Object) -> Object:
+    """What of a pod's spec decides where it may run, to be kept for longer than the pod."""
+    return {name: spec[name] for name in _CONSTRAINTS if spec.get(name)} or _ANYWHERE
+
+
+def _shape(claim: Claim) -> tuple[Any, ...]:
+    """All that decides where there is room for a claim."""
+    return (tuple(claim.needed.items()), *(str(claim.spec.get(name)) for name in _CONSTRAINTS))
+
+
+def _less(total: Amounts, part: Amounts) -> dict[str, int]:
+    return {resource: total[resource] - part.get(resource, 0) for resource in DIMENSIONS}
 
 
 def _increase(total: dict[str, int], by: Amounts, times: int = 1) -> None:

@@ -65,6 +65,8 @@ class Headroom:
         self._rooms: dict[str, NodeRoom] = {}
         self.ledger = Ledger(self._rooms)
         self.successors: list[Successor] = []
+        self._unplaced: frozenset[Key] = frozenset()
+        """Successors that have come, and have no node yet."""
         self._known: frozenset[str] | None = None
 
     def start(self) -> None:
@@ -143,20 +145,31 @@ class Headroom:
         counted = self._counted.get(key_of(pod))
         return dict(counted.asked) if counted is not None else dict.fromkeys(DIMENSIONS, 0)
 
-    def node_left(self, pod: Any) -> tuple[str, dict[str, int]]:
-        """The pod's node, and what it has left for a resize."""
+    def node_left(self, pod: Any, growth: Amounts) -> tuple[str, dict[str, int]]:
+        """The pod's node, for people, and what it has left for a resize that wants this growth (by quota names): the
+        successors of evicted pods keep the places that they were promised."""
         name = (pod.get("spec") or {}).get("nodeName") or ""
-        room = self._rooms.get(name)
+        words, room = f"node {name}", self._rooms.get(name)
         if room is None:
-            return name, {}
-        left = {resource: room.left(resource) for resource in RESOURCES}
-        return name, {resource: number for resource, number in left.items() if number is not None}
+            return words, {}
+        wanted = {resource: max(0, growth.get(f"requests.{resource}", 0)) for resource in RESOURCES}
+        safe = self.ledger.growth_left(name, wanted)
+        left = {}
+        for resource in RESOURCES:
+            number = room.left(resource)
+            if safe[resource] < wanted[resource]:
+                number = safe[resource] if number is None else min(number, safe[resource])
+            if number is not None:
+                left[resource] = number
+                if number < wanted[resource] <= room.allocatable.get(resource, 0) - room.used[resource]:
+                    words = f"node {name}, less what pods without a node need,"
+        return words, left
 
     def reserve(self, pod: Any, growth: Amounts, times: int = 1) -> None:
         """Keeps room for a resize that was sent and not answered yet; `times=-1` frees it again."""
         book = self._book((pod.get("spec") or {}).get("nodeName") or "")
         for resource in RESOURCES:
-            book.reserved[resource] += times * max(0, growth.get(f"requests.{resource}", 0))
+            book.used[resource] += times * max(0, growth.get(f"requests.{resource}", 0))
         self.quotas.take(pod["metadata"].get("namespace", ""), growth, times)
 
     # --- who needs a place
@@ -173,7 +186,8 @@ class Headroom:
             claims[successor.key] = successor.claim
             still = key_of(successor.evicted) in self._counted
             self.quotas.take(successor.controller[0], successor.growth if still else successor.counted)
-        self.ledger.begin(claims)
+        self._unplaced = frozenset(key for key in (*self._unplaced, *(key_of(pod) for _, pod in come)) if key in claims)
+        self.ledger.begin(claims, (*self._unplaced, *(successor.key for successor in self.successors)))
         return come
 
     def _arrived(self) -> list[tuple[Successor, Object]]:
@@ -207,6 +221,10 @@ class Headroom:
     def size_new(self, vpa: Mapping[str, Any], pod: Any, bounds: NamespaceBounds) -> Fitted:
         """The size that a new pod can have."""
         return fitted(vpa, pod, bounds, self.ledger, self._holds(pod, "", None, {}))
+
+    def has_room(self, pod: Any, sized: Mapping[str, Any]) -> bool:
+        """Whether a new pod of that size finds a place, and a quota that allows it."""
+        return self._holds(pod, "", None, {})(sized)
 
     def _holds(
         self, pod: Object, home: str, gives_back: Amounts | None, before: Amounts

@@ -23,6 +23,7 @@ OWNED_BY = "podfit.dev/owned-by"
 """A label in the recommender's memory only: the topmost controller of a pod whose labels do not identify it."""
 WITHOUT_SELECTOR = ("Job", "CronJob", "ReplicationController")
 _LEARNED = 1024
+_REMEMBER = 16384
 _DEPTH = 16
 """Owners above owners; more than any real chain, so that a circle ends."""
 
@@ -35,6 +36,8 @@ class Targets:
     def __init__(self, sight: Sight, scales: Scales) -> None:
         self._sight, self._scales = sight, scales
         self._learned: OrderedDict[tuple[str, str, str], Object] = OrderedDict()
+        self._selectors: dict[Target, tuple[Object, Selector]] = {}
+        """Read from these controllers."""
 
     def workload(self, kind: str, namespace: str, name: str) -> Object | None:
         """A controller of a well-known kind: from the cache, or as `learn` was told."""
@@ -99,8 +102,18 @@ class Targets:
         if found is None:
             raise Unsupported(f"Cannot read targetRef. Reason: {kind} {namespace}/{name} does not exist")
         self._refuse_owned(namespace, reference, found)
+        return self._selected_by(Target(namespace, kind, name), found)
+
+    def _selected_by(self, target: Target, found: Object) -> Selector:
+        known = self._selectors.get(target)
+        if known is not None and known[0] is found:
+            return known[1]
+        if len(self._selectors) >= _REMEMBER:
+            self._selectors.clear()
         selector = workload_selector(found)
-        return owned_by(Target(namespace, kind, name)) if selector == EVERYTHING else selector
+        selector = owned_by(target) if selector == EVERYTHING else selector
+        self._selectors[target] = found, selector
+        return selector
 
     def _foreign(self, namespace: str, reference: Object) -> Selector | None:
         what = Scalable(

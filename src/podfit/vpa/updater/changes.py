@@ -24,7 +24,7 @@ async def resize(work: Work, action: Resize) -> Wait | None:
     """None when it worked."""
     updater, headroom = work.updater, work.updater.headroom
     rails = Rails(updater.config.scale_down_step, updater.undo.floors(work.id))
-    node, left = headroom.node_left(action.pod)
+    node, left = headroom.node_left(action.pod, _growth(action))
     room = Room(left, headroom.quotas.left(work.id[0]), node)
     amended = amend(action, room, rails, _lower_bounds(work.vpa))
     uid = action.pod["metadata"].get("uid", "")
@@ -50,7 +50,7 @@ async def resize(work: Work, action: Resize) -> Wait | None:
         work.attempts.easing.discard(uid)
     updater.undo.note(amended, work.vpa)
     if cut := cut_short(action, amended):
-        words = f"{cut}: it is what node {node} and the quota have left"
+        words = f"{cut}: it is what {node} and the quota have left"
         updater.story.cut(work.vpa, action.pod["metadata"]["name"], words)
     return None
 

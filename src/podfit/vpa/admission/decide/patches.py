@@ -6,32 +6,18 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from podfit.api.quantity import Quantity
-from podfit.vpa.model.boost import (
-    annotation_key,
-    annotation_value,
-    below_limit,
-    boost_of,
-    boosted_cpu,
-)
+from podfit.vpa.model.boost import annotation_key, annotation_value, boost_container
 from podfit.vpa.model.container_resources import ContainerResources, resources_for_pod
 from podfit.vpa.model.jsonpatch import Patch, add, annotate, container_patch
 from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
-from podfit.vpa.model.limits import proportional_limit
 from podfit.vpa.model.pods import containers, limits_of, requests_of
-from podfit.vpa.model.policy import (
-    CPU,
-    RESOURCES,
-    container_policy,
-    controls_limits,
-    removes_limits,
-    scaling_off,
-    update_mode,
-)
+from podfit.vpa.model.policy import RESOURCES, container_policy, removes_limits, scaling_off, update_mode
 
 Object = Mapping[str, Any]
 
 UPDATES = "vpaUpdates"
 OBSERVED = "vpaObservedContainers"
+NO_BOOSTS: Mapping[str, Quantity] = {}
 
 
 def pod_patch(
@@ -41,22 +27,24 @@ def pod_patch(
     boost_enabled: bool = False,
     max_boost: Quantity | None = None,
     limited: Collection[str] = (),
+    boosts: Mapping[str, Quantity] = NO_BOOSTS,
 ) -> Patch:
     """Everything the autoscaler changes on a new pod. Raises BoostError when a boost makes no sense.
 
-    `limited` are the resources that the pod's namespace insists on limits of.
+    `limited` are the resources that the pod's namespace insists on limits of, `boosts` the CPU that containers may
+    start with where there is no room for all of their boost.
     """
     patch: Patch = []
     if (pod.get("metadata") or {}).get("annotations") is None:
         patch.append(add("/metadata/annotations", {}))
-    resources, notes = _wanted(pod, vpa, bounds)
+    resources, notes = wanted_for(pod, vpa, bounds)
     updates = []
     for index, container in enumerate(containers(pod)):
         name = container.get("name") or ""
         if boost_enabled:
             if scaling_off(container_policy(vpa, name)):
                 continue
-            patch += _boost(pod, vpa, name, resources[index], max_boost)
+            patch += _boost(pod, vpa, name, resources[index], boosts.get(name, max_boost))
         gone = _unlimited(container, vpa, resources[index], limited)
         changes, said = container_patch(container, index, resources[index], gone)
         if changes:
@@ -80,7 +68,9 @@ def _unlimited(container: Object, vpa: Object, wanted: ContainerResources, limit
     return [name for name in gone if name in standing]
 
 
-def _wanted(pod: Object, vpa: Object, bounds: NamespaceBounds) -> tuple[list[ContainerResources], dict[str, list[str]]]:
+def wanted_for(
+    pod: Object, vpa: Object, bounds: NamespaceBounds
+) -> tuple[list[ContainerResources], dict[str, list[str]]]:
     if update_mode(vpa) == "Off":
         return [ContainerResources() for _ in containers(pod)], {}
     return resources_for_pod(vpa, pod, bounds)
@@ -88,17 +78,6 @@ def _wanted(pod: Object, vpa: Object, bounds: NamespaceBounds) -> tuple[list[Con
 
 def _boost(pod: Object, vpa: Object, name: str, wanted: ContainerResources, most: Quantity | None) -> Patch:
     """Raises what the container is to get, and keeps what it had in an annotation."""
-    boost = boost_of(vpa, name)
-    if boost is None:
+    if boost_container(pod, vpa, name, wanted, most) is None:
         return []
-    requests, limits = requests_of(pod, name), limits_of(pod, name)
-    base = wanted.requests.get(CPU) or requests.get(CPU) or Quantity(0)
-    cpu = boosted_cpu(boost, base, most)
-    if controls_limits(container_policy(vpa, name)):
-        limit, _ = proportional_limit(CPU, limits.get(CPU), requests.get(CPU), cpu, None)
-        if limit is not None:
-            wanted.limits[CPU] = limit
-    else:
-        cpu = below_limit(cpu, limits.get(CPU))
-    wanted.requests[CPU] = cpu
-    return [annotate(annotation_key(name), annotation_value(requests, limits))]
+    return [annotate(annotation_key(name), annotation_value(requests_of(pod, name), limits_of(pod, name)))]

@@ -5,23 +5,23 @@ Whatever goes wrong with a pod, it is let through unchanged: the autoscaler neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.api.status import INTERNAL, FieldError, unprocessable
 from podfit.api.vpa_versions import V1ALPHA1, to_v1
-from podfit.vpa.admission.decide.patches import pod_patch
+from podfit.vpa.admission.decide.patches import NO_BOOSTS, pod_patch
 from podfit.vpa.admission.decide.shape import POD, REVIEW, VPA, ShapeError, check_shape
 from podfit.vpa.admission.decide.validate import allowed_for, validate
 from podfit.vpa.model.boost import BoostError, has_boost
 from podfit.vpa.model.jsonpatch import Patch, add
 from podfit.vpa.model.limitranges import merged
 from podfit.vpa.model.matching import SelectorOf, Target, TopmostOf, acts_on_creation, by_target, controlling_vpa
-from podfit.vpa.model.policy import recommends_for
+from podfit.vpa.model.policy import container_policies, recommends_for, removes_limits
 from podfit.vpa.model.unlimited import insisted_on
 
 Object = Mapping[str, Any]
@@ -47,6 +47,15 @@ class World:
     change_without_recommendation: bool = False
     """Annotate pods, and scale containers to a LimitRange, where nothing is recommended, as upstream does."""
     quotas: Iterable[Object] = ()
+
+
+class Chosen(NamedTuple):
+    """What a pod's autoscaler gives it, where that was looked up before."""
+
+    vpa: Object | None
+    """None when the pod stays as it is."""
+    boosts: Mapping[str, Quantity] = NO_BOOSTS
+    """By container: the CPU to start with, where there is no room for all of its boost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +97,8 @@ def answer(body: bytes | str, world: World) -> Verdict:
     return answer_to(review, world)
 
 
-def answer_to(review: Any, world: World) -> Verdict:
-    """The same for a body that was read already."""
+def answer_to(review: Any, world: World, chosen: Chosen | None = None) -> Verdict:
+    """The same for a body that was read already, and a pod whose autoscaler may be known."""
     try:
         check_shape(review, REVIEW, "AdmissionReview")
         request = review["request"]
@@ -100,7 +109,7 @@ def answer_to(review: Any, world: World) -> Verdict:
         return Verdict("", outcome="error", why=f"cannot read the review: {error}")
     try:
         if kind == ("", "pods"):
-            return admit_pod(request, uid, resource, world)
+            return admit_pod(request, uid, resource, world, chosen)
         if kind == (GROUP, "verticalpodautoscalers"):
             return admit_vpa(request, uid, world)
     except (BoostError, QuantityError, KeyError, TypeError, AttributeError, ValueError) as error:
@@ -108,7 +117,7 @@ def answer_to(review: Any, world: World) -> Verdict:
     return Verdict(uid, outcome="error", why="not a resource this webhook handles")
 
 
-def admit_pod(request: Object, uid: str, resource: Object, world: World) -> Verdict:
+def admit_pod(request: Object, uid: str, resource: Object, world: World, chosen: Chosen | None = None) -> Verdict:
     if resource.get("version") != "v1":
         return Verdict(uid, outcome="error", why="only v1 Pods are supported")
     pod = request.get("object") or {}
@@ -118,7 +127,9 @@ def admit_pod(request: Object, uid: str, resource: Object, world: World) -> Verd
         meta["name"] = (meta.get("generateName") or "") + "%"
         meta["namespace"] = request.get("namespace")
         pod = {**pod, "metadata": meta}
-    vpa = controlling_vpa(pod, world.vpas, world.selector_of, world.topmost_of)
+    if chosen is None:
+        chosen = Chosen(controlling_vpa(pod, world.vpas, world.selector_of, world.topmost_of))
+    vpa = chosen.vpa
     if vpa is None:
         return Verdict(uid, why="no autoscaler controls this pod")
     boosting = bool(world.gates.get("CPUStartupBoost"))
@@ -126,8 +137,10 @@ def admit_pod(request: Object, uid: str, resource: Object, world: World) -> Verd
     if not world.change_without_recommendation and not boosted and not recommends_for(vpa, pod):
         return Verdict(uid, why="its autoscaler recommends nothing for this pod")
     bounds = merged(world.limit_ranges, meta.get("namespace") or "", world.change_without_recommendation)
-    limited = insisted_on(meta.get("namespace") or "", world.limit_ranges, world.quotas)
-    patch = pod_patch(pod, vpa, bounds, boosting, world.max_boost, limited)
+    limited: Collection[str] = ()
+    if any(removes_limits(policy) for policy in container_policies(vpa)):
+        limited = insisted_on(meta.get("namespace") or "", world.limit_ranges, world.quotas)
+    patch = pod_patch(pod, vpa, bounds, boosting, world.max_boost, limited, chosen.boosts)
     return Verdict(uid, patch=patch, outcome="applied")
 
 

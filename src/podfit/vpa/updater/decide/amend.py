@@ -30,7 +30,8 @@ class Room:
     """cpu in millicores, memory in bytes: what the node has left."""
     quota: Mapping[str, int] = field(default_factory=dict)
     """By quota names (requests.cpu, limits.memory …): what the namespace has left."""
-    node_name: str = ""
+    node_words: str = ""
+    """Names the node, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def _growth(wanted: Change, current: Change, resource: str, kind: str) -> int:
 
 
 def _spare(resource: str, kind: str, room: Room) -> tuple[int | None, str]:
-    limits = [(room.node.get(resource), f"node {room.node_name}"), (room.quota.get(f"{kind}.{resource}"), "the quota")]
+    limits = [(room.node.get(resource), room.node_words), (room.quota.get(f"{kind}.{resource}"), "the quota")]
     known = [(max(0, amount), who) for amount, who in limits if amount is not None]
     return min(known, default=(None, ""))
 

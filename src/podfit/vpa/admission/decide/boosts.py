@@ -1,0 +1,40 @@
+"""New pods with a startup boost, at all of it or at a part. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.api.quantity import Quantity
+from podfit.vpa.admission.decide.patches import NO_BOOSTS, wanted_for
+from podfit.vpa.model.boost import boost_container
+from podfit.vpa.model.limitranges import NamespaceBounds
+from podfit.vpa.model.pods import containers
+from podfit.vpa.model.squeeze import sized
+
+Object = Mapping[str, Any]
+Boosts = Mapping[str, tuple[Quantity, Quantity]]
+"""By container: its CPU without and with the boost."""
+PARTS = 1 << 10
+
+
+def boosted(
+    vpa: Object, pod: Object, bounds: NamespaceBounds, most: Quantity | None, boosts: Mapping[str, Quantity] = NO_BOOSTS
+) -> tuple[Object, Boosts]:
+    """The pod with its boosts, none beyond `most`, or beyond what `boosts` has for the container."""
+    wanted, _ = wanted_for(pod, vpa, bounds)
+    found: dict[str, tuple[Quantity, Quantity]] = {}
+    for container, resources in zip(containers(pod), wanted, strict=True):
+        name = container.get("name") or ""
+        made = boost_container(pod, vpa, name, resources, boosts.get(name, most))
+        if made is not None:
+            found[name] = made
+    return sized(pod, wanted), found
+
+
+def shared(boosts: Boosts, part: int) -> dict[str, Quantity]:
+    """By container: the CPU to start with when it gets so many of the PARTS of its boost."""
+    return {
+        name: Quantity.of_milli(base.milli + (cpu.milli - base.milli) * part // PARTS, cpu.format)
+        for name, (base, cpu) in boosts.items()
+    }
