@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from podfit.api.resize_dialects import NATIVE
 from podfit.apiserver.local import local_client
 from podfit.apiserver.request import ADMIN, Request, Response, User
 from podfit.client import Client, EventRecorder
@@ -132,6 +133,7 @@ class UpOptions:
     extra_sans: tuple[str, ...] = ()
     token_file: Path | None = None
     in_flight: tuple[int, int] = (400, 200)
+    resize_dialect: str = NATIVE
     controllers: bool = True
     scheduler: bool = True
     scheduling: SchedulerConfig | None = None
@@ -187,6 +189,7 @@ class Up:
             disable_admission=options.disable_admission,
             token_file=options.token_file,
             in_flight=options.in_flight,
+            resize_dialect=options.resize_dialect,
             clock=self.clock,
         )
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from podfit.api.depth import allow_depth
-from podfit.api.kinds import Registry
+from podfit.api.kinds import NAMESPACE, Registry
 from podfit.api.status import Object
 from podfit.apiserver import bootstrap, shapes
 from podfit.apiserver.addresses import ServiceAddresses
@@ -35,6 +35,9 @@ from podfit.apiserver.auth.reviews import Reviews
 from podfit.apiserver.auth.tokens import ServiceAccountTokens
 from podfit.apiserver.config import Config
 from podfit.apiserver.custom import DEFINITION, CustomResources
+from podfit.apiserver.dialects import Dialects
+from podfit.apiserver.dialects.edge import DialectForm, DialectSpliced
+from podfit.apiserver.dialects.registry import FOLLOWED as FOLLOWED_NAMESPACES
 from podfit.apiserver.endpoints import endpoint_of
 from podfit.apiserver.groups import CustomGroups
 from podfit.apiserver.http import HttpFront
@@ -64,7 +67,9 @@ class ApiServer:
         self.tokens = ServiceAccountTokens(self.pki.signing_key, self.objects, clock=config.clock)
         self.authenticator = Authenticator(self._token_sources(), anonymous=config.anonymous)
         self.rbac, self.graph = Rbac(self._forget), NodeGraph()
-        self.authorization = Authorization([NodeAuthorizer(self.graph), self.rbac])
+        self.dialects = Dialects(config.resize_dialect)
+        self.dialects.changed_in = self._dialect_changed
+        self.authorization = Authorization([NodeAuthorizer(self.graph, self._allocates_in_spec), self.rbac])
         self.webhooks = Webhooks(self.objects, self._resolve, _defaulted, self.objects, self.authorization)
         chain = build(
             self.objects,
@@ -75,7 +80,7 @@ class ApiServer:
             authorization=self.authorization,
             clock=config.clock,
         )
-        self.core = Core(self.objects, chain, self.authorization, Seats(*config.in_flight))
+        self.core = Core(self.objects, chain, self.authorization, Seats(*config.in_flight), self.dialects)
         self.core.paths.documents["/.well-known/openid-configuration"] = lambda: self.tokens.openid_configuration(
             self.url
         )
@@ -118,6 +123,21 @@ class ApiServer:
     def _resolve(self, namespace: str, name: str, port: int) -> tuple[str, int] | None:
         return endpoint_of(self.objects, namespace, name, str(port))
 
+    async def _learn_dialects(self) -> None:
+        for namespace in self.objects.list(NAMESPACE):
+            self.dialects.learn(namespace)
+
+    def _dialect_changed(self, namespace: str) -> None:
+        """Watchers have seen the objects of the namespace in another form: they have to list again."""
+        self._forget()
+        for watcher in list(self.hub.watchers()):
+            if watcher.namespace in ("", namespace) and isinstance(watcher.form, (DialectSpliced, DialectForm)):
+                watcher.fail()
+
+    def _allocates_in_spec(self, namespace: str) -> bool:
+        dialect = self.dialects.of(namespace)
+        return dialect is not None and dialect.allocated_in_spec
+
     def _forget(self) -> None:
         self.authorization.forget()
 
@@ -142,8 +162,10 @@ class ApiServer:
     async def start(self) -> None:
         await self.config.store.open()
         self.standing.load()
+        await self._learn_dialects()
         listen = self.hub.listen
         listen("roles and addresses", self.standing.changed, *FOLLOWED, resync=self.standing.resync)
+        listen("resize dialects", self.dialects.changed, FOLLOWED_NAMESPACES, resync=self._learn_dialects)
         listen("custom resources", self.custom.changed, resync=self.custom.resync)
         listen("custom groups", self.groups.changed, DEFINITION.storage_prefix, resync=self.groups.follow)
         listen("aggregation", self.aggregation.changed, API_SERVICE.storage_prefix, resync=self.aggregation.resync)

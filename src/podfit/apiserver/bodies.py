@@ -24,21 +24,27 @@ def read_object(call: Call, kind: Kind, validation: str) -> Object:
     return obj
 
 
-def read_body(call: Call, kind: Kind | Struct, validation: str) -> Object:
+def read_body(call: Call, kind: Kind | Struct, validation: str, struct: Struct | None = None) -> Object:
+    """`struct`: the type of the kind, where it is not the native one."""
     request = call.request
     content_type = _content_type(request.headers.get("content-type", ""))
-    if not isinstance(request.sent, bytes) and content_type == "application/json" and isinstance(kind, Kind):
+    if (
+        struct is None
+        and not isinstance(request.sent, bytes)
+        and content_type == "application/json"
+        and isinstance(kind, Kind)
+    ):
         taken = take(request.sent, kind)
         if taken is not None:
             return taken
-    decoded = decode(request.body, kind, field_validation=validation, content_type=content_type)
+    decoded = decode(request.body, kind, field_validation=validation, content_type=content_type, struct=struct)
     call.warnings += decoded.warnings
     return decoded.obj
 
 
-async def received(call: Call, kind: Kind | Struct, validation: str) -> Object:
+async def received(call: Call, kind: Kind | Struct, validation: str, struct: Struct | None = None) -> Object:
     """The body, decoded beside the event loop if it is large."""
-    return await call.aside(lambda: read_body(call, kind, validation))
+    return await call.aside(lambda: read_body(call, kind, validation, struct))
 
 
 def json_body(call: Call) -> bytes:

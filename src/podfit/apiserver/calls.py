@@ -7,9 +7,13 @@ from typing import TypeVar
 
 import msgspec
 
-from podfit.api.kinds import Kind
+from podfit.api.kinds import POD, Kind
+from podfit.api.resize_dialects import HEADER, NATIVE
 from podfit.api.status import ApiError, Object
 from podfit.apiserver import conversion, wire
+from podfit.apiserver.dialects import Dialect, Dialects
+from podfit.apiserver.dialects.edge import DialectForm, DialectSpliced, Edge
+from podfit.apiserver.dialects.policies import may_translate
 from podfit.apiserver.encodings import COMPACT, INDENTED, Encoding, Yaml
 from podfit.apiserver.forms import Converted, Form, MetadataOnly, Row, Spliced
 from podfit.apiserver.lane import Lane
@@ -25,6 +29,7 @@ from podfit.apiserver.writes import Write, Writer, Written
 from podfit.store.backend import Record
 
 Result = TypeVar("Result")
+_NATIVE_HEADER = HEADER.lower()
 _ALL_WARNINGS = 4096
 _ONE_WARNING = 256
 _FEW_PIECES = 4
@@ -33,16 +38,32 @@ _FEW_PIECES = 4
 class Parts:
     """What verbs share."""
 
-    def __init__(self, objects: Objects, writer: Writer, tables: Tables, metrics: Metrics) -> None:
+    def __init__(self, objects: Objects, writer: Writer, tables: Tables, metrics: Metrics, dialects: Dialects) -> None:
         self.objects, self.writer, self.tables, self.metrics = objects, writer, tables, metrics
         self.lane, self.kept_lists = Lane(objects.clock), KeptLists()
+        self.dialects = dialects
         self._forms: dict[Kind, Form] = {}
+        self._edges: dict[Kind, Edge] = {}
+        self._dialect_forms: dict[Kind, Form] = {}
 
     def plain_form(self, kind: Kind) -> Form:
         form = self._forms.get(kind)
         if form is None:
             made: Form = Converted(kind) if conversion.needed(kind) else Spliced(self.objects.splicer(kind))
             form = self._forms[kind] = made
+        return form
+
+    def edge(self, kind: Kind) -> Edge:
+        found = self._edges.get(kind)
+        if found is None:
+            found = self._edges[kind] = Edge(self.dialects, kind)
+        return found
+
+    def dialect_form(self, kind: Kind) -> Form:
+        """The plain form of a kind that a namespace may show in another dialect."""
+        form = self._dialect_forms.get(kind)
+        if form is None:
+            form = self._dialect_forms[kind] = DialectSpliced(self.objects.splicer(kind), self.edge(kind))
         return form
 
 
@@ -67,14 +88,30 @@ class Call(msgspec.Struct):
 
     def form(self, accepted: Accepted) -> Form:
         """Made before the work is done, so that a request nobody can be answered changes nothing."""
+        translates = may_translate(self.kind) and not self.native
         if not accepted.shape:
-            return self.parts.plain_form(self.kind)
+            return self.parts.dialect_form(self.kind) if translates else self.parts.plain_form(self.kind)
         if accepted.shape == TABLE:
             include = first(self.request.query, "includeObject")
-            return TableForm(self.parts.tables, self.kind, accepted.version, include, self.objects.clock.now())
+            form = TableForm(self.parts.tables, self.kind, accepted.version, include, self.objects.clock.now())
+            return DialectForm(form, self.parts.edge(self.kind)) if translates and include == "Object" else form
         if self.route.verb != "watch":
             self._expect_shape(accepted.shape)
         return MetadataOnly(accepted.version)
+
+    @property
+    def native(self) -> bool:
+        """Whether the client speaks the native form, whatever its namespace says: parts of this process do."""
+        return self.request.shares or self.request.headers.get(_NATIVE_HEADER) == NATIVE
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """The dialect that objects of this kind are written in; None: as they are stored."""
+        dialects = self.parts.dialects
+        if not dialects.active or self.native:
+            return None
+        found = dialects.of(self.route.namespace)
+        return found if found is not None and found.concerns(self.kind) else None
 
     def _expect_shape(self, shape: str) -> None:
         """The metadata of one object, or of a list: clients ask for one of them."""
@@ -86,7 +123,18 @@ class Call(msgspec.Struct):
 
     def write(self, options: WriteOptions, subresource: str = "") -> Write:
         user, name, size = self.request.user, self.route.name, self.request.size
-        return Write(self.kind, self.namespace, name, user, options, subresource, self.warnings, size=size)
+        write = Write(self.kind, self.namespace, name, user, options, subresource, self.warnings, size=size)
+        if self.parts.dialects.active:
+            self._translate(write)
+        return write
+
+    def _translate(self, write: Write) -> None:
+        write.dialect = self.dialect
+        if self.kind == POD:
+            around = self.parts.dialects.of(self.namespace)
+            write.stages = around.stages if around is not None else None
+            if write.dialect is not None:
+                write.strategy = self.parts.dialects.strategies[write.dialect.name]
 
     async def aside(self, work: Callable[[], Result]) -> Result:
         """Reads the body, or makes something of it: beside the event loop if it is large."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from podfit.api.resize_dialects import NATIVE
 from podfit.kit.addresses import reached_at
 from podfit.kit.clock import Clock, RealClock
 from podfit.store.backend import Store
@@ -32,6 +33,8 @@ class Config:
     in_flight: tuple[int, int] = (400, 200)
     """Requests that are answered at once, at most: reads and writes."""
     install_vpa: bool = True
+    resize_dialect: str = NATIVE
+    """The form of in-place resize in namespaces without a label of their own."""
     clock: Clock = field(default_factory=RealClock)
 
     @property

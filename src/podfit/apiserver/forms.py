@@ -49,8 +49,16 @@ class Spliced:
 
     def __init__(self, splicer: wire.Splicer) -> None:
         self._splicer = splicer
-        self.as_stored = not splicer.custom
+
+    @property
+    def as_stored(self) -> bool:
         """Whether what it shows is what is stored, whatever version is asked for."""
+        return not self._splicer.custom
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the items of a list can be kept for others who ask for the same."""
+        return True
 
     def object(self, row: Row) -> bytes:
         if isinstance(row, Record):

@@ -21,6 +21,7 @@ from podfit.apiserver.admission.chain import Chain
 from podfit.apiserver.auth.authorize import Action, Authorization
 from podfit.apiserver.auth.impersonate import impersonate, wanted_of
 from podfit.apiserver.calls import Call, Parts, warning_headers
+from podfit.apiserver.dialects import Dialects
 from podfit.apiserver.discovery import Discovery
 from podfit.apiserver.encodings import yaml_of_json
 from podfit.apiserver.metrics import Metrics
@@ -69,14 +70,20 @@ class Core:
     """Everything between authentication and the store."""
 
     def __init__(
-        self, objects: Objects, chain: Chain, authorization: Authorization, seats: Seats | None = None
+        self,
+        objects: Objects,
+        chain: Chain,
+        authorization: Authorization,
+        seats: Seats | None = None,
+        dialects: Dialects | None = None,
     ) -> None:
         self.objects, self.authorization = objects, authorization
         self.registry, self.clock = objects.registry, objects.clock
         self.writer = Writer(objects, chain)
         self.tables = Tables()
         self.metrics = Metrics()
-        self.parts = Parts(objects, self.writer, self.tables, self.metrics)
+        self.dialects = dialects or Dialects()
+        self.parts = Parts(objects, self.writer, self.tables, self.metrics, self.dialects)
         self.seats = seats or Seats()
         self.discovery = Discovery(self.registry, lambda: self.address)
         self.handlers = Handlers()
@@ -182,6 +189,8 @@ class Core:
             call.warnings.append(notice)
         try:
             verb = self._verb(kind, route)
+            if route.subresource == "resize" and (dialect := call.dialect) is not None and not dialect.on_resize:
+                raise not_found_status()
             if complaints := path_segment(route.name):
                 raise bad_request(f"Name parameter invalid: {go_quote(route.name)}: {';'.join(complaints)}")
             return await verb(call)

@@ -28,6 +28,8 @@ from podfit.api.status import (
 from podfit.apiserver import conversion, deletes, shapes
 from podfit.apiserver.admission.base import CREATE, UPDATE, Attributes
 from podfit.apiserver.admission.chain import Chain
+from podfit.apiserver.dialects import Dialect
+from podfit.apiserver.dialects.strategy import resizes
 from podfit.apiserver.evaluation import evaluated
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.options import WriteOptions
@@ -55,6 +57,8 @@ _FILLED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriod
 
 Change = Callable[[Object, Record], Object | Awaitable[Object]]
 """Makes the new object from a fresh copy of the stored one, or from the stored one where the write `shares`."""
+Stages = Callable[[Object, Object, str], Object | None]
+"""From the new object, the stored one and the time: a state between the two that is to be stored first, if any."""
 Track = Callable[[Object, Object | None], None]
 """Writes down in metadata.managedFields who set what."""
 
@@ -87,6 +91,18 @@ class Write(msgspec.Struct, eq=False):
     """The change leaves the stored object as it is, and copies what it or the strategy changes in place."""
     size: int = 0
     """Bytes that the client sent: a large object is made and checked beside the event loop."""
+    dialect: Dialect | None = None
+    """The older dialect that the client speaks; None: the object comes as it is stored."""
+    strategy: Strategy | None = None
+    """By whose rules the object is changed, where not by those of its kind."""
+    asked: Object | None = None
+    """The object as the client wrote it, in its dialect."""
+    stages: Stages | None = None
+    """What watchers of the namespace are to see in between."""
+
+    @property
+    def rules(self) -> Strategy:
+        return self.strategy or strategy_for(self.kind)
 
 
 class Written(NamedTuple):
@@ -106,7 +122,7 @@ class Writer:
     # --- create ---------------------------------------------------------------------------------------------------
 
     async def create(self, write: Write, obj: Object) -> Written:
-        kind, strategy = write.kind, strategy_for(write.kind)
+        kind, strategy = write.kind, write.rules
         meta = obj.setdefault("metadata", {})
         match_namespace(meta, write.namespace)
         if meta.get("resourceVersion"):
@@ -206,7 +222,7 @@ class Writer:
         raise self.objects.modified(kind, write.name)
 
     async def _update_once(self, write: Write, key: str, record: Record, change: Change) -> Written:
-        kind, strategy = write.kind, strategy_for(write.kind)
+        kind, strategy = write.kind, write.rules
         if kind.custom:
             record = (await self.objects.shown(kind, (record,)))[0]
         size = max(write.size, len(record.value))
@@ -244,6 +260,10 @@ class Writer:
             return Written(new, record)
         if write.options.dry_run:
             return Written(new, None)
+        if write.stages is not None and write.subresource == "status":
+            between = write.stages(new, old, rfc3339(self.objects.clock.now()))
+            if between is not None:
+                record = await self.objects.put(kind, key, between, record.modified)
         return Written(new, await self.objects.put(kind, key, new, record.modified))
 
     def _old(self, kind: Kind, record: Record) -> Object:
@@ -281,6 +301,9 @@ class Writer:
             write.user,
             write.options.dry_run,
             write.options.to_json(),
+            dialect=write.dialect,
+            asked=write.asked,
+            resizes=_resizes_pod(write, obj, old),
         )
 
     @staticmethod
@@ -288,6 +311,11 @@ class Writer:
         if write.lens is None or attrs.object is None:
             return attrs.object or new
         return write.lens.put_back(new, attrs.object)
+
+
+def _resizes_pod(write: Write, new: Object, old: Object | None) -> bool:
+    dialect = write.dialect
+    return dialect is not None and dialect.on_pod and not write.subresource and old is not None and resizes(new, old)
 
 
 def _prepare_update(write: Write, strategy: Strategy, new: Object, old: Object) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from podfit.api.resize_dialects import NATIVE_HEADERS
 from podfit.client.transport import HttpTransport
 
 _MOUNTED = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -37,6 +38,7 @@ class Access:
     server_name: str = ""
 
     def transport(self, user_agent: str = "podfit", timeout_s: float = 60.0) -> HttpTransport:
+        """Asks for the native form of pods, also of those in a namespace that shows them in an older dialect."""
         return HttpTransport(
             self.server,
             tls=self.tls() if self.server.startswith("https") else None,
@@ -44,6 +46,7 @@ class Access:
             token_file=self.token_file,
             user_agent=user_agent,
             timeout_s=timeout_s,
+            headers=NATIVE_HEADERS,
         )
 
     def tls(self) -> ssl.SSLContext:

@@ -4,26 +4,49 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from podfit.agent.agent import Agent
 from podfit.agent.config import AgentConfig
 from podfit.agent.runtimes.fake import FakeRuntime
 from podfit.agent.runtimes.fake_node import FakeNodeState
 from podfit.api.kinds import EVENT, NAMESPACE, POD, kind_named
+from podfit.api.resize_dialects import LABEL, NATIVE_HEADERS
 from podfit.api.status import ApiError, Object
 from podfit.apiserver import local
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
 from podfit.apiserver.request import ADMIN, User
 from podfit.client.rest import STRATEGIC, Client
+from podfit.client.transport import Ask, Reply, Stream, Transport
 from podfit.kit.clock import FakeClock
 from podfit.store.memory import MemoryStore
 
 
 def local_client(server: ApiServer) -> Client:
     return local.local_client(server, ADMIN, "test")
+
+
+class Native:
+    """A transport that asks for the native form of pods, as every component does."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.close = inner.close
+
+    async def request(self, ask: Ask) -> Reply:
+        return await self._inner.request(self._native(ask))
+
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
+        return self._inner.stream(self._native(ask))
+
+    @staticmethod
+    def _native(ask: Ask) -> Ask:
+        return msgspec.structs.replace(ask, headers={**NATIVE_HEADERS, **(ask.headers or {})})
 
 
 class Cluster:
@@ -46,10 +69,11 @@ class Cluster:
             await node.stop()
         await self.server.stop()
 
-    async def namespace(self, name: str) -> None:
-        """With the service account that a controller would add."""
+    async def namespace(self, name: str, dialect: str = "") -> None:
+        """With the service account that a controller would add; `dialect`: the form of resize it is labelled with."""
+        labels = {"labels": {LABEL: dialect}} if dialect else {}
         bodies: list[tuple[Any, Object]] = [
-            (NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+            (NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **labels}}),
             (
                 kind_named("ServiceAccount"),
                 {
@@ -88,7 +112,7 @@ class TestNode:
     def __init__(self, cluster: Cluster, name: str, config: dict[str, Any], user: User = ADMIN) -> None:
         """`user`: who its agent is to the API server."""
         self.cluster, self.name = cluster, name
-        self._client = cluster.client if user is ADMIN else local.local_client(cluster.server, user, "test")
+        self._client = Client(Native(local.local_client(cluster.server, user, "test").transport))
         self.machine = FakeNodeState()
         data = cluster.folder / name
         self.config = AgentConfig(

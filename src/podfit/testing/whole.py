@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from podfit.api.kinds import NAMESPACE, kind_named
+from podfit.api.resize_dialects import LABEL
 from podfit.api.status import Object
 from podfit.apiserver.local import local_client
 from podfit.apiserver.request import ADMIN
@@ -30,8 +31,10 @@ class Whole:
     async def __aexit__(self, *_: object) -> None:
         await self.up.stop()
 
-    async def namespace(self, name: str) -> str:
-        await self.client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    async def namespace(self, name: str, dialect: str = "") -> str:
+        """`dialect`: the form of resize that it is labelled with."""
+        meta: Object = {"name": name, **({"labels": {LABEL: dialect}} if dialect else {})}
+        await self.client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
         await becomes(self.client, ACCOUNT, name, "default", lambda one: one is not None)
         return name
 

@@ -40,8 +40,12 @@ def decode(
     *,
     field_validation: str = "Warn",
     content_type: str = "application/json",
+    struct: Struct | None = None,
 ) -> Decoded:
-    """Reads a request body as an object of `kind`; missing apiVersion and kind are filled in for built-in kinds."""
+    """Reads a request body as an object of `kind`; missing apiVersion and kind are filled in for built-in kinds.
+
+    `struct` is the type of a kind that comes in another form than the native one.
+    """
     yaml = "yaml" in content_type
     duplicates: list[str] = []
     try:
@@ -53,7 +57,7 @@ def decode(
         word = str(error) if yaml else f"couldn't get version/kind; json parse error: {error}"
         raise body_error(kind, word, raw) from None
     if isinstance(kind, Kind):
-        meta, struct = checked_type(value, kind, raw), type_of(kind)
+        meta, struct = checked_type(value, kind, raw), struct or type_of(kind)
     else:
         meta, struct = type_meta(value, kind, raw), kind
     if struct is None and isinstance(kind, Kind) and kind.custom:

@@ -14,6 +14,7 @@ import msgspec
 
 from podfit.api.kinds import Kind
 from podfit.api.status import ApiError, Object, forbidden
+from podfit.apiserver.dialects.base import Dialect
 from podfit.apiserver.request import User
 
 CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
@@ -43,6 +44,12 @@ class Attributes(msgspec.Struct, eq=False):
     """True in the second mutating pass, which runs when a webhook has changed the object."""
     reinvoke: bool = False
     """Set by a plugin whose change the plugins before it should see."""
+    dialect: Dialect | None = None
+    """The older dialect that the client speaks; None: the native form."""
+    asked: Object | None = None
+    """The object as the client wrote it, in its dialect."""
+    resizes: bool = False
+    """An update of a pod itself that changes resources, as older dialects resize."""
     state: dict[str, Any] = {}
     """What a plugin remembers between the passes, by its name."""
 

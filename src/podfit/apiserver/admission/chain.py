@@ -21,6 +21,7 @@ from podfit.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from podfit.apiserver.admission.node_declared_features import NodeDeclaredFeatureValidator
 from podfit.apiserver.admission.node_restriction import NodeRestriction
 from podfit.apiserver.admission.pod_resize import PodResizeValidator
+from podfit.apiserver.admission.pod_resource_allocation import PodResourceAllocation
 from podfit.apiserver.admission.priority import Priority
 from podfit.apiserver.admission.resource_quota import ResourceQuota
 from podfit.apiserver.admission.runtime_class import RuntimeClass
@@ -127,6 +128,7 @@ def _all(
         CertificateSubjectRestriction(),
         NodeDeclaredFeatureValidator(cluster),
         PodResizeValidator(cluster),
+        PodResourceAllocation(),
         *((webhooks.mutating, webhooks.validating) if webhooks is not None else ()),
         ResourceQuota(cluster),
     ]

@@ -1,6 +1,6 @@
 """LimitRanger: fills in default requests and limits, and holds objects to a namespace's minimum, maximum and ratio.
 
-Runs on creation of pods and claims, on /resize, and on updates of claims. The checks themselves are in `limit_checks`.
+Runs on creation of pods and claims, on resizes, and on updates of claims. The checks themselves are in `limit_checks`.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class LimitRanger(Plugin):
 
     def handles(self, attrs: Attributes) -> bool:
         if attrs.resource == ("", "pods"):
-            return (attrs.operation, attrs.subresource) in ((CREATE, ""), (UPDATE, "resize"))
+            return (attrs.operation, attrs.subresource) in ((CREATE, ""), (UPDATE, ""), (UPDATE, "resize"))
         if attrs.resource == ("", "persistentvolumeclaims"):
             return attrs.operation in (CREATE, UPDATE) and not attrs.subresource
         return False
 
     async def admit(self, attrs: Attributes) -> None:
-        if attrs.object is None or attrs.kind.plural != "pods" or _going_away(attrs):
+        if attrs.object is None or attrs.kind.plural != "pods" or _passes(attrs) or _going_away(attrs):
             return
         for limit_range in self._cluster.list(LIMIT_RANGE, attrs.namespace):
             apply_defaults(attrs.object, limit_range)
 
     async def validate(self, attrs: Attributes) -> None:
-        if attrs.object is None or _going_away(attrs):
+        if attrs.object is None or _passes(attrs) or _going_away(attrs):
             return
         violations = pod_violations if attrs.kind.plural == "pods" else claim_violations
         for limit_range in self._cluster.list(LIMIT_RANGE, attrs.namespace):
@@ -45,6 +45,13 @@ class LimitRanger(Plugin):
             if found:
                 distinct = list(dict.fromkeys(found))
                 raise attrs.forbid(distinct[0] if len(distinct) == 1 else "[" + ", ".join(distinct) + "]")
+
+
+def _passes(attrs: Attributes) -> bool:
+    """An update of a pod that is no resize, or one whose dialect knows no limits for it."""
+    if attrs.operation != UPDATE or attrs.subresource or attrs.kind.plural != "pods":
+        return False
+    return not attrs.resizes or attrs.dialect is None or not attrs.dialect.limit_ranges
 
 
 def _going_away(attrs: Attributes) -> bool:

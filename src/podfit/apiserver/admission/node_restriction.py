@@ -24,6 +24,7 @@ from podfit.apiserver.admission.base import (
     spec_of,
 )
 from podfit.apiserver.admission.node_labels import forbidden_labels
+from podfit.apiserver.admission.pod_resource_allocation import only_resizable
 from podfit.apiserver.auth.certificates import subject_of_request
 from podfit.apiserver.auth.node import node_name_of
 
@@ -79,6 +80,8 @@ class NodeRestriction(Plugin):
             case "", "DELETE":
                 if self._node_of(attrs) != node:
                     raise attrs.forbid(f'node "{node}" can only delete pods with spec.nodeName set to itself')
+            case "", "UPDATE" if attrs.dialect is not None and attrs.dialect.allocated_in_spec:
+                _allocation(node, attrs)
             case "", _:
                 raise attrs.forbid(
                     f'unexpected operation "{attrs.operation}", node "{node}" can only create and delete mirror pods'
@@ -171,6 +174,22 @@ def _check_audience(attrs: Attributes, pod_spec: dict[str, Any]) -> None:
             f'audience "{asked[0]}" not found in pod spec volume, {attrs.user.name} is not authorized to request '
             "tokens for this audience"
         )
+
+
+def _allocation(node: str, attrs: Attributes) -> None:
+    """In the design of 2020 a node updates a pod for one thing: the cpu and memory that it has allocated."""
+    assert attrs.object is not None and attrs.old is not None
+    if spec_of(attrs.old).get("nodeName") != node:
+        raise attrs.forbid(f'node "{node}" can only update pods with spec.nodeName set to itself')
+    if spec_of(attrs.object) != spec_of(attrs.old) or _described(attrs.object) != _described(attrs.old):
+        raise attrs.forbid(f'node "{node}" can only update the field resourcesAllocated of containers')
+    if not only_resizable(attrs):
+        raise attrs.forbid(f'node "{node}" can only update resourcesAllocated for cpu and memory')
+
+
+def _described(pod: Object) -> Object:
+    ignored = ("resourceVersion", "managedFields", "generation")
+    return {key: value for key, value in meta_of(pod).items() if key not in ignored and value}
 
 
 def _pod_status(node: str, attrs: Attributes) -> None:

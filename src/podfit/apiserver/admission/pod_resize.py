@@ -18,10 +18,12 @@ class PodResizeValidator(Plugin):
         self._cluster = cluster
 
     def handles(self, attrs: Attributes) -> bool:
-        return attrs.resource == ("", "pods") and attrs.subresource == "resize" and attrs.operation == UPDATE
+        return attrs.resource == ("", "pods") and attrs.subresource in ("", "resize") and attrs.operation == UPDATE
 
     async def validate(self, attrs: Attributes) -> None:
         assert attrs.object is not None
+        if not attrs.subresource and not attrs.resizes:
+            return
         node_name = spec_of(attrs.object).get("nodeName")
         # An unchanged generation means nothing was resized.
         if not node_name or meta_of(attrs.object).get("generation") == meta_of(attrs.old).get("generation"):

@@ -94,8 +94,13 @@ class ResourceQuota(Plugin):
 
 
 def _may_matter(attrs: Attributes) -> bool:
-    """Of what may change on a pod's main endpoint only a deadline counts: it moves the pod to other scopes."""
-    return bool(attrs.subresource) or has_deadline(spec_of(attrs.old)) != has_deadline(spec_of(attrs.object))
+    """Of what may change on a pod's main endpoint only a deadline counts, which moves the pod to other scopes, and a
+    resize in a dialect that changes resources there."""
+    return (
+        bool(attrs.subresource)
+        or attrs.resizes
+        or has_deadline(spec_of(attrs.old)) != has_deadline(spec_of(attrs.object))
+    )
 
 
 def _check_all(ledger: Ledger, batch: list[_Waiter]) -> list[_Waiter]:

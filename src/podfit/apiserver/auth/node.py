@@ -139,8 +139,9 @@ _ANY_POD = frozenset(
 
 
 class NodeAuthorizer:
-    def __init__(self, graph: NodeGraph) -> None:
-        self._graph = graph
+    def __init__(self, graph: NodeGraph, allocates_in_spec: Callable[[str], bool] = lambda namespace: False) -> None:
+        """`allocates_in_spec`: whether nodes write what they allocate to the specs of pods in this namespace."""
+        self._graph, self._allocates_in_spec = graph, allocates_in_spec
         self._by_resource: dict[tuple[str, str], Callable[[str, Action], Decision]] = {
             ("", "secrets"): self._read,
             ("", "configmaps"): self._read,
@@ -217,6 +218,8 @@ class NodeAuthorizer:
                 if action.name:
                     return self._if_related(node, action)
                 return Decision(False, "can only list/watch pods with spec.nodeName field selector")
+            case "", "update" | "patch" if self._allocates_in_spec(action.namespace):
+                return self._if_related(node, action)
         return NO_OPINION
 
 

@@ -5,8 +5,8 @@ An object that is not there is created, through the main endpoint only.
 
 from __future__ import annotations
 
-from podfit.api.kinds import Kind
-from podfit.api.patches.apply import apply_patch, not_converted, read_applied
+from podfit.api.kinds import POD, Kind
+from podfit.api.patches.apply import apply_patch, check_applied, not_converted, read_applied
 from podfit.api.schema import type_of
 from podfit.api.schema.decode import DecodeError, convert
 from podfit.api.schema.scalars import json_word
@@ -18,10 +18,14 @@ from podfit.api.status import Object, bad_request, conflict, not_found
 from podfit.apiserver import managed, shapes
 from podfit.apiserver.bodies import check_name
 from podfit.apiserver.calls import Call
+from podfit.apiserver.dialects import Dialect
+from podfit.apiserver.dialects.applying import native_configuration, overlaid
 from podfit.apiserver.forms import Form
 from podfit.apiserver.negotiate import Accepted
 from podfit.apiserver.options import WriteOptions
 from podfit.apiserver.request import Response
+from podfit.apiserver.verbs.translated import native
+from podfit.apiserver.writes import Write
 from podfit.kit.clock import rfc3339
 from podfit.store.backend import Record
 
@@ -31,7 +35,11 @@ async def apply(call: Call, accepted: Accepted, form: Form, options: WriteOption
     assert struct is not None
     applied = await call.aside(lambda: read_configuration(call, call.kind, options))
     write = call.write(options, call.route.subresource)
-    applier = _Applier(call, applied, struct, options)
+    if (dialect := write.dialect) is None:
+        applier = _Applier(call, applied, struct, options)
+    else:
+        check_applied(applied, dialect.struct(call.kind))
+        applier = _Translating(call, applied, struct, options, write, dialect)
     if call.objects.record(call.kind, call.namespace, call.route.name) is None:
         if call.route.subresource:
             raise not_found(call.kind.plural, call.route.name, call.kind.group)
@@ -76,6 +84,26 @@ class _Applier:
         check_name(obj, call.route.name, call.namespace)
         shapes.default(call.kind, obj)
         return obj
+
+
+class _Translating(_Applier):
+    """Applies a configuration that is in an older dialect."""
+
+    def __init__(
+        self, call: Call, applied: Object, struct: Struct, options: WriteOptions, write: Write, dialect: Dialect
+    ) -> None:
+        super().__init__(call, native_configuration(dialect, call.kind, applied), struct, options)
+        self._write, self._dialect, self._asked = write, dialect, applied
+
+    def merged(self, live: Object | None) -> Object:
+        call, dialect = self._call, self._dialect
+        made = super().merged(live)
+        if call.kind != POD:
+            return native(call, dialect, made)
+        asked = self._write.asked = overlaid(dialect.show(call.kind, made), self._asked)
+        if live is None:
+            return made
+        return dialect.put_back(call.kind, asked, made, rfc3339(call.objects.clock.now()))
 
 
 def read_configuration(call: Call, kind: Kind, options: WriteOptions) -> Object:

@@ -49,7 +49,7 @@ async def list_objects(call: Call) -> Response:
         stored, page = page[0], await _shown(call, page)
         if page[0] is not stored:
             return await call.reply_list(accepted, form, *page)
-    kept = prefix if selection is None and not options.limit and isinstance(form, Spliced) else ""
+    kept = prefix if selection is None and not options.limit and isinstance(form, Spliced) and form.keeps else ""
     return await call.reply_list(accepted, form, *page, kept)
 
 

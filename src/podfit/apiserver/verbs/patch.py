@@ -14,6 +14,7 @@ from podfit.apiserver.request import Response
 from podfit.apiserver.revisions import unsigned
 from podfit.apiserver.strategy import strategy_for
 from podfit.apiserver.verbs import apply
+from podfit.apiserver.verbs.translated import Edit, translated
 from podfit.store.backend import Record
 
 _TYPES = frozenset((JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY))
@@ -43,6 +44,11 @@ async def patch(call: Call) -> Response:
     write.shares = call.route.subresource in strategy.narrow
     struct = type_of(call.kind)
     assert struct is not None
+    if (dialect := write.dialect) is not None:
+        written = await call.parts.writer.update(
+            write, translated(call, write, dialect, _patching(call, kind, options))
+        )
+        return call.written(accepted, form, written)
 
     def change(stored: Object, record: Record) -> Object:
         obj = patched(call, stored, kind, struct, options)
@@ -54,6 +60,13 @@ async def patch(call: Call) -> Response:
 
     written = await call.parts.writer.update(write, change)
     return call.written(accepted, form, written)
+
+
+def _patching(call: Call, kind: str, options: WriteOptions) -> Edit:
+    def edit(shown: Object, struct: Struct) -> Object:
+        return patched(call, shown, kind, struct, options)
+
+    return edit
 
 
 def patched(call: Call, stored: Object, kind: str, struct: Struct, options: WriteOptions) -> Object:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from podfit.api.status import ApiError, Object, not_found
 from podfit.apiserver import managed
-from podfit.apiserver.bodies import check_name, read_object
+from podfit.apiserver.bodies import check_name, read_object, received
 from podfit.apiserver.calls import Call
 from podfit.apiserver.options import write_options
 from podfit.apiserver.request import Response
 from podfit.apiserver.revisions import unsigned
 from podfit.apiserver.strategy import strategy_for
+from podfit.apiserver.verbs.translated import translated
 from podfit.store.backend import Record
 
 
@@ -17,9 +18,13 @@ async def update(call: Call) -> Response:
     accepted = call.accepted()
     form = call.form(accepted)
     options = write_options(call.request.query, "UpdateOptions")
-    obj = await call.aside(lambda: read_object(call, call.kind, options.validation))
-    check_name(obj, call.route.name, call.namespace)
     write = call.write(options, call.route.subresource)
+    dialect = write.dialect
+    if dialect is not None:
+        obj = await received(call, call.kind, options.validation, dialect.struct(call.kind))
+    else:
+        obj = await call.aside(lambda: read_object(call, call.kind, options.validation))
+    check_name(obj, call.route.name, call.namespace)
     write.track, write.replaces = managed.updates(call, options), True
     if call.objects.record(call.kind, call.namespace, call.route.name) is None:
         if call.route.subresource or not strategy_for(call.kind).create_on_update:
@@ -31,6 +36,9 @@ async def update(call: Call) -> Response:
     stated = bool(revision)
     if revision and (complaint := unsigned(revision)[1]):
         raise ApiError(500, "", complaint)
+    if dialect is not None:
+        change = translated(call, write, dialect, lambda shown, struct: obj)
+        return call.written(accepted, form, await call.parts.writer.update(write, change, retry=not stated))
     sent = [obj]
 
     def replace(stored: Object, record: Record) -> Object:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from podfit.api.resize_dialects import NATIVE
 from podfit.cli.clusters import AGENT_LOCK, CLUSTER_LOCK, DEFAULT_DATA, Cluster, DataDir, Name, chosen
 from podfit.cli.leaving import note_pods_left
 from podfit.cli.ports import (
@@ -55,6 +56,10 @@ EnableAdmission = Annotated[
 ]
 DisableAdmission = Annotated[
     str, typer.Option("--disable-admission-plugins", metavar="A,B", help="Default admission plugins to leave out.")
+]
+ResizeDialect = Annotated[
+    str,
+    typer.Option("--resize-dialect", help="The form of in-place resize in namespaces without a label for it."),
 ]
 NodeCpu = Annotated[str, typer.Option("--node-cpu", help="The node's CPU capacity, instead of the machine's.")]
 NodeMemory = Annotated[str, typer.Option("--node-memory", help="The node's memory capacity, instead of the machine's.")]
@@ -123,6 +128,7 @@ def up(
     node_memory: NodeMemory = "",
     enable_admission_plugins: EnableAdmission = "",
     disable_admission_plugins: DisableAdmission = "",
+    resize_dialect: ResizeDialect = NATIVE,
     kubeconfig: Annotated[
         Path | None, typer.Option("--kubeconfig", help="Add the administrator's access to this kubeconfig as well.")
     ] = None,
@@ -175,6 +181,7 @@ def up(
         meter_resolution_s=meter_resolution,
         node_port=node_port,
         context=cluster.context,
+        resize_dialect=resize_dialect,
     )
     if runtime == "process" and nodes:
         require_support()
@@ -190,6 +197,7 @@ def apiserver(
     store: StoreName = "sqlite",
     enable_admission_plugins: EnableAdmission = "",
     disable_admission_plugins: DisableAdmission = "",
+    resize_dialect: ResizeDialect = NATIVE,
     token_auth_file: Annotated[Path | None, typer.Option("--token-auth-file", help="CSV of static tokens.")] = None,
     tls_san: Annotated[
         list[str] | None, typer.Option("--tls-san", help="Another name of the server in its certificate.")
@@ -221,6 +229,7 @@ def apiserver(
         token_file=token_auth_file,
         in_flight=(max_requests_inflight, max_mutating_requests_inflight),
         extra_sans=tuple(tls_san or ()),
+        resize_dialect=resize_dialect,
         controllers=False,
         scheduler=False,
         vpa=False,

@@ -19,7 +19,7 @@ from podfit.api.schema.gojson import GoSyntaxError, parse
 from podfit.api.schema.types import Struct
 from podfit.api.status import ApiError, Object, bad_request
 
-__all__ = ["ResetFields", "apply_patch", "manager_name", "read_applied", "track_update"]
+__all__ = ["ResetFields", "apply_patch", "check_applied", "manager_name", "read_applied", "track_update"]
 
 _NEVER_OWNED = fieldset.patterns(
     (
@@ -215,7 +215,7 @@ def apply_patch(
     Raises 409 when others own fields it would change, unless forced. The result is not typed again: callers convert
     and default it like any patched object.
     """
-    _check(applied, struct)
+    check_applied(applied, struct)
     owners = managers.read((live or {}).get("metadata", {}).get("managedFields"))
     base = live if live is not None else {}
     version = applied.get("apiVersion", "")
@@ -228,7 +228,8 @@ def apply_patch(
     return _with_last_applied(result, applied) if manager == "kubectl" and live is not None else result
 
 
-def _check(applied: Object, struct: Struct) -> None:
+def check_applied(applied: Object, struct: Struct) -> None:
+    """Refuses a configuration that does not fit the type."""
     problems = complaints(applied, struct)
     if not problems:
         return

@@ -6,6 +6,7 @@ from typing import Any
 
 from podfit.api import names
 from podfit.api.quantity import Quantity
+from podfit.api.resize_dialects import DIALECTS, LABEL
 from podfit.api.status import DUPLICATE, FieldError, duplicate, go_value, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy import meta, resourcelists
@@ -170,6 +171,12 @@ class NamespaceStrategy(Strategy):
     def validate(self, obj: Object) -> Errors:
         return _space_finalizers(obj, "spec.finalizers")
 
+    def validate_create(self, obj: Object) -> Errors:
+        return super().validate_create(obj) + _dialect(obj, {})
+
+    def validate_change(self, new: Object, old: Object) -> Errors:
+        return _dialect(new, old)
+
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
         if subresource != "finalize":
             return super().validate_update(new, old, subresource)
@@ -182,3 +189,12 @@ class NamespaceStrategy(Strategy):
             return []
         state = "not empty" if going else "empty"
         return [invalid("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` is {state}")]
+
+
+def _dialect(new: Object, old: Object) -> Errors:
+    """A namespace chooses a resize dialect that there is."""
+    chosen, before = ((each.get("metadata") or {}).get("labels") or {} for each in (new, old))
+    word = chosen.get(LABEL)
+    if word is None or word in DIALECTS or word == before.get(LABEL):
+        return []
+    return [not_supported(f"metadata.labels[{LABEL}]", word, DIALECTS)]

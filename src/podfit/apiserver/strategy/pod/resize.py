@@ -169,7 +169,7 @@ def _removed(new: Object | None, old: Object | None) -> bool:
     return bool(old and not old.keys() <= (new or {}).keys())
 
 
-def _masked(new: Object, old: Object) -> Object:
+def masked_resources(new: Object, old: Object) -> Object:
     """The new resources with cpu and memory as they were: what is left differs only if something else changed.
     Claims are not carried along, so a container that has any never compares equal."""
     masked: Object = {}
@@ -240,7 +240,7 @@ def _not_removed(new: Object, old: Object, path: str, errors: Errors) -> None:
 
 def _only_resized(new: Object, old: Object) -> bool:
     before = old.get("resources") or {}
-    masked = _masked(new.get("resources") or {}, before)
+    masked = masked_resources(new.get("resources") or {}, before)
     return equal(masked, before) and (new is old or same_fields(new, old, but="resources"))
 
 

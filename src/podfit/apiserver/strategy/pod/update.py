@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from podfit.api.resources import qos_class
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import go_quote, invalid, required
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.checks import Errors, equal
+from podfit.apiserver.strategy.pod.resize import masked_resources
 from podfit.apiserver.strategy.podspec.annotations import APP_ARMOR, MIRROR
 from podfit.apiserver.strategy.podspec.containers import only_in_pods
 from podfit.apiserver.strategy.podspec.placement import tolerations
@@ -23,10 +25,12 @@ _CHANGEABLE = (
     "`spec.tolerations` (only additions to existing tolerations)",
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
 )
+_RESIZABLE = "`spec.containers[*].resources` (for CPU/memory only)"
 _MAX_INT32 = 2**31 - 1
 
 
-def validate(new: Object, old: Object, errors: Errors) -> None:
+def validate(new: Object, old: Object, errors: Errors, resizable: bool = False) -> None:
+    """`resizable`: amounts of cpu and memory may change here, as in older dialects of resizing."""
     fixed_annotations(new, old, errors)
     spec, stored = new.get("spec") or {}, old["spec"]
     for key in ("containers", "initContainers"):
@@ -38,9 +42,17 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
     _only_removed(spec.get("schedulingGates") or [], stored.get("schedulingGates") or [], errors)
     if equal(spec, stored):
         return
+    if resizable and ((old.get("status") or {}).get("qosClass") or qos_class(old)) != qos_class(new):
+        shown = (new.get("status") or {}).get("qosClass", "")
+        errors.append(invalid("metadata", shown, "Pod QoS is immutable"))
     masked = _masked(spec, stored, errors)
+    if resizable:
+        masked["containers"] = [
+            {**mine, "resources": masked_resources(mine.get("resources") or {}, kept.get("resources") or {})}
+            for mine, kept in zip(masked["containers"], stored["containers"], strict=True)
+        ]
     if not equal(masked, stored):
-        allowed = ",".join(_CHANGEABLE)
+        allowed = ",".join((*_CHANGEABLE, _RESIZABLE) if resizable else _CHANGEABLE)
         detail = f"pod updates may not change fields other than {allowed}\n{difference(stored, masked)}"
         errors.append(forbidden("spec", detail))
 

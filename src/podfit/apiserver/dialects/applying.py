@@ -1,0 +1,67 @@
+"""Server-side apply in an older dialect: a configuration, which names only some fields, in its native form.
+
+What has a native counterpart is applied natively, so that ownership is kept of native fields. What only the dialect
+has is laid over the result as the dialect shows it, and read back like any other write.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.kinds import POD, Kind
+from podfit.api.status import Object
+from podfit.apiserver.dialects import policies
+from podfit.apiserver.dialects.base import CONTAINERS, Dialect
+from podfit.apiserver.dialects.states import by_name
+
+_OWN = "resourcesAllocated"
+
+
+def native_configuration(dialect: Dialect, kind: Kind, applied: Object) -> Object:
+    """The configuration without what only the dialect has, and with native policies."""
+    if kind != POD:
+        return policies.read_template(applied, kind, dialect.words)
+    made = dict(applied)
+    if isinstance(spec := applied.get("spec"), dict):
+        made["spec"] = {key: _containers(dialect, spec[key]) if key in CONTAINERS else spec[key] for key in spec}
+    if isinstance(status := applied.get("status"), dict):
+        made["status"] = {
+            key: [_without_own(one) for one in value] if key == "containerStatuses" else value
+            for key, value in status.items()
+            if key != "resize"
+        }
+    return made
+
+
+def _containers(dialect: Dialect, listed: Any) -> Any:
+    if not isinstance(listed, list):
+        return listed
+    return [_without_own(dialect.read_container(one, None, True)) for one in listed]
+
+
+def _without_own(one: Object) -> Object:
+    return {key: value for key, value in one.items() if key != _OWN}
+
+
+def overlaid(shown: Object, applied: Object) -> Object:
+    """What is shown of the merged object, with the fields of the configuration that only the dialect has."""
+    made = dict(shown)
+    spec, status = applied.get("spec") or {}, applied.get("status") or {}
+    if given := _own(spec.get("containers")):
+        made["spec"] = {**shown["spec"], "containers": _with_own(shown["spec"]["containers"], given)}
+    laid = dict(shown.get("status") or {})
+    if given := _own(status.get("containerStatuses")):
+        laid["containerStatuses"] = _with_own(laid.get("containerStatuses") or [], given)
+    if "resize" in status:
+        laid["resize"] = status["resize"]
+    if laid != (shown.get("status") or {}):
+        made["status"] = laid
+    return made
+
+
+def _own(listed: list[Object] | None) -> dict[str, Any]:
+    return {name: one[_OWN] for name, one in by_name(listed).items() if one.get(_OWN)}
+
+
+def _with_own(listed: list[Object], given: dict[str, Any]) -> list[Object]:
+    return [{**one, _OWN: given[one["name"]]} if one.get("name") in given else one for one in listed]

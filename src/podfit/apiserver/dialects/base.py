@@ -1,0 +1,234 @@
+"""What a dialect is: the form in which it shows native pods, and how it reads what its clients write.
+
+Stored objects are always native. `show` derives the dialect's form from them, and `put_back` finds out what a client
+changed in that form and makes the same change to the native object; what it left alone stays exactly as it was stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, ClassVar
+
+from podfit.api.kinds import POD, Kind
+from podfit.api.schema import type_of
+from podfit.api.schema.types import Struct
+from podfit.api.status import Object
+from podfit.apiserver.dialects import policies, states
+from podfit.apiserver.dialects.policies import Words
+from podfit.apiserver.dialects.states import by_name
+from podfit.apiserver.dialects.types import Edit, edit, varied
+
+CONTAINERS = ("containers", "initContainers")
+_NEWER = ("observedGeneration", "allocatedResources", "resources")
+"""Fields of a pod's status that came after all dialects."""
+COMMON: Mapping[str, Edit] = {
+    "PodStatus": edit((*_NEWER, "resize")),
+    "PodCondition": edit(("observedGeneration",)),
+}
+
+
+class Dialect:
+    """One older form of in-place resize. Subclasses say how it differs."""
+
+    name: ClassVar[str]
+    words: ClassVar[Words]
+    """What it calls a policy, and its values."""
+    edits: ClassVar[Mapping[str, Edit]] = {}
+    """Its types, as changes of the native ones."""
+    on_pod: ClassVar[bool] = True
+    """Whether resources are changed by an update of the pod itself."""
+    on_resize: ClassVar[bool] = False
+    """Whether it has the subresource `resize`."""
+    limit_ranges: ClassVar[bool] = True
+    """Whether a resize is held to the LimitRanges of its namespace."""
+    keeps_policies: ClassVar[bool] = False
+    """Whether an update that leaves out resizePolicy keeps what is stored, for clients that do not know the field."""
+    allocated_in_spec: ClassVar[bool] = False
+    """Whether the node writes what it has allocated to the spec of a pod."""
+    only_nodes_allocate: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._structs: dict[Kind, Struct] = {}
+
+    # --- types ----------------------------------------------------------------------------------------------------
+
+    def concerns(self, kind: Kind) -> bool:
+        """Whether it shows objects of the kind otherwise than they are stored."""
+        return kind == POD or (self.words.renames and policies.may_translate(kind))
+
+    def struct(self, kind: Kind) -> Struct:
+        found = self._structs.get(kind)
+        if found is None:
+            native = type_of(kind)
+            assert native is not None
+            found = self._structs[kind] = varied(native, self._edits)
+        return found
+
+    @cached_property
+    def _edits(self) -> Mapping[str, Edit]:
+        made = dict(COMMON)
+        for name, more in (*self.words.edits.items(), *self.edits.items()):
+            before = made.get(name, edit())
+            made[name] = Edit(before.without | more.without, before.fields + more.fields)
+        return made
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def show(self, kind: Kind, obj: Object) -> Object:
+        """The dialect's form of a native object, which stays as it is."""
+        if kind != POD:
+            return policies.show_template(obj, kind, self.words)
+        shown = {**obj, "spec": self._show_spec(obj)}
+        if obj.get("status"):
+            shown["status"] = self._show_status(obj)
+        return shown
+
+    def _show_spec(self, pod: Object) -> Object:
+        spec = dict(pod.get("spec") or {})
+        for key in CONTAINERS:
+            if spec.get(key):
+                spec[key] = [self.show_container(one, pod, key == "containers") for one in spec[key]]
+        return spec
+
+    def show_container(self, container: Object, pod: Object, regular: bool) -> Object:
+        listed = policies.shown(container, self.words, regular)
+        return {**container, "resizePolicy": listed} if listed else container
+
+    def _show_status(self, pod: Object) -> Object:
+        status = {key: value for key, value in pod["status"].items() if key not in _NEWER}
+        if "conditions" in status:
+            status["conditions"] = [
+                _without(one, "observedGeneration")
+                for one in status["conditions"]
+                if one.get("type") not in states.CONDITIONS
+            ]
+        self.show_statuses(status, pod)
+        status.pop("resize", None)
+        if resize := self.resize(pod):
+            status["resize"] = resize
+        return status
+
+    def show_statuses(self, status: Object, pod: Object) -> None:
+        """Changes what the copy of a status says about containers."""
+
+    def resize(self, pod: Object) -> Any:
+        """`status.resize`, derived; empty where the dialect has none."""
+        return None
+
+    def stages(self, new: Object, old: Object, now: str) -> Object | None:
+        """A state that watchers are to see between two native ones: an accepted resize before it is done."""
+        between = states.accepted(new, old, now)
+        if between is None or not (self.resize(between) or self.allocated_in_spec):
+            return None
+        return between
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def created(self, kind: Kind, asked: Object) -> Object:
+        """The native form of a new object."""
+        if kind != POD:
+            return policies.read_template(asked, kind, self.words)
+        made = {**asked, "spec": self._read_spec(asked.get("spec") or {}, {})}
+        return made
+
+    def put_back(self, kind: Kind, asked: Object, old: Object, now: str) -> Object:
+        """The native object, changed as a client changed what it was shown of `old`."""
+        if kind != POD:
+            return policies.read_template(asked, kind, self.words)
+        shown = self.show(kind, old)
+        new = dict(asked)
+        if asked.get("spec") == shown.get("spec"):
+            new["spec"] = old["spec"]
+        else:
+            new["spec"] = self._read_spec(asked.get("spec") or {}, old["spec"])
+        if asked.get("status") == shown.get("status"):
+            _put(new, "status", old.get("status"))
+        else:
+            new["status"] = self._read_status(asked, shown.get("status") or {}, old, now)
+        return new
+
+    def _read_spec(self, asked: Object, old: Object) -> Object:
+        spec = dict(asked)
+        for key in CONTAINERS:
+            if spec.get(key):
+                stored = by_name(old.get(key))
+                spec[key] = [
+                    self.read_container(one, stored.get(one.get("name", "")), key == "containers") for one in spec[key]
+                ]
+        return spec
+
+    def read_container(self, asked: Object, old: Object | None, regular: bool) -> Object:
+        if "resizePolicy" not in asked and old is None:
+            return asked
+        container = dict(asked)
+        listed = policies.read(asked, old, self.words, regular, self.keeps_policies)
+        _put(container, "resizePolicy", listed)
+        return container
+
+    def _read_status(self, asked: Object, shown: Object, old: Object, now: str) -> Object:
+        status, before = dict(asked.get("status") or {}), old.get("status") or {}
+        for key in _NEWER:
+            _put(status, key, before.get(key))
+        told = status.pop("resize", None)
+        conditions = self._read_conditions(status.pop("conditions", None) or [], before.get("conditions") or [])
+        self.read_statuses(status, shown, asked, old)
+        if (told or None) != (shown.get("resize") or None):
+            conditions = self.read_resize(status, conditions, told, asked, old, now)
+        elif not self.is_proposed(told):
+            # The node has reported, and says of no resize that it has not decided.
+            _put(status, "observedGeneration", old["metadata"].get("generation") or before.get("observedGeneration"))
+        _put(status, "conditions", conditions or None)
+        return status
+
+    @staticmethod
+    def _read_conditions(asked: list[Object], stored: list[Object]) -> list[Object]:
+        """As the client wrote them, and those that it was not shown where they were."""
+        mine = {one.get("type"): one for one in asked}
+        kept: list[Object] = []
+        for one in stored:
+            kind = one.get("type")
+            if kind in states.CONDITIONS:
+                kept.append(one)
+            elif kind in mine:
+                kept.append(_observed(mine.pop(kind), one))
+        return kept + list(mine.values())
+
+    def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
+        """Makes native what a client wrote about containers."""
+
+    def is_proposed(self, told: Any) -> bool:
+        return bool(told == states.PROPOSED)
+
+    def read_resize(
+        self, status: Object, conditions: list[Object], told: Any, asked: Object, old: Object, now: str
+    ) -> list[Object]:
+        """The conditions that say what a node wrote to `status.resize`."""
+        generation = old["metadata"].get("generation") or 0
+        if self.is_proposed(told):
+            return [one for one in conditions if one.get("type") not in states.CONDITIONS]
+        _put(status, "observedGeneration", generation or None)
+        word = states.text_of(told)
+        pending = word if word and word != states.UNDER_WAY else ""
+        return states.decided(conditions, pending, word == states.UNDER_WAY, generation, now)
+
+
+Translate = Callable[[Object], Object]
+
+
+def _observed(condition: Object, stored: Object) -> Object:
+    """Clients of a dialect are not shown observedGeneration, and must not remove it."""
+    if "observedGeneration" not in stored or _without(stored, "observedGeneration") != condition:
+        return condition
+    return stored
+
+
+def _without(obj: Object, key: str) -> Object:
+    return {name: value for name, value in obj.items() if name != key} if key in obj else obj
+
+
+def _put(obj: Object, key: str, value: Any) -> None:
+    if value is None:
+        obj.pop(key, None)
+    else:
+        obj[key] = value

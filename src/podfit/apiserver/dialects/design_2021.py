@@ -1,0 +1,116 @@
+"""The design of 2021: `status.resize` is a map by resource, and the status of a container has `resourcesAllocated`.
+
+The API server sets `resourcesAllocated` from the requests of a new pod, and every resource whose resize the node has
+not decided on is Proposed. A value that nobody knows means Deferred: it is kept as the reason of PodResizePending,
+which is pending for everybody who does not know it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.resize_dialects import DESIGN_2021
+from podfit.api.schema.types import Field
+from podfit.api.status import Object
+from podfit.apiserver.dialects import policies, states
+from podfit.apiserver.dialects.base import Dialect
+from podfit.apiserver.dialects.states import by_name
+from podfit.apiserver.dialects.types import AMOUNTS, WORDS, edit
+
+_NATIVE, _SHOWN = "allocatedResources", "resourcesAllocated"
+
+
+class Design2021(Dialect):
+    name = DESIGN_2021
+    words = policies.renamed("RestartNotRequired", "Restart")
+    edits = {
+        "PodStatus": edit((), Field("resize", WORDS)),
+        "ContainerStatus": edit((_NATIVE,), Field(_SHOWN, AMOUNTS)),
+    }
+    on_resize = True
+    keeps_policies = True
+    only_nodes_allocate = True
+
+    def resize(self, pod: Object) -> dict[str, str]:
+        resize, gap = states.resize_of(pod), states.gap_of(pod)
+        waiting, applying = gap.requests | gap.limits, gap.unapplied | gap.limits
+        found: dict[str, str] = {}
+        for name in states.RESIZABLE:
+            if resize.unanswered and name in waiting:
+                found[name] = states.PROPOSED
+            elif resize.pending and (name in gap.requests or (name in gap.limits and not resize.in_progress)):
+                found[name] = resize.pending
+            elif resize.in_progress and name in applying:
+                found[name] = states.UNDER_WAY
+        return found
+
+    def show_statuses(self, status: Object, pod: Object) -> None:
+        reported = by_name(status.get("containerStatuses"))
+        requests = {one["name"]: _requests(one) for one in pod["spec"].get("containers") or ()}
+        if reported:
+            status["containerStatuses"] = [
+                _shown(one, requests.get(one.get("name", ""))) for one in status["containerStatuses"]
+            ]
+        elif any(requests.values()):
+            status["containerStatuses"] = [_fresh(one) for one in pod["spec"]["containers"]]
+        if "initContainerStatuses" in status:
+            status["initContainerStatuses"] = [_shown(one, None) for one in status["initContainerStatuses"]]
+
+    def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
+        before = old.get("status") or {}
+        fresh = by_name(shown.get("containerStatuses"))
+        for field in ("containerStatuses", "initContainerStatuses"):
+            stored = by_name(before.get(field))
+            listed = [
+                _read(one, stored.get(one.get("name", "")), fresh.get(one.get("name", "")))
+                for one in status.get(field) or ()
+                if one.get("name") in stored or one != fresh.get(one.get("name", ""))
+            ]
+            if listed or field in before:
+                status[field] = listed
+            else:
+                status.pop(field, None)
+
+    def is_proposed(self, told: Any) -> bool:
+        return isinstance(told, dict) and states.PROPOSED in told.values()
+
+    def read_resize(
+        self, status: Object, conditions: list[Object], told: Any, asked: Object, old: Object, now: str
+    ) -> list[Object]:
+        values = set(told.values()) if isinstance(told, dict) else set()
+        if states.PROPOSED in values:
+            return super().read_resize(status, conditions, states.PROPOSED, asked, old, now)
+        generation = old["metadata"].get("generation") or 0
+        if generation:
+            status["observedGeneration"] = generation
+        waiting = sorted(values - {states.UNDER_WAY})
+        return states.decided(conditions, waiting[0] if waiting else "", states.UNDER_WAY in values, generation, now)
+
+
+def _requests(container: Object) -> Object:
+    return (container.get("resources") or {}).get("requests") or {}
+
+
+def _fresh(container: Object) -> Object:
+    """What the API server says about a container that no node has reported on."""
+    made = {"name": container["name"], "state": {}, "lastState": {}, "ready": False, "restartCount": 0}
+    made |= {"image": container.get("image") or "", "imageID": ""}
+    requests = _requests(container)
+    return {**made, _SHOWN: requests} if requests else made
+
+
+def _shown(status: Object, requests: Object | None) -> Object:
+    rest = {key: value for key, value in status.items() if key != _NATIVE}
+    allocated = status.get(_NATIVE) or requests
+    return {**rest, _SHOWN: allocated} if allocated else rest
+
+
+def _read(status: Object, stored: Object | None, shown: Object | None) -> Object:
+    made = {key: value for key, value in status.items() if key != _SHOWN}
+    given, before = status.get(_SHOWN), (stored or {}).get(_NATIVE)
+    if not given or (shown is not None and given == shown.get(_SHOWN)):
+        # Left out by a client that does not know the field, or as it was shown.
+        given = before
+    if given is not None:
+        made[_NATIVE] = given
+    return made

@@ -1,0 +1,100 @@
+"""Records in the form of their namespace's dialect: what clients are shown in place of what is stored.
+
+A record in another form is a record of its own, so that every representation (JSON, tables, metadata, watch events)
+is made from it as from any other. It is remembered until the object changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from podfit.api.kinds import Kind
+from podfit.api.status import Object
+from podfit.apiserver import wire
+from podfit.apiserver.dialects.base import Dialect
+from podfit.apiserver.dialects.registry import Dialects
+from podfit.apiserver.forms import Form, Row, Spliced
+from podfit.store.backend import Record
+
+_REMEMBERED = 4096
+
+
+class Edge:
+    """Shows the records of one kind."""
+
+    def __init__(self, dialects: Dialects, kind: Kind) -> None:
+        self.dialects, self._kind = dialects, kind
+        self._prefix = len(kind.storage_prefix)
+        self._known: dict[str, tuple[int, Dialect, Record]] = {}
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything is shown as it is stored."""
+        return not self.dialects.active
+
+    def record(self, record: Record) -> Record:
+        dialect = self.dialects.of(record.key[self._prefix :].partition("/")[0])
+        if dialect is None or not dialect.concerns(self._kind):
+            return record
+        known = self._known.get(record.key)
+        if known is not None and known[0] == record.modified and known[1] is dialect:
+            return known[2]
+        shown = dialect.show(self._kind, wire.object_of(record))
+        made = Record(record.key, wire.stored_value(shown), record.created, record.modified)
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[record.key] = (record.modified, dialect, made)
+        return made
+
+    def row(self, row: Row) -> Row:
+        if isinstance(row, Record):
+            return self.record(row)
+        dialect = self.dialects.of(row["metadata"].get("namespace", ""))
+        return row if dialect is None or not dialect.concerns(self._kind) else dialect.show(self._kind, row)
+
+
+class DialectSpliced(Spliced):
+    """JSON, from stored bytes where these are what the client should see."""
+
+    def __init__(self, splicer: wire.Splicer, edge: Edge) -> None:
+        super().__init__(splicer)
+        self._edge = edge
+
+    @property
+    def as_stored(self) -> bool:
+        return self._edge.idle
+
+    @property
+    def keeps(self) -> bool:
+        return self._edge.idle
+
+    def object(self, row: Row) -> bytes:
+        return super().object(row if self._edge.idle else self._edge.row(row))
+
+    def items(self, rows: Sequence[Record]) -> list[bytes]:
+        return super().items(rows if self._edge.idle else [self._edge.record(row) for row in rows])
+
+    def event(self, word: str, record: Record, revision: int) -> bytes:
+        return super().event(word, record if self._edge.idle else self._edge.record(record), revision)
+
+
+class DialectForm:
+    """Any other representation, made from records in the form of their namespace."""
+
+    def __init__(self, form: Form, edge: Edge) -> None:
+        self._form, self._edge = form, edge
+
+    def object(self, row: Row) -> bytes:
+        return self._form.object(self._edge.row(row))
+
+    def items(self, rows: Sequence[Record]) -> list[bytes]:
+        return self._form.items(rows if self._edge.idle else [self._edge.record(row) for row in rows])
+
+    def frame(self, revision: int, more: Object | None, empty: bool) -> tuple[bytes, bytes]:
+        return self._form.frame(revision, more, empty)
+
+    def event(self, word: str, record: Record, revision: int) -> bytes:
+        return self._form.event(word, self._edge.record(record), revision)
+
+    def bookmark(self, revision: int, annotations: Object | None = None) -> bytes:
+        return self._form.bookmark(revision, annotations)

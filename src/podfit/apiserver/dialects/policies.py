@@ -1,0 +1,188 @@
+"""Resize policies of containers, as a dialect calls them. Pure.
+
+Natively a policy is `{resourceName, restartPolicy: NotRequired | RestartContainer}`, and none means NotRequired. All
+dialects fill in the default for each resource that a container requests; that is derived and never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from podfit.api.kinds import POD, Kind
+from podfit.api.status import FieldError, Object, duplicate, invalid, not_supported, required
+from podfit.apiserver.dialects.states import RESIZABLE
+from podfit.apiserver.dialects.types import Edit, edit, word
+
+NOT_REQUIRED, RESTART = "NotRequired", "RestartContainer"
+Change = Callable[[Object], Object]
+_FOREIGN = "\0"
+"""In front of a word that the dialect does not know, so that it is not taken for a native one before it is refused."""
+_TEMPLATE = ("spec", "template")
+_GROUPS = frozenset(("", "apps", "batch"))
+TEMPLATES: Mapping[str, tuple[str, ...]] = {
+    "deployments": _TEMPLATE,
+    "replicasets": _TEMPLATE,
+    "statefulsets": _TEMPLATE,
+    "daemonsets": _TEMPLATE,
+    "jobs": _TEMPLATE,
+    "replicationcontrollers": _TEMPLATE,
+    "cronjobs": ("spec", "jobTemplate", *_TEMPLATE),
+    "podtemplates": ("template",),
+}
+"""Where the kinds that make pods keep what they make them of."""
+
+
+def may_translate(kind: Kind) -> bool:
+    """Whether a dialect may show objects of the kind otherwise than they are stored."""
+    return not kind.custom and (kind == POD or (kind.plural in TEMPLATES and kind.group in _GROUPS))
+
+
+@dataclass(frozen=True)
+class Words:
+    """The field of a policy, and its two values."""
+
+    key: str = "restartPolicy"
+    not_required: str = NOT_REQUIRED
+    restart: str = RESTART
+    edits: Mapping[str, Edit] = field(default_factory=dict)
+
+    @property
+    def renames(self) -> bool:
+        return self.key != "restartPolicy"
+
+    def shown(self, native: str) -> str:
+        if not self.renames:
+            return native
+        if native.startswith(_FOREIGN):
+            return native[1:]
+        return {NOT_REQUIRED: self.not_required, RESTART: self.restart}.get(native, native)
+
+    def read(self, told: str) -> str:
+        if not self.renames:
+            return told
+        return {self.not_required: NOT_REQUIRED, self.restart: RESTART}.get(told, _FOREIGN + told if told else "")
+
+
+NATIVE = Words()
+
+
+def renamed(not_required: str, restart: str) -> Words:
+    """The words of the designs of 2020 and 2021: `{resourceName, policy}`."""
+    policy = edit(("restartPolicy",), word("policy", "v1.ResizePolicy", required=True))
+    return Words("policy", not_required, restart, {"ContainerResizePolicy": policy})
+
+
+# --- containers -------------------------------------------------------------------------------------------------------
+
+
+def shown(container: Object, words: Words, defaulted: bool) -> list[Object]:
+    """The policies of a native container; `defaulted`: those that are not set as well."""
+    listed = [_show(one, words) for one in container.get("resizePolicy") or ()]
+    return filled(listed, container, words) if defaulted else listed
+
+
+def filled(listed: list[Object], container: Object, words: Words) -> list[Object]:
+    requests = _requests(container.get("resources") or {})
+    named = {one.get("resourceName") for one in listed}
+    missing = [name for name in RESIZABLE if name in requests and name not in named]
+    return listed + [{"resourceName": name, words.key: words.not_required} for name in missing]
+
+
+def _requests(resources: Object) -> set[str]:
+    """What a container requests, once defaults are filled in."""
+    return {*(resources.get("requests") or ()), *(resources.get("limits") or ())}
+
+
+def read(asked: Object, old: Object | None, words: Words, defaulted: bool, kept: bool) -> list[Object] | None:
+    """The native policies of a container that a client wrote; `kept`: those it leaves out are those that are stored."""
+    listed = asked.get("resizePolicy")
+    if old is not None:
+        if kept and not listed:
+            return old.get("resizePolicy")
+        mine = filled(list(listed or ()), asked, words) if defaulted else list(listed or ())
+        if mine == shown({**old, "resources": asked.get("resources") or {}}, words, defaulted):
+            return old.get("resizePolicy")
+    return None if listed is None else [_read(one, words) for one in listed]
+
+
+def _show(policy: Object, words: Words) -> Object:
+    if not words.renames:
+        return policy
+    rest = {key: value for key, value in policy.items() if key != "restartPolicy"}
+    return {**rest, words.key: words.shown(policy.get("restartPolicy", ""))}
+
+
+def _read(policy: Object, words: Words) -> Object:
+    if not words.renames:
+        return policy
+    rest = {key: value for key, value in policy.items() if key != words.key}
+    return {**rest, "restartPolicy": words.read(policy.get(words.key) or "")}
+
+
+def errors(spec: Object, path: str, words: Words) -> list[FieldError]:
+    """What is wrong with the policies of a native pod spec, in the words of the dialect."""
+    found: list[FieldError] = []
+    for key in ("containers", "initContainers"):
+        for at, container in enumerate(spec.get(key) or ()):
+            if container.get("resizePolicy"):
+                where = f"{path}.{key}[{at}].resizePolicy"
+                _check(container["resizePolicy"], spec.get("restartPolicy") or "Always", where, words, found)
+    return found
+
+
+def _check(listed: list[Object], restart_policy: str, path: str, words: Words, found: list[FieldError]) -> None:
+    seen: set[str] = set()
+    for at, policy in enumerate(listed):
+        name, value = policy.get("resourceName", ""), words.shown(policy.get("restartPolicy", ""))
+        if name in seen:
+            found.append(duplicate(f"{path}[{at}]", name))
+        seen.add(name)
+        for given, allowed in ((name, RESIZABLE), (value, (words.not_required, words.restart))):
+            if not given:
+                found.append(required(path))
+            elif given not in allowed:
+                found.append(not_supported(path, given, sorted(allowed)))
+        if restart_policy == "Never" and value != words.not_required:
+            detail = f"must be '{words.not_required}' when `restartPolicy` is 'Never'"
+            found.append(invalid(path, value, detail))
+
+
+# --- templates --------------------------------------------------------------------------------------------------------
+
+
+def show_template(obj: Object, kind: Kind, words: Words) -> Object:
+    return _with_template(obj, TEMPLATES[kind.plural], lambda one: {"resizePolicy": shown(one, words, False)})
+
+
+def read_template(obj: Object, kind: Kind, words: Words) -> Object:
+    return _with_template(
+        obj,
+        TEMPLATES[kind.plural],
+        lambda one: {"resizePolicy": [_read(policy, words) for policy in one["resizePolicy"]]},
+    )
+
+
+def template_errors(obj: Object, kind: Kind, words: Words) -> list[FieldError]:
+    """The same for a native object that holds a template."""
+    where, spec = TEMPLATES[kind.plural], obj
+    for part in (*where, "spec"):
+        spec = spec.get(part) or {}
+    return errors(spec, ".".join((*where, "spec")), words)
+
+
+def _with_template(obj: Object, path: tuple[str, ...], change: Change) -> Object:
+    """A copy with the containers of its template changed; the object itself where none has a policy."""
+    if path:
+        inner = obj.get(path[0])
+        if not isinstance(inner, dict):
+            return obj
+        made = _with_template(inner, path[1:], change)
+        return obj if made is inner else {**obj, path[0]: made}
+    spec = obj.get("spec") or {}
+    changed = {
+        key: [{**one, **change(one)} if one.get("resizePolicy") else one for one in spec[key]]
+        for key in ("containers", "initContainers")
+        if any(one.get("resizePolicy") for one in spec.get(key) or ())
+    }
+    return {**obj, "spec": {**spec, **changed}} if changed else obj

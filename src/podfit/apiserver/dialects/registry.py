@@ -1,0 +1,67 @@
+"""Which dialect a namespace speaks: that of its label, or the server's default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from podfit.api.kinds import NAMESPACE
+from podfit.api.resize_dialects import LABEL, NATIVE
+from podfit.api.status import Object
+from podfit.apiserver.dialects.base import Dialect
+from podfit.apiserver.dialects.design_2020 import Design2020
+from podfit.apiserver.dialects.design_2021 import Design2021
+from podfit.apiserver.dialects.strategy import DialectStrategy
+from podfit.apiserver.dialects.v1_31 import V131
+from podfit.apiserver.dialects.v1_32 import V132
+from podfit.apiserver.events import Happening
+
+OLDER: tuple[type[Dialect], ...] = (Design2020, Design2021, V131, V132)
+FOLLOWED = NAMESPACE.storage_prefix
+
+
+class UnknownDialect(ValueError):
+    """No dialect has that name; the message lists those there are."""
+
+    exit_code = 2
+
+
+class Dialects:
+    """Follows the labels of namespaces. A namespace without one costs a dictionary lookup, and nothing while no
+    namespace has one."""
+
+    def __init__(self, default: str = NATIVE) -> None:
+        self.by_name: dict[str, Dialect] = {kind.name: kind() for kind in OLDER}
+        if default != NATIVE and default not in self.by_name:
+            known = ", ".join((*self.by_name, NATIVE))
+            raise UnknownDialect(f"unknown resize dialect {default!r}; known are {known}")
+        self.strategies = {name: DialectStrategy(dialect) for name, dialect in self.by_name.items()}
+        self._default = self.by_name.get(default)
+        self._labelled: dict[str, Dialect | None] = {}
+        self.active = self._default is not None
+        self.changed_in: Callable[[str], None] = lambda namespace: None
+        """Called when a namespace that is there changes its dialect."""
+
+    def of(self, namespace: str) -> Dialect | None:
+        """None: native."""
+        return self._labelled.get(namespace, self._default) if self.active else None
+
+    def learn(self, namespace: Object) -> None:
+        label = (namespace["metadata"].get("labels") or {}).get(LABEL)
+        self._set(namespace["metadata"]["name"], label)
+
+    def changed(self, happening: Happening) -> None:
+        """A listener of the hub, for namespaces."""
+        name, before = happening.name, self.of(happening.name)
+        if happening.new is None:
+            self._set(name, None)
+            return
+        self.learn(happening.new)
+        if happening.old is not None and self.of(name) is not before:
+            self.changed_in(name)
+
+    def _set(self, name: str, label: str | None) -> None:
+        if label in self.by_name or label == NATIVE:
+            self._labelled[name] = self.by_name.get(label or "")
+        else:
+            self._labelled.pop(name, None)
+        self.active = self._default is not None or any(self._labelled.values())

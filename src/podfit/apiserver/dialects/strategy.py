@@ -1,0 +1,116 @@
+"""The strategy of pods in a namespace of an older dialect: native pods, changed by that dialect's rules."""
+
+from __future__ import annotations
+
+from podfit.api.kinds import POD
+from podfit.api.status import FieldError, Object
+from podfit.api.status import field_forbidden as forbidden
+from podfit.apiserver.dialects import policies
+from podfit.apiserver.dialects.base import Dialect
+from podfit.apiserver.dialects.states import by_name
+from podfit.apiserver.strategy.base import Errors
+from podfit.apiserver.strategy.pod import update as pod_update
+from podfit.apiserver.strategy.pod.pods import PodStrategy
+from podfit.apiserver.strategy.podspec.spec import validate_pod
+
+_LEVEL = "pods with pod-level resources cannot be resized"
+
+
+class DialectStrategy(PodStrategy):
+    narrow = frozenset()
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(POD)
+        self._dialect = dialect
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        written = new.get("status") or {}
+        if subresource == "resize":
+            _only_known(new, old)
+        super().prepare_update(new, old, subresource)
+        if not subresource and self._dialect.allocated_in_spec:
+            _keep_allocations(new, written, old)
+
+    def validate_create(self, obj: Object) -> Errors:
+        return self._worded(super().validate_create(obj), obj)
+
+    def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
+        if subresource in ("status", "ephemeralcontainers"):
+            return self._worded(super().validate_update(new, old, subresource), new)
+        if subresource == "resize":
+            if any(
+                ((pod["spec"].get("resources") or {}).get(key)) for pod in (new, old) for key in ("requests", "limits")
+            ):
+                return [forbidden("[]", _LEVEL)]
+            return self._worded(super().validate_update(new, old, subresource), new)
+        errors = self.validate_update_meta(new, old)
+        validate_pod(new, errors, old)
+        errors = self._worded(errors, new)
+        pod_update.validate(self._shown(new), self._shown(old), errors, resizable=self._dialect.on_pod)
+        return errors
+
+    def _shown(self, pod: Object) -> Object:
+        """The pod with default policies: in the dialects of a release these are part of what may not change."""
+        if self._dialect.words.renames:
+            return pod
+        words = self._dialect.words
+        listed = [
+            {**one, "resizePolicy": policies.shown(one, words, True)} for one in pod["spec"].get("containers") or ()
+        ]
+        return {**pod, "spec": {**pod["spec"], "containers": listed}}
+
+    def _worded(self, errors: list[FieldError], pod: Object) -> Errors:
+        """The errors about policies in the words of the dialect."""
+        at = next((at for at, error in enumerate(errors) if "resizePolicy" in error.path), len(errors))
+        kept = [error for error in errors if "resizePolicy" not in error.path]
+        kept[at:at] = policies.errors(pod.get("spec") or {}, "spec", self._dialect.words)
+        return kept
+
+
+def _only_known(new: Object, old: Object) -> None:
+    """A resize reaches the containers of the stored pod, by name; others that a client names are ignored."""
+    asked = by_name((new.get("spec") or {}).get("containers"))
+    spec = dict(old["spec"])
+    spec["containers"] = [_resized(one, asked.get(one["name"])) for one in old["spec"]["containers"]]
+    new["spec"] = spec
+
+
+def _resized(stored: Object, asked: Object | None) -> Object:
+    if asked is None:
+        return stored
+    made = dict(stored)
+    for key in ("resources", "resizePolicy"):
+        if key in asked:
+            made[key] = asked[key]
+        else:
+            made.pop(key, None)
+    return made
+
+
+def _keep_allocations(new: Object, written: Object, old: Object) -> None:
+    """The main endpoint leaves the status alone, but for what a node has allocated, which is part of the spec here."""
+    before = (old.get("status") or {}).get("containerStatuses") or []
+    given = by_name(written.get("containerStatuses"))
+    listed = [
+        {**one, "allocatedResources": given[one["name"]]["allocatedResources"]}
+        if (given.get(one["name"]) or {}).get("allocatedResources")
+        else one
+        for one in before
+    ]
+    if listed == before:
+        return
+    status = {**(new.get("status") or {}), "containerStatuses": listed}
+    for key in ("observedGeneration", "conditions"):
+        if key in written:
+            status[key] = written[key]
+    new["status"] = status
+
+
+def resizes(new: Object, old: Object) -> bool:
+    """Whether two native pods differ in the resources of a container."""
+    before = by_name(old["spec"].get("containers"))
+    for container in (new.get("spec") or {}).get("containers") or ():
+        stored = before.get(container.get("name", ""))
+        if stored is None or (container.get("resources") or {}) != (stored.get("resources") or {}):
+            return True
+    return False

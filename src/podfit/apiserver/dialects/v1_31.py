@@ -1,0 +1,55 @@
+"""Kubernetes 1.27 to 1.31 with the gate InPlacePodVerticalScaling: resources are changed on the pod itself.
+
+`status.resize` is one word. It is Proposed where requests differ from what is allocated; a change of limits alone, or
+back to what is allocated, leaves the word as it is. What a terminated container had is not shown.
+"""
+
+from __future__ import annotations
+
+from podfit.api.resize_dialects import V1_31
+from podfit.api.status import Object
+from podfit.apiserver.dialects import policies, states
+from podfit.apiserver.dialects.base import Dialect
+from podfit.apiserver.dialects.states import by_name
+from podfit.apiserver.dialects.types import edit, word
+
+RESIZE = {"PodStatus": edit((), word("resize", "v1.PodResizeStatus"))}
+_SIZES = ("allocatedResources", "resources")
+
+
+class V131(Dialect):
+    name = V1_31
+    words = policies.NATIVE
+    edits = RESIZE
+    limit_ranges = False
+
+    def resize(self, pod: Object) -> str:
+        resize, gap = states.resize_of(pod), states.gap_of(pod)
+        if resize.unanswered and gap.requests:
+            return states.PROPOSED
+        if resize.pending:
+            return resize.pending
+        return states.UNDER_WAY if resize.in_progress and gap.unapplied else ""
+
+    def show_statuses(self, status: Object, pod: Object) -> None:
+        if "containerStatuses" in status:
+            status["containerStatuses"] = [_shown(one) for one in status["containerStatuses"]]
+
+    def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
+        stored = by_name((old.get("status") or {}).get("containerStatuses"))
+        listed = status.get("containerStatuses")
+        if listed:
+            status["containerStatuses"] = [_read(one, stored.get(one.get("name", ""))) for one in listed]
+
+
+def _shown(status: Object) -> Object:
+    if not (status.get("state") or {}).get("terminated"):
+        return status
+    return {key: value for key, value in status.items() if key not in _SIZES}
+
+
+def _read(status: Object, stored: Object | None) -> Object:
+    """A terminated container that was shown without its sizes keeps them."""
+    if stored is None or _shown(stored) is stored or _shown(stored) != status:
+        return status
+    return stored

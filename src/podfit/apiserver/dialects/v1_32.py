@@ -1,0 +1,66 @@
+"""Kubernetes 1.32 with the gate InPlacePodVerticalScaling: resources are changed through `/resize` alone.
+
+Every resize is Proposed until the node has looked at it, also one back to what is allocated. `allocatedResources` is
+not shown: it took a further gate.
+"""
+
+from __future__ import annotations
+
+from podfit.api.resize_dialects import V1_32
+from podfit.api.status import Object
+from podfit.apiserver.dialects import policies, states
+from podfit.apiserver.dialects.base import Dialect
+from podfit.apiserver.dialects.states import by_name
+from podfit.apiserver.dialects.types import edit
+from podfit.apiserver.dialects.v1_31 import RESIZE
+
+_ALLOCATED = "allocatedResources"
+
+
+class V132(Dialect):
+    name = V1_32
+    words = policies.NATIVE
+    edits = {**RESIZE, "ContainerStatus": edit((_ALLOCATED,))}
+    on_pod, on_resize = False, True
+
+    def resize(self, pod: Object) -> str:
+        resize = states.resize_of(pod)
+        if resize.unanswered and (resize.pending or resize.in_progress or states.gap_of(pod).any):
+            return states.PROPOSED
+        return resize.pending or (states.UNDER_WAY if resize.in_progress else "")
+
+    def show_statuses(self, status: Object, pod: Object) -> None:
+        for field in ("containerStatuses", "initContainerStatuses"):
+            if field in status:
+                status[field] = [_hidden(one) for one in status[field]]
+
+    def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
+        before = old.get("status") or {}
+        for field in ("containerStatuses", "initContainerStatuses"):
+            stored = by_name(before.get(field))
+            if status.get(field):
+                status[field] = [_allocated(one, stored.get(one.get("name", ""))) for one in status[field]]
+
+    def read_resize(
+        self, status: Object, conditions: list[Object], told: object, asked: Object, old: Object, now: str
+    ) -> list[Object]:
+        if not told or told == states.UNDER_WAY:
+            # The node cannot write what it has allocated; that it accepts a resize says it.
+            requests = {
+                one["name"]: (one.get("resources") or {}).get("requests") for one in old["spec"].get("containers") or ()
+            }
+            status["containerStatuses"] = [
+                {**one, _ALLOCATED: dict(given)} if (given := requests.get(one.get("name", ""))) else one
+                for one in status.get("containerStatuses") or ()
+            ]
+        return super().read_resize(status, conditions, told, asked, old, now)
+
+
+def _hidden(status: Object) -> Object:
+    return {key: value for key, value in status.items() if key != _ALLOCATED} if _ALLOCATED in status else status
+
+
+def _allocated(status: Object, stored: Object | None) -> Object:
+    if stored is None or _ALLOCATED not in stored:
+        return status
+    return {**status, _ALLOCATED: stored[_ALLOCATED]}

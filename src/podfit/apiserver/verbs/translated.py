@@ -1,0 +1,45 @@
+"""Writes in an older dialect: the client changes the form that it is shown, and the native object is changed alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from podfit.api.schema.types import Struct
+from podfit.api.status import Object, unprocessable
+from podfit.apiserver import shapes
+from podfit.apiserver.calls import Call
+from podfit.apiserver.dialects import Dialect, policies
+from podfit.apiserver.writes import Change, Write
+from podfit.kit.clock import rfc3339
+from podfit.store.backend import Record
+
+Edit = Callable[[Object, Struct], Object]
+"""Makes of the object that is shown, and its type, what the client wants it to be."""
+
+
+def translated(call: Call, write: Write, dialect: Dialect, edit: Edit) -> Change:
+    """The change of the native object that an edit of the shown one amounts to."""
+    kind, clock = call.kind, call.objects.clock
+    struct = dialect.struct(kind)
+
+    def change(stored: Object, record: Record) -> Object:
+        asked = write.asked = edit(dialect.show(kind, stored), struct)
+        made = dialect.put_back(kind, asked, stored, rfc3339(clock.now()))
+        return native(call, dialect, made)
+
+    return change
+
+
+def created(call: Call, write: Write, dialect: Dialect, asked: Object) -> Object:
+    """The native form of a new object."""
+    write.asked = asked
+    return native(call, dialect, dialect.created(call.kind, asked))
+
+
+def native(call: Call, dialect: Dialect, made: Object) -> Object:
+    """Fills in defaults, and refuses what only the dialect can say is wrong with a template."""
+    if call.kind.plural in policies.TEMPLATES and (errors := policies.template_errors(made, call.kind, dialect.words)):
+        name = (made.get("metadata") or {}).get("name", "")
+        raise unprocessable(call.kind.kind, name, errors, call.kind.group)
+    shapes.default(call.kind, made)
+    return made
