@@ -78,8 +78,8 @@ def open_store(setting: str, data_dir: Path) -> Store:
     raise BadSetting(f"--store {setting!r}: it is sqlite, memory or etcd=URL[,URL…]")
 
 
-def make_runtime(setting: str, folder: Path, clock: Clock, address: str = "") -> Runtime:
-    """`address`: the node's, which its pods share."""
+def make_runtime(setting: str, folder: Path, clock: Clock, address: str = "", image_fallback: str = "") -> Runtime:
+    """`address`: the node's, which its pods share. `image_fallback`: "host" or ""."""
     if setting == "fake":
         from podfit.agent.runtimes.fake import FakeRuntime
 
@@ -90,7 +90,12 @@ def make_runtime(setting: str, folder: Path, clock: Clock, address: str = "") ->
         # The root's name is bound to the data directory: another podfit on the machine has other cgroups, and a
         # restart finds its own again.
         mark = hashlib.sha256(f"{folder.absolute()}".encode()).hexdigest()[:8]
-        return ProcessRuntime(folder / "runtime", cgroup_root=f"/podfit-{mark}", host_ip=reached_at(address))
+        return ProcessRuntime(
+            folder / "runtime",
+            cgroup_root=f"/podfit-{mark}",
+            host_ip=reached_at(address),
+            image_fallback=image_fallback,
+        )
     if setting == "cri":
         raise BadSetting("--runtime cri: this version runs containers as processes or not at all (process, fake)")
     raise BadSetting(f"--runtime {setting!r}: it is process or fake")
@@ -143,6 +148,8 @@ class UpOptions:
     vpa_flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Command lines of the autoscaler's components: recommender, updater, admission."""
     node_port: int = 0
+    image_fallback: str = ""
+    """What images that are absent run on: "host" for the node's own files, "" for nothing."""
     meter_resolution_s: float = 15.0
     """How often what containers use is read."""
 
@@ -258,9 +265,9 @@ class Up:
             api_server=self.server.url,
         )
         client = self.client(node_user(name), f"agent-{name}")
-        agent = Agent(
-            client, make_runtime(self.options.runtime, folder, self.clock, config.address), config, self.clock
-        )
+        options = self.options
+        runtime = make_runtime(options.runtime, folder, self.clock, config.address, options.image_fallback)
+        agent = Agent(client, runtime, config, self.clock)
         await self._serve_node(agent, client)
         await agent.start()
         self.agents.append(agent)
@@ -393,14 +400,15 @@ async def scheduler_alone(access: Access, elect: bool, config: SchedulerConfig) 
     await as_leader(client, "kube-scheduler", Scheduler(client, config, clock).run, elect, clock)
 
 
-async def agent_alone(access: Access, runtime: str, config: AgentConfig) -> Agent:
+async def agent_alone(access: Access, runtime: str, config: AgentConfig, image_fallback: str = "") -> Agent:
     """A started agent; the caller stops it."""
     from podfit.agent.agent import Agent
 
     clock = RealClock()
     config = replace(config, api_server=config.api_server or access.server)
     client = Client(access.transport(f"podfit-agent-{config.node_name}"))
-    agent = Agent(client, make_runtime(runtime, config.data_dir, clock, config.address), config, clock)
+    made = make_runtime(runtime, config.data_dir, clock, config.address, image_fallback)
+    agent = Agent(client, made, config, clock)
     node = await _serve_alone(agent, access, client, runtime != "fake")
     agent.at_stop.append(node.stop)
     await agent.start()

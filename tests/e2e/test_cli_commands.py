@@ -21,7 +21,7 @@ spec:
   terminationGracePeriodSeconds: 0
   containers:
   - name: c
-    image: busybox
+    image: host
     command: [sh, -c, "while true; do sleep 1; done"]
     resources:
       requests: {cpu: 100m, memory: 32Mi}
@@ -121,7 +121,7 @@ def test_a_deferred_resize_is_explained_and_freed(up: Running, pod: str) -> None
 
 
 def test_all_pods_of_a_workload_are_resized(up: Running) -> None:
-    up.kubectl("create", "deployment", "many", "--image=busybox", "--replicas=3", "--", "sleep", "3600")
+    up.kubectl("create", "deployment", "many", "--image=host", "--replicas=3", "--", "sleep", "3600")
     up.kubectl("set", "resources", "deployment/many", "--requests=cpu=50m")
     up.kubectl("rollout", "status", "deployment/many", "--timeout=60s")
     try:

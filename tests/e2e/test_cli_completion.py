@@ -29,7 +29,7 @@ def environment(up: Running) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def shop(up: Running) -> Iterator[Running]:
     up.kubectl("apply", "-f", "-", stdin=(POD % "tabbed").replace("name: c\n", "name: cashier\n"))
-    up.kubectl("create", "deployment", "tabs", "--image=busybox", "--replicas=0", "--", "sleep", "3600")
+    up.kubectl("create", "deployment", "tabs", "--image=host", "--replicas=0", "--", "sleep", "3600")
     yield up
     up.kubectl("delete", "pod/tabbed", "deployment/tabs", "--now")
 

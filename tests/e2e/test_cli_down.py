@@ -23,7 +23,7 @@ kind: Pod
 metadata: {name: web}
 spec:
   containers:
-  - {name: c, image: busybox, command: [sleep, "3600"], volumeMounts: [{name: m, mountPath: /m}]}
+  - {name: c, image: host, command: [sleep, "3600"], volumeMounts: [{name: m, mountPath: /m}]}
   volumes:
   - {name: m, emptyDir: {medium: Memory}}
 """

@@ -26,11 +26,11 @@ spec:
   terminationGracePeriodSeconds: 0
   containers:
   - name: eater
-    image: busybox
+    image: host
     command: [sh, -c, "exec tail /dev/zero"]
     resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 32Mi}}
   - name: calm
-    image: busybox
+    image: host
     command: [sleep, "3600"]
 """
 
@@ -124,7 +124,7 @@ def test_every_offered_format_is_taken_and_others_are_refused(up: Running, runni
 
 
 def test_workloads_and_nodes_are_described_and_explained(up: Running) -> None:
-    up.kubectl("create", "deployment", "shop", "--image=busybox", "--replicas=2", "--", "sleep", "3600")
+    up.kubectl("create", "deployment", "shop", "--image=host", "--replicas=2", "--", "sleep", "3600")
     up.kubectl("rollout", "status", "deployment/shop", "--timeout=60s")
     try:
         for words in (["explain", "resize", "deploy/shop"], ["explain", "resize", "deploy", "shop"]):
@@ -154,7 +154,7 @@ def test_a_terminating_pod_is_not_called_running(up: Running) -> None:
 
 def test_pods_without_a_node_and_ended_pods_have_pages(up: Running) -> None:
     up.kubectl("apply", "-f", "-", stdin=(POD % "homeless").replace("100m", "40").replace("200m", "40"))
-    up.kubectl("run", "brief", "--image=busybox", "--restart=Never", "--", "true")
+    up.kubectl("run", "brief", "--image=host", "--restart=Never", "--", "true")
     up.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/brief", "--timeout=60s")
     try:
         page = podfit(up, "describe", "pod", "homeless").out
@@ -175,7 +175,7 @@ def test_a_namespace_without_pods_says_so(up: Running) -> None:
 
 
 def test_a_size_that_an_autoscaler_will_overwrite_is_announced(up: Running) -> None:
-    up.kubectl("create", "deployment", "scaled", "--image=busybox", "--", "sleep", "3600")
+    up.kubectl("create", "deployment", "scaled", "--image=host", "--", "sleep", "3600")
     up.kubectl("rollout", "status", "deployment/scaled", "--timeout=60s")
     vpa = """
 apiVersion: autoscaling.k8s.io/v1
@@ -192,7 +192,7 @@ spec:
         up.kubectl("apply", "-f", "-", stdin=vpa % '"Off"')
         assert "vpa/scaled" not in podfit(up, *ask).err
         up.kubectl("apply", "-f", "-", stdin=vpa % "InPlace")
-        warning = "vpa/scaled (mode InPlace) controls cpu of container busybox and will overwrite this size"
+        warning = "vpa/scaled (mode InPlace) controls cpu of container host and will overwrite this size"
         assert warning in podfit(up, *ask).err
     finally:
         up.kubectl("delete", "vpa", "scaled")

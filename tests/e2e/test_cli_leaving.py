@@ -30,7 +30,7 @@ spec:
     spec:
       terminationGracePeriodSeconds: 1
       containers:
-      - {name: c, image: busybox, command: [sleep, "3600"], resources: {requests: {cpu: 50m, memory: 16Mi}}}
+      - {name: c, image: host, command: [sleep, "3600"], resources: {requests: {cpu: 50m, memory: 16Mi}}}
 ---
 apiVersion: batch/v1
 kind: Job
@@ -40,7 +40,7 @@ spec:
     spec:
       restartPolicy: Never
       containers:
-      - {name: c, image: busybox, command: ["true"]}
+      - {name: c, image: host, command: ["true"]}
 ---
 apiVersion: autoscaling.k8s.io/v1
 kind: VerticalPodAutoscaler
@@ -110,7 +110,7 @@ def test_an_agent_says_which_pods_it_leaves(running: Running, tmp_path: Path) ->
     try:
         assert agent.stdout is not None and agent.stdout.readline() == "ready node n2\n"
         spec = '{"apiVersion": "v1", "spec": {"nodeName": "n2"}}'
-        running.kubectl("run", "x", "--image=busybox", f"--overrides={spec}", "--", "sleep", "3600")
+        running.kubectl("run", "x", "--image=host", f"--overrides={spec}", "--", "sleep", "3600")
         running.kubectl("wait", "--for=condition=Ready", "pod/x", "--timeout=60s")
         agent.terminate()
         _, line = agent.communicate(timeout=60)

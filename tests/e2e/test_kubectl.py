@@ -18,7 +18,7 @@ spec:
   terminationGracePeriodSeconds: 0
   containers:
   - name: c
-    image: busybox
+    image: host
     command: [sh, -c, "while true; do sleep 1; done"]
     resources:
       requests: {cpu: 100m, memory: 32Mi}
@@ -85,7 +85,7 @@ def test_a_bad_patch_gets_the_message_of_kubernetes(up: Running, pod: str) -> No
 
 
 def test_a_deployment_rolls_scales_and_rolls_back(up: Running) -> None:
-    up.kubectl("create", "deployment", "web", "--image=busybox", "--replicas=2", "--", "sleep", "3600")
+    up.kubectl("create", "deployment", "web", "--image=host", "--replicas=2", "--", "sleep", "3600")
     up.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
     up.kubectl("scale", "deployment/web", "--replicas=3")
     up.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
@@ -134,7 +134,7 @@ def test_edit_writes_back_what_the_editor_changed(
 
 
 def test_drain_respects_a_disruption_budget(up: Running) -> None:
-    up.kubectl("create", "deployment", "kept", "--image=busybox", "--replicas=2", "--", "sleep", "3600")
+    up.kubectl("create", "deployment", "kept", "--image=host", "--replicas=2", "--", "sleep", "3600")
     up.kubectl("rollout", "status", "deployment/kept", "--timeout=60s")
     up.kubectl("create", "pdb", "kept", "--selector=app=kept", "--min-available=2")
     eventually(

@@ -28,7 +28,7 @@ DEPLOYMENT = {
                 "containers": [
                     {
                         "name": "c",
-                        "image": "busybox",
+                        "image": "host",
                         "command": ["sleep", "3600"],
                         "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}},
                     }

@@ -76,7 +76,7 @@ SPIN = "while :; do :; done"
 
 def container(command: str, requests: dict[str, str], limits: dict[str, str] | None = None, **more: Any) -> Any:
     resources = {"requests": requests, "limits": limits or {}}
-    return {"name": "c", "image": "busybox", "command": ["sh", "-c", command], "resources": resources, **more}
+    return {"name": "c", "image": "host", "command": ["sh", "-c", command], "resources": resources, **more}
 
 
 def pod_spec(*given: Any, **more: Any) -> dict[str, Any]:

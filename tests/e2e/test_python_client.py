@@ -17,7 +17,7 @@ POD = {
         "containers": [
             {
                 "name": "c",
-                "image": "busybox",
+                "image": "host",
                 "command": ["sh", "-c", "while true; do sleep 1; done"],
                 "resources": {
                     "requests": {"cpu": "50m", "memory": "16Mi"},

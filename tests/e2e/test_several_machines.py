@@ -125,7 +125,7 @@ async def test_the_guide_for_several_machines_can_be_typed_in(tmp_path: Path) ->
             assert node is not None
             assert {"type": "InternalIP", "address": "127.0.0.1"} in node["status"]["addresses"]
             await becomes(client, ACCOUNT, "default", "default", lambda one: one is not None)
-            container = {"name": "c", "image": "busybox", "command": ["sleep", "1d"]}
+            container = {"name": "c", "image": "host", "command": ["sleep", "1d"]}
             body = {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
             await client.create(POD, body, "default")
             pod = await becomes(

@@ -119,7 +119,7 @@ class Scaled(Lab):
         self._write(app, load)
         container = {
             "name": "c",
-            "image": "busybox",
+            "image": "host",
             "command": ["python3", "-c", PROGRAM],
             "resources": resources,
             "volumeMounts": [{"name": "load", "mountPath": "/load"}],

@@ -57,7 +57,7 @@ class RealNode:
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster, self.folder = cluster, folder
         self.root = f"/podfit-agent-{secrets.token_hex(4)}"
-        self.runtime = ProcessRuntime(folder / "runtime", cgroup_root=self.root)
+        self.runtime = ProcessRuntime(folder / "runtime", cgroup_root=self.root, image_fallback="host")
         self.config = AgentConfig("node1", folder / "agent", capacity={"cpu": "2", "memory": "24580016Ki"})
         self.agent = Agent(cluster.client, self.runtime, self.config)
 
@@ -153,7 +153,7 @@ async def test_memory_in_use_is_not_taken_away_and_the_resize_ends_when_it_is_gi
     hold = "import sys,time; x=bytearray(64<<20); time.sleep(2); del x; time.sleep(1000)"
     container = {
         "name": "c",
-        "image": "any:1",
+        "image": "host",
         "command": ["python3", "-c", hold],
         "resources": {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
     }
@@ -188,7 +188,7 @@ async def test_memory_in_use_is_not_taken_away_and_the_resize_ends_when_it_is_gi
 
 async def test_processes_outlive_the_agent_and_a_resize_made_meanwhile_is_done_at_its_start(node: RealNode) -> None:
     size = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
-    container = {"name": "c", "image": "any:1", "command": ["sleep", "1000"], "resources": size}
+    container = {"name": "c", "image": "host", "command": ["sleep", "1000"], "resources": size}
     spec = {"nodeName": "node1", "hostNetwork": True, "automountServiceAccountToken": False, "containers": [container]}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}, "spec": spec}
     uid = (await node.cluster.client.create(POD, body))["metadata"]["uid"]
@@ -217,7 +217,7 @@ async def test_processes_outlive_the_agent_and_a_resize_made_meanwhile_is_done_a
 
 async def test_a_limit_written_into_the_kernel_by_hand_is_reported(node: RealNode) -> None:
     resources = {"requests": {"cpu": "5m", "memory": "64Mi"}, "limits": {"cpu": "5m", "memory": "64Mi"}}
-    container = {"name": "c", "image": "busybox:1", "command": ["sleep", "1d"], "resources": resources}
+    container = {"name": "c", "image": "host", "command": ["sleep", "1d"], "resources": resources}
     spec = {"nodeName": "node1", "automountServiceAccountToken": False, "containers": [container]}
     meta = {"name": "p", "namespace": "default"}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {**spec, "terminationGracePeriodSeconds": 0}}

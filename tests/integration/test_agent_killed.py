@@ -64,7 +64,7 @@ def pod(name: str, *names: str, **spec: Any) -> dict[str, Any]:
     containers = [
         {
             "name": one,
-            "image": "any:1",
+            "image": "host",
             "command": ["sleep", "10000"],
             "resources": size(100, 32),
         }

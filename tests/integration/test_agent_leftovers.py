@@ -24,7 +24,7 @@ async def test_pods_left_behind_are_ended_with_their_groups(tmp_path: Path, node
     await runtime.open()
     await runtime.run_pod(PodConfig("u", "web", "default", "Burstable", Limits(512), "web", tmp_path / "logs"))
     command = ("sleep", "1000")
-    config = ContainerConfig("c", 0, "busybox", command, (), {}, "", (), Limits(256), tmp_path / "logs" / "0.log")
+    config = ContainerConfig("c", 0, "host", command, (), {}, "", (), Limits(256), tmp_path / "logs" / "0.log")
     container = await runtime.create_container("u", config)
     await runtime.start_container(container)
     state = await runtime.container(container)

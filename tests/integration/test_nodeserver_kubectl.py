@@ -46,7 +46,7 @@ class Kubectl:
 
 
 def pod(command: list[str], node: str = "n1") -> Object:
-    container = {"name": "c", "image": "busybox", "command": command}
+    container = {"name": "c", "image": "host", "command": command}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -118,8 +118,8 @@ async def test_input_for_a_fake_container_is_rejected_at_once(whole: Whole) -> N
     """kubectl says why and follows the log instead."""
     await run(whole, ["sleep", "1d"])
     for words in (
-        ("run", "q", "-i", "--image=busybox", "--restart=Never", "--", "sh"),
-        ("debug", "p", "-i", "--image=busybox", "--", "sh"),
+        ("run", "q", "-i", "--image=host", "--restart=Never", "--", "sh"),
+        ("debug", "p", "-i", "--image=host", "--", "sh"),
     ):
         process = await Kubectl(whole).start(*words)
         assert process.stderr is not None

@@ -41,7 +41,7 @@ class Whole:
 
 def pod_spec(cpu: str = "100m", memory: str = "32Mi", node: str = "n1", **more: Any) -> Object:
     resources = {"requests": {"cpu": cpu, "memory": memory}}
-    container = {"name": "c", "image": "busybox", "command": ["sleep", "3600"], "resources": resources}
+    container = {"name": "c", "image": "host", "command": ["sleep", "3600"], "resources": resources}
     bound = {"nodeName": node} if node else {}
     return {"containers": [container], "terminationGracePeriodSeconds": 0, **bound, **more}
 

@@ -46,6 +46,14 @@ Listen = Annotated[
 ]
 StoreName = Annotated[str, typer.Option("--store", help="sqlite, memory or etcd=URL[,URL…].")]
 RuntimeName = Annotated[str, typer.Option("--runtime", help="process (real cgroups) or fake (in memory).")]
+ImageFallback = Annotated[
+    str,
+    typer.Option(
+        "--image-fallback",
+        metavar="host",
+        help="Run absent images on the node's own files; nothing is pulled.",
+    ),
+]
 Kubeconfig = Annotated[
     str, typer.Option("--kubeconfig", help="The kubeconfig to use; default $KUBECONFIG, ~/.kube/config.")
 ]
@@ -146,6 +154,7 @@ def up(
     vpa_updater: VpaUpdater = None,
     vpa_admission: VpaAdmission = None,
     meter_resolution: MeterResolution = 15.0,
+    image_fallback: ImageFallback = "",
     verbose: Verbose = 0,
 ) -> None:
     from podfit.agent.runtimes.process.support import require_support
@@ -180,6 +189,7 @@ def up(
         ),
         meter_resolution_s=meter_resolution,
         node_port=node_port,
+        image_fallback=fallback(image_fallback),
         context=cluster.context,
         resize_dialect=resize_dialect,
     )
@@ -344,6 +354,7 @@ def agent(
         typer.Option("--container-log-max-files", help="Log files kept of a container, the current one included."),
     ] = 5,
     stop_pods: StopPods = False,
+    image_fallback: ImageFallback = "",
     verbose: Verbose = 0,
 ) -> None:
     from podfit.agent.config import AgentConfig
@@ -377,7 +388,7 @@ def agent(
         else:
             access = load(kubeconfig)
         await refuse_second(access, name)
-        started = await agent_alone(access, runtime, config)
+        started = await agent_alone(access, runtime, config, fallback(image_fallback))
 
         async def start() -> str:
             await started.synced.wait()
@@ -402,6 +413,14 @@ def thresholds(text: str | None) -> tuple[Threshold, ...]:
         return DEFAULTS if text is None else parse(text)
     except BadThreshold as error:
         raise BadSetting(f"--eviction-hard: {error}") from error
+
+
+def fallback(text: str) -> str:
+    from podfit.compose import BadSetting
+
+    if text not in ("", "host"):
+        raise BadSetting(f"--image-fallback {text!r}: must be host")
+    return text
 
 
 def log_size(text: str) -> int:

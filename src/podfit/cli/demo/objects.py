@@ -28,7 +28,7 @@ def resources(cpu: str, memory: str, cpu_limit: str, memory_limit: str) -> Objec
 def deployment(name: str, size: Object, port: int, real: bool, **environment: str) -> Object:
     container: dict[str, Any] = {
         "name": name,
-        "image": "podfit-demo",
+        "image": "host",
         "command": [sys.executable, "-B", str(PROGRAMS / f"{name}.py")] if real else ["sleep", "2147483"],
         "env": [{"name": key, "value": value} for key, value in {"PORT": str(port), **environment}.items()],
         "resources": size,

@@ -36,7 +36,7 @@ class Machine:
         config = ContainerConfig(
             name=name,
             attempt=0,
-            image=more.pop("image", "busybox"),
+            image=more.pop("image", "host"),
             command=command,
             args=more.pop("args", ()),
             environment=more.pop("environment", {}),

@@ -51,7 +51,7 @@ def test_an_oci_archive_is_unpacked_layer_over_layer(tmp_path: Path) -> None:
     layers = [{"bin/app": b"one", "etc/old": b"x"}, {"bin/app": b"two", "etc/.wh.old": b""}]
     config = {"Entrypoint": ["/bin/app"], "Cmd": ["--help"], "Env": ["A=b"], "WorkingDir": "/srv", "User": "7:8"}
     oci_archive(tmp_path / "registry.io!team!app:1.tar", layers, config)
-    image = Images(tmp_path, "local").find("registry.io/team/app:1")
+    image = Images(tmp_path, "").find("registry.io/team/app:1")
     root = Path(image.rootfs)
     assert (root / "bin/app").read_bytes() == b"two" and not (root / "etc/old").exists()
     assert (image.entrypoint, image.command, image.working_dir, image.user) == (
@@ -66,7 +66,7 @@ def test_an_oci_archive_is_unpacked_layer_over_layer(tmp_path: Path) -> None:
 def test_unpacked_images_that_nobody_uses_are_set_aside_and_unpacked_again_when_asked_for(tmp_path: Path) -> None:
     for name in ("used", "unused"):
         oci_archive(tmp_path / f"{name}:1.tar", [{"bin/app": name.encode()}], {"Cmd": [name]})
-    images = Images(tmp_path, "local")
+    images = Images(tmp_path, "")
     used, unused = images.find("used:1"), images.find("unused:1")
     (aside,) = images.set_aside_unused({used.id})
     assert Path(used.rootfs).exists() and not Path(unused.rootfs).exists() and (aside / "bin/app").exists()
@@ -77,7 +77,7 @@ def test_unpacked_images_that_nobody_uses_are_set_aside_and_unpacked_again_when_
 def test_a_layer_cannot_write_outside(tmp_path: Path) -> None:
     oci_archive(tmp_path / "images" / "evil:1.tar", [{"../../escaped": b"x"}], {})
     with pytest.raises((ImageMissing, tarfile.TarError)):
-        Images(tmp_path / "images", "local").find("evil:1")
+        Images(tmp_path / "images", "").find("evil:1")
     assert not (tmp_path / "escaped").exists()
 
 
@@ -141,18 +141,18 @@ def test_a_file_takes_the_place_of_a_link_to_the_host(tmp_path: Path) -> None:
 
 def test_without_a_registry_only_local_images_are_there(tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
-    images = Images(tmp_path, "local")
+    images = Images(tmp_path, "")
     assert images.find("docker.io/library/tiny:latest").rootfs == str(tmp_path / "tiny")
     with pytest.raises(ImageMissing) as refusal:
         images.find("nginx")
     assert refusal.value.reason == "ErrImagePull"
-    assert Images(tmp_path, "any").find("nginx").rootfs == ""
+    assert Images(tmp_path, "host").find("nginx").rootfs == ""
 
 
 @pytest.mark.parametrize("name", ["", "UPPER", "a b", "x:", "-x", "a" * 600])
 def test_names_that_are_none_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ImageMissing) as refusal:
-        Images(tmp_path, "any").find(name)
+        Images(tmp_path, "host").find(name)
     assert refusal.value.reason == "InvalidImageName"
 
 
@@ -161,7 +161,7 @@ def test_names_that_are_none_are_refused(tmp_path: Path, name: str) -> None:
     ["busybox", "nginx:1.25", "registry.k8s.io/pause:3.10", "localhost:5000/a/b_c:v1.2-rc.1", "a@sha256:" + "0" * 64],
 )
 def test_names_that_are_some_are_taken(tmp_path: Path, name: str) -> None:
-    assert Images(tmp_path, "any").find(name).id
+    assert Images(tmp_path, "host").find(name).id
 
 
 def test_command_and_arguments_follow_kubernetes_rules() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.runtimes.base import CannotRun, Limits, Mount, Security
+from podfit.agent.runtimes.base import CannotRun, Limits, Mount, RuntimeFailure, Security
 
 MIB = 1 << 20
 
@@ -150,3 +150,24 @@ async def test_cpu_above_the_quota_is_throttled_and_counted(machine: Any) -> Non
     await machine.ended(cid)
     usage = await machine.runtime.container_usage(cid)
     assert usage.throttled_periods >= 1 and usage.throttled_nanos > 0 and usage.cpu_nanos > 0
+
+
+async def test_the_image_host_is_the_nodes_own_files_and_says_so_by_its_name(machine: Any) -> None:
+    container = await machine.start(await machine.pod(), "sleep", "100")
+    state = await machine.runtime.container(container)
+    assert (state.image_id, state.warning) == ("host", "")
+
+
+async def test_an_absent_image_runs_on_nothing(machine: Any) -> None:
+    assert await machine.runtime.image_status("nginx") is None
+    with pytest.raises(RuntimeFailure):
+        await machine.start(await machine.pod(), "sleep", "100", image="nginx")
+
+
+async def test_a_container_that_falls_back_to_the_hosts_files_names_what_runs(machine: Any) -> None:
+    await machine.runtime.close()
+    machine.runtime = machine.make(image_fallback="host")
+    await machine.runtime.open()
+    container = await machine.start(await machine.pod(), "sleep", "100", image="nginx:1.25")
+    state = await machine.runtime.container(container)
+    assert 'Image "nginx:1.25" is not on this node' in state.warning and "`sleep 100`" in state.warning

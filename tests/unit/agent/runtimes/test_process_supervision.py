@@ -29,7 +29,7 @@ async def main(data, root, log):
     await runtime.open()
     await runtime.run_pod(PodConfig("orphan", "web", "default", "Burstable", Limits(512), "web-0", Path(data)))
     script = "while :; do echo tick; sleep 0.02; done"
-    config = ContainerConfig("c1", 0, "busybox", ("sh", "-c", script), (), {}, "", (), Limits(256), Path(log))
+    config = ContainerConfig("c1", 0, "host", ("sh", "-c", script), (), {}, "", (), Limits(256), Path(log))
     cid = await runtime.create_container("orphan", config)
     await runtime.start_container(cid)
     print(cid, flush=True)

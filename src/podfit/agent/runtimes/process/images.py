@@ -1,8 +1,8 @@
 """Image names to root file systems: a folder or an archive that was put into the images folder, or the host's files.
 
-There is no registry client. Below the images folder, `nginx:1.25` is looked for as the folder `nginx:1.25/` (a root
-file system) or the file `nginx:1.25.tar` (an OCI layout or a `docker save` archive, unpacked once); a slash in a name
-is written `!`. Under the policy "any", an image that is not there runs on the host's files.
+Below the images folder, `nginx:1.25` is looked for as the folder `nginx:1.25/` (a root file system) or the file
+`nginx:1.25.tar` (an OCI layout or a `docker save` archive, unpacked once); a slash in a name is written `!`. The image
+`host` is the node's own files. With a fallback to it, so is every image that is not there.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class Image:
 
 
 class Images:
-    def __init__(self, folder: Path, policy: str) -> None:
-        self._folder, self._policy = folder, policy
+    def __init__(self, folder: Path, fallback: str) -> None:
+        """`fallback`: HOST runs images that are absent on the node's own files; "" does not."""
+        self._folder, self._fallback = folder, fallback
         self._known: dict[str, Image] = {}
 
     def find(self, name: str) -> Image:
@@ -51,11 +52,11 @@ class Images:
             return self._known[name]
         if not _NAME.match(name) or len(name) > 512:
             raise invalid_image(name)
-        image = self._local(name)
+        image = Image(id=HOST) if name == HOST else self._local(name)
         if image is None:
-            if self._policy != "any":
+            if self._fallback != HOST:
                 raise ImageMissing(f'failed to pull image "{name}": it is not in {self._folder}', "ErrImagePull")
-            image = Image(id=f"{HOST}:{hashlib.sha256(name.encode()).hexdigest()}")
+            image = Image(id=HOST)
         self._known[name] = image
         return image
 
@@ -75,7 +76,7 @@ class Images:
         return aside
 
     def present(self, name: str) -> bool:
-        return self._policy == "any" or self._local(name) is not None
+        return name == HOST or self._fallback == HOST or self._local(name) is not None
 
     def _local(self, name: str) -> Image | None:
         for candidate in _spellings(name):

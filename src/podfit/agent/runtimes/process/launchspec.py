@@ -8,7 +8,7 @@ from typing import Any
 
 from ..base import ContainerConfig, PodConfig, Security, hidden_folder
 from ..cgroups import Cgroups
-from .images import PAUSE, Image
+from .images import HOST, PAUSE, Image
 from .keeper.linux import CAPABILITIES, DEFAULT_CAPABILITIES
 from .users import identify
 
@@ -65,15 +65,16 @@ def confine_devices(spec: dict[str, Any], cgroups: Cgroups, group: str) -> None:
 
 
 def argv(config: ContainerConfig, image: Image) -> tuple[str, ...]:
-    """Kubernetes' rule: a command replaces the image's entrypoint and arguments. The host's files have no entrypoint:
-    arguments that begin with a program are run, and a pod that names none (pause, a server image) waits."""
+    """Kubernetes' rule: a command replaces the image's entrypoint and arguments. The image `host` has no entrypoint:
+    arguments are run, and without any the container waits. An image that falls back to it has an unknown one:
+    arguments that begin with a program are run."""
     if config.command:
         return config.command + config.args
     if image.entrypoint:
         return image.entrypoint + (config.args or image.command)
     if image.rootfs:
         return config.args or image.command or PAUSE
-    if config.args and shutil.which(config.args[0], path=PATH):
+    if config.args and (config.image == HOST or shutil.which(config.args[0], path=PATH)):
         return config.args
     return PAUSE
 

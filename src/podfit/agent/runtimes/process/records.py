@@ -39,6 +39,7 @@ class ContainerRecord:
     created_at: float
     group: str
     user: LinuxUser | None = None
+    warning: str = ""
 
 
 @dataclass(slots=True)
@@ -75,6 +76,7 @@ class Container:
             limits=record.config.limits,
             annotations=record.config.annotations,
             user=record.user,
+            warning=record.warning,
         )
 
 

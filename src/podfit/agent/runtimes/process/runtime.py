@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -42,7 +43,7 @@ from ..base import (
 )
 from ..cgroups import Cgroups, Vanished, pod_group
 from ..cgroups.watch import OomWatch, memory_below
-from .images import Images
+from .images import HOST, Images
 from .keeper.terminal import receive_terminal
 from .launchspec import confine_devices, launch_spec
 from .link import KeeperFailed, Link
@@ -62,15 +63,15 @@ class ProcessRuntime:
         self,
         data_dir: Path,
         cgroup_root: str = "/podfit",
-        images: str = "any",
+        image_fallback: str = "",
         images_dir: Path | None = None,
         host_ip: str = "127.0.0.1",
         clock: Clock | None = None,
     ) -> None:
-        """`images`: "any" runs images that are not in `images_dir` on the host's files, "local" refuses them."""
+        """`image_fallback`: "host" runs images that are absent on the node's own files, with a warning for each."""
         self.data_dir = Path(data_dir).absolute()
         self.cgroup_root = "/" + cgroup_root.strip("/")
-        self._images = Images(images_dir or self.data_dir / "images", images)
+        self._images = Images(images_dir or self.data_dir / "images", image_fallback)
         self._ips = (host_ip,)
         self._clock = clock or RealClock()
         self._records = Records(self.data_dir)
@@ -193,7 +194,8 @@ class ProcessRuntime:
             self._cgroups.remove(group)
             raise CannotRun(f"failed to create container: {error}", "CreateContainerError") from error
         who = LinuxUser(spec["uid"], spec["gid"], tuple(spec["groups"]))
-        record = ContainerRecord(cid, uid, config, image.id, self._clock.now(), group, who)
+        warning = _runs_on_host(config.image, spec["argv"]) if image.id == HOST != config.image else ""
+        record = ContainerRecord(cid, uid, config, image.id, self._clock.now(), group, who, warning)
         self._records.save_container(record, spec)
         self._containers[cid] = pod.containers[cid] = Container(record)
         self._ends[cid] = asyncio.get_running_loop().create_future()
@@ -524,3 +526,10 @@ class ProcessRuntime:
 def _remove_all(folders: list[Path]) -> None:
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _runs_on_host(image: str, argv: list[str]) -> str:
+    return (
+        f'Image "{image}" is not on this node and was not pulled (--image-fallback host): '
+        f"the container runs `{shlex.join(argv)}` on the node's own files"
+    )
