@@ -422,7 +422,11 @@ async def test_single_replicas_are_left_alone_and_the_reason_is_told_once(cluste
         await updater.events.flush()
     events = await cluster.admin.list(kind_named("Event"), "default")
     told = [event for event in events["items"] if event["reason"] == "PodLeftAlone"]
-    assert len(told) == 1 and told[0].get("count", 1) == 1 and "fewer than 2 replicas" in told[0]["message"]
+    assert (
+        len(told) == 1
+        and told[0].get("count", 1) == 1
+        and "runs 1 of 1 replicas, fewer than the 2 (minReplicas)" in told[0]["message"]
+    )
 
 
 async def test_a_replica_that_the_updater_evicted_itself_is_no_lack_of_replicas(cluster: Autoscaled) -> None:

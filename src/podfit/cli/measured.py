@@ -8,8 +8,9 @@ from typing import Any
 from podfit.api.kinds import NODE_METRICS, POD_METRICS, VPA, Kind
 from podfit.api.status import Object
 from podfit.cli.amounts import quantities
-from podfit.cli.recommended import Recommendation, mode_of
+from podfit.cli.recommended import Recommendation
 from podfit.cli.usage import ContainerUse, NodeUse
+from podfit.vpa.model.policy import update_mode
 
 
 def _headed(kind: Kind, name: str, namespace: str = "") -> Object:
@@ -62,7 +63,7 @@ def vpa_objects(given: Iterable[tuple[Object, list[Recommendation]]]) -> list[Ob
     return [
         {
             **_headed(VPA, vpa["metadata"]["name"], vpa["metadata"]["namespace"]),
-            "updateMode": mode_of(vpa),
+            "updateMode": update_mode(vpa),
             "recommendations": [
                 {"containerName": one.container, **one.data()} for one in recommendations if one.target is not None
             ],

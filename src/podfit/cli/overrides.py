@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from podfit.api.kinds import VPA
 from podfit.api.status import ApiError, Object
 from podfit.cli.plans import Plan
-from podfit.cli.recommended import mode_of, target_pods
+from podfit.cli.recommended import target_pods
 from podfit.client import Client
-from podfit.vpa.model.policy import container_policy, controlled_resources, scaling_off
+from podfit.vpa.model.policy import container_policy, controlled_resources, scaling_off, update_mode
 
 PASSIVE = ("Off", "Initial")
 """Modes in which running pods are not changed."""
@@ -40,7 +40,7 @@ async def _acting(client: Client, namespace: str) -> list[Object]:
             return []
         raise
     frozen = (vpa for vpa in listed["items"] if FROZEN not in (vpa["metadata"].get("annotations") or {}))
-    return [vpa for vpa in frozen if mode_of(vpa) not in PASSIVE]
+    return [vpa for vpa in frozen if update_mode(vpa) not in PASSIVE]
 
 
 def overwrites(vpa: Object, plan: Plan) -> str:
@@ -52,6 +52,6 @@ def overwrites(vpa: Object, plan: Plan) -> str:
         return ""
     name = vpa["metadata"]["name"]
     return (
-        f"vpa/{name} (mode {mode_of(vpa)}) controls {' and '.join(controlled)} of container {plan.container} and will "
-        f"overwrite this size; set its updateMode to Off, or change its minAllowed and maxAllowed"
+        f"vpa/{name} (mode {update_mode(vpa)}) controls {' and '.join(controlled)} of container {plan.container} and "
+        f"will overwrite this size; set its updateMode to Off, or change its minAllowed and maxAllowed"
     )

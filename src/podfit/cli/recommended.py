@@ -11,7 +11,9 @@ from podfit.cli.amounts import RESOURCES, amount_text, number, quantity
 from podfit.cli.targets import NoSuchTarget, alive, find_kind, pods_of
 from podfit.client import Client
 from podfit.vpa.model.matching import own_selector
+from podfit.vpa.model.policy import update_mode
 from podfit.vpa.model.selectors import from_object
+from podfit.vpa.observe.sight import WELL_KNOWN
 from podfit.vpa.recommender.decide.amounts import MAX_AMOUNT
 
 TOLERANCE = 0.1
@@ -63,10 +65,6 @@ class Recommendation:
         }
 
 
-def mode_of(vpa: Object) -> str:
-    return str(((vpa["spec"].get("updatePolicy") or {}).get("updateMode")) or "Auto")
-
-
 async def target_pods(client: Client, vpa: Object) -> list[Object]:
     """The running pods that the autoscaler scales; none when its target is not there."""
     ref = vpa["spec"].get("targetRef") or {}
@@ -76,7 +74,10 @@ async def target_pods(client: Client, vpa: Object) -> list[Object]:
         if selected is not None:
             listed = await client.list(POD, vpa["metadata"]["namespace"], labelSelector=str(from_object(selected)))
             return [pod for pod in listed["items"] if alive(pod)]
-        kind = await find_kind(client, f"{ref.get('kind', '')}.{group}" if group else ref.get("kind", ""))
+        # Of these the autoscaler does not compare the group, which a target may have wrong.
+        kind = WELL_KNOWN.get(ref.get("kind", "")) or await find_kind(
+            client, f"{ref.get('kind', '')}.{group}" if group else ref.get("kind", "")
+        )
         obj = await client.get(kind, vpa["metadata"]["namespace"], ref.get("name", ""))
         pods = await pods_of(client, kind, obj)
     except (ApiError, NoSuchTarget):
@@ -87,7 +88,7 @@ async def target_pods(client: Client, vpa: Object) -> list[Object]:
 async def recommendations(client: Client, vpa: Object) -> list[Recommendation]:
     """One for each container and resource; a VPA without any yet gives one empty row."""
     mine = await target_pods(client, vpa)
-    name, mode = vpa["metadata"]["name"], mode_of(vpa)
+    name, mode = vpa["metadata"]["name"], update_mode(vpa)
     given = (((vpa.get("status") or {}).get("recommendation")) or {}).get("containerRecommendations") or []
     if not given:
         return [Recommendation(name, mode, "-", "-", (), None, None, None)]

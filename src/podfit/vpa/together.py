@@ -26,7 +26,7 @@ from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.loop import Recommender
 from podfit.vpa.serve.measures import exposition
 from podfit.vpa.updater.config import UpdaterConfig, updater_config
-from podfit.vpa.updater.loop import Updater
+from podfit.vpa.updater.loop import WHY_NOT, Updater
 
 ClientFor = Callable[[str], Client]
 
@@ -84,6 +84,8 @@ class Autoscaler:
             client_for("vpa-recommender"), recommending, history_for(recommending, self.clock), self.clock
         )
         self.updater = Updater(client_for("vpa-updater"), updating, self.clock)
+        # Who asks why finds one address, the recommender's.
+        self.recommender.http.add("GET", WHY_NOT, self.updater.why_not)
         self.admission = AdmissionWebhook(client_for("vpa-admission-controller"), admitting, self.clock, ask=self._ask)
         self._tasks = Tasks("autoscaler")
 

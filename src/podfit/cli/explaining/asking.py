@@ -1,7 +1,8 @@
-"""Asks the recommender itself why its numbers are what they are, where it can be reached.
+"""Asks the recommender why its numbers are what they are, and the updater what it made of them, where they can be
+reached.
 
-`podfit up` notes on checkpoints where its recommender listens (only addresses of this machine are followed); in a
-cluster it is reached through the API server, by the Service that deploy/vpa makes.
+`podfit up` notes on checkpoints where its recommender listens, which also answers for the updater (only addresses of
+this machine are followed); in a cluster both are reached through the API server, by the Services that deploy/vpa makes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from podfit.client.transport import Unreachable
 from podfit.vpa.recommender.explain import LISTENS, SETTINGS
 
 SERVICE = "/api/v1/namespaces/kube-system/services/http:vpa-recommender:8942/proxy"
+UPDATER = "/api/v1/namespaces/kube-system/services/http:vpa-updater:8943/proxy"
 HERE = ("127.0.0.1", "::1", "localhost")
 PATIENCE_S = 2.0
 
@@ -27,7 +29,14 @@ async def recommenders_story(
     """What `/explain` of the recommender says, or None when nobody answers; then why, where that is known."""
     path = f"/explain/{vpa['metadata']['namespace']}/{vpa['metadata']['name']}"
     url = noted_url(vpa, checkpoints)
-    return await _here(url, path) if url else (await _through_server(client, path), "")
+    return await _here(url, path) if url else (await _through_server(client, SERVICE + path, "containers"), "")
+
+
+async def updaters_story(client: Client, vpa: Object, checkpoints: Iterable[Object]) -> dict[str, Any] | None:
+    """What `/why-not` of the updater says about pods that its last pass left as they are; None without an answer."""
+    path = f"/why-not/{vpa['metadata']['namespace']}/{vpa['metadata']['name']}"
+    url = noted_url(vpa, checkpoints)
+    return (await _here(url, path))[0] if url else await _through_server(client, UPDATER + path, "pods")
 
 
 def noted_url(vpa: Object, checkpoints: Iterable[Object]) -> str:
@@ -61,9 +70,9 @@ async def _here(url: str, path: str) -> tuple[dict[str, Any] | None, str]:
     )
 
 
-async def _through_server(client: Client, path: str) -> dict[str, Any] | None:
+async def _through_server(client: Client, path: str, expected: str) -> dict[str, Any] | None:
     try:
-        found = await client.raw("GET", SERVICE + path)
+        found = await client.raw("GET", path)
     except (ApiError, Unreachable):
         return None
-    return found if isinstance(found, dict) and "containers" in found else None
+    return found if isinstance(found, dict) and expected in found else None

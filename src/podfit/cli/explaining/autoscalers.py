@@ -7,14 +7,15 @@ from typing import Any
 from podfit.api.kinds import EVENT, VPA_CHECKPOINT
 from podfit.api.status import ApiError, Object
 from podfit.cli.amounts import amount_text, number
-from podfit.cli.explaining.asking import recommenders_story
+from podfit.cli.explaining.asking import recommenders_story, updaters_story
 from podfit.cli.happened import in_order, when
 from podfit.cli.measured import vpa_objects
 from podfit.cli.output import age, paragraph, table
 from podfit.cli.overrides import FROZEN
-from podfit.cli.recommended import mode_of, recommendations, target_pods
+from podfit.cli.recommended import recommendations, target_pods
 from podfit.client import Client
 from podfit.vpa.model.matching import own_selector
+from podfit.vpa.model.policy import update_mode
 from podfit.vpa.model.selectors import from_object
 from podfit.vpa.recommender.explain import explain_objects
 
@@ -44,9 +45,11 @@ async def explain_vpa(client: Client, vpa: Object, width: int = 0) -> tuple[list
         lines.append(f"The recommender's settings: {named}")
     if other_settings(vpa, numbers):
         lines.append(NOT_ALL)
+    verdicts = await updaters_story(client, vpa, checkpoints)
+    lines += [paragraph(line, width, "") for line in _verdicts(verdicts or {})]
     lines += _why_not(vpa, events, width)
     found = {"vpa": f"{namespace}/{name}", "recommendations": vpa_objects([(vpa, given)])[0], "numbers": numbers}
-    return lines, {**found, "events": events}
+    return lines, {**found, "updater": verdicts, "events": events}
 
 
 def _headline(vpa: Object, pods: list[Object]) -> str:
@@ -57,8 +60,9 @@ def _headline(vpa: Object, pods: list[Object]) -> str:
             f"the pods with {from_object(selected)}" if str(from_object(selected)) else "every pod of its namespace"
         )
     waiting = sum(_pending(pod) for pod in pods)
-    counted = f"{len(pods)} pods, {waiting} of them Pending" if waiting else f"{len(pods)} pods"
-    return f"vpa/{name} scales {target} ({counted}), mode {mode_of(vpa)}:"
+    counted = f"{len(pods)} pod" if len(pods) == 1 else f"{len(pods)} pods"
+    counted += f", {waiting} of them Pending" if waiting else ""
+    return f"vpa/{name} scales {target} ({counted}), mode {update_mode(vpa)}:"
 
 
 def _pending(pod: Object) -> bool:
@@ -134,9 +138,19 @@ def other_settings(vpa: Object, numbers: dict[str, Any]) -> bool:
     return False
 
 
+def _verdicts(story: dict[str, Any]) -> list[str]:
+    """What the updater's last pass made of the pods; pods with the same verdict share a line."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for pod, verdict in (story.get("pods") or {}).items():
+        alike.setdefault((verdict["reason"], verdict["message"]), []).append(pod)
+    lines = [f"  {', '.join(pods)}: {reason}: {message}." for (reason, message), pods in alike.items()]
+    lines += [f"  {pod}: resized, but {words}." for pod, words in (story.get("cut") or {}).items()]
+    return [f"Pods in the updater's last pass ({story['at']}):", *lines] if lines else []
+
+
 def _why_not(vpa: Object, events: list[Object], width: int = 0) -> list[str]:
     lines = []
-    mode = mode_of(vpa)
+    mode = update_mode(vpa)
     if mode == "Off":
         lines.append("Mode Off: pods are not changed.")
     elif mode == "Initial":

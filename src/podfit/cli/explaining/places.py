@@ -11,6 +11,7 @@ from podfit.cli.node_side import story
 from podfit.cli.output import table
 from podfit.client import Client
 from podfit.scheduler.decide.explain import NodeVerdict, explain_objects
+from podfit.vpa.model.gate import GATE
 
 MOST_NODES = 30
 
@@ -60,7 +61,10 @@ def headline(pod: Object, nodes: int, fitting: int) -> str:
         return f"pod/{name} is on node {node}. If it were placed now, {fitting} of {nodes} nodes could take it:"
     if gates := pod["spec"].get("schedulingGates"):
         held = ", ".join(gate["name"] for gate in gates)
-        return f"pod/{name} is not scheduled: scheduling gate {held} is set. Remove it to schedule the pod."
+        words = f"pod/{name} is not scheduled: scheduling gate {held} is set."
+        if any(gate["name"] == GATE for gate in gates):
+            return f"{words} Create a VerticalPodAutoscaler that controls the pod, or remove the gate."
+        return f"{words} Remove it to schedule the pod."
     if not nodes:
         return f"pod/{name} has no node: there are none in the cluster."
     if fitting:

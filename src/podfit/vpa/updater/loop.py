@@ -53,6 +53,7 @@ from podfit.vpa.updater.work import Work
 log = logging.getLogger(__name__)
 
 VpaId = tuple[str, str]
+WHY_NOT = "/why-not/{namespace}/{name}"
 
 
 class Updater:
@@ -106,7 +107,7 @@ class Updater:
         self.http = HttpServer(self.config.address, self.registry, self.health)
         if self.config.profiling:
             add_profiling(self.http, self.clock)
-        self.http.add("GET", "/why-not/{namespace}/{name}", self._why_not)
+        self.http.add("GET", WHY_NOT, self.why_not)
         self.story = Story(self.events)
         self.steady = Steady(self.config.scale_down_delay)
         self.budget = Bucket(self.config.changes_per_minute / 60.0, self.config.changes_per_minute, self.clock)
@@ -269,7 +270,7 @@ class Updater:
         uids = {pod["metadata"].get("uid") for _, pods in controlled for pod in pods}
         self.waiting = {uid: since for uid, since in self.waiting.items() if uid in uids}
 
-    async def _why_not(self, request: web.Request) -> web.Response:
+    async def why_not(self, request: web.Request) -> web.Response:
         id = request.match_info["namespace"], request.match_info["name"]
         found = self.story.of(id)
         if found is None:

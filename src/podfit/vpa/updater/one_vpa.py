@@ -79,7 +79,7 @@ def _counted(work: Work, pod: Any, config: Config) -> WhyNot:
     running = sum(creator_of(other) == creator for other in work.pods)
     evicted = sum(one.controller == tuple(creator) for one in work.updater.headroom.successors)
     configured = running if creator.kind == "Job" else work.world.replicas_of(creator)
-    return too_few(pod, running, configured, evicted, required_replicas(work.vpa, config))
+    return too_few(pod, running, configured, evicted, required_replicas(work.vpa, config), update_mode(work.vpa))
 
 
 def _measure(work: Work, report: Report) -> None:

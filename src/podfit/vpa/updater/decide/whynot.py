@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from podfit.api.quantity import Quantity
 from podfit.vpa.model.capping import capped_for_pod
 from podfit.vpa.model.limitranges import NamespaceBounds
-from podfit.vpa.model.pods import controller_of, phase_of, requests_of
+from podfit.vpa.model.pods import containers, controller_of, phase_of, requests_of
 from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, container_recommendations, update_mode
 from podfit.vpa.model.recommended import Recommended
 from podfit.vpa.model.room import amount, shown
@@ -39,9 +39,10 @@ def why_not(
 ) -> WhyNot:
     mode = update_mode(vpa)
     if mode not in EVICTING_MODES:
-        return WhyNot("UpdateModeOff", f"update mode {mode} never changes running pods", True)
+        words = f"update mode {mode} never changes running pods; InPlaceOrRecreate, Recreate and Auto do"
+        return WhyNot("UpdateModeOff", words, True)
     if not config.in_place_allowed(vpa):
-        return WhyNot("GateClosed", "update mode InPlace needs the feature gate InPlace")
+        return WhyNot("GateClosed", "update mode InPlace needs the feature gate InPlace (--feature-gates=InPlace=true)")
     if not container_recommendations(vpa) and from_similar(vpa):
         words = "what is recommended comes from similar containers, and is for new pods only: it has no samples yet"
         return WhyNot("FromSimilar", words, True)
@@ -49,7 +50,7 @@ def why_not(
         words = "nothing is recommended yet: a recommendation needs samples of the containers' usage"
         return WhyNot("NoRecommendation", words, True)
     if phase_of(pod) == "Pending":
-        return WhyNot("PodPending", "the pod has not started", True)
+        return WhyNot("PodPending", "the pod has not started (phase Pending): it is compared when it runs", True)
     unneeded = _unneeded(pod, vpa, now, config, bounds)
     return unneeded if unneeded is not None else _restricted(pod, vpa, restriction, config)
 
@@ -58,7 +59,10 @@ def _unneeded(pod: Object, vpa: Object, now: Seconds, config: Config, bounds: Na
     capped = capped_for_pod(vpa, pod, bounds)
     entries = capped[0] if capped else []
     if not entries:
-        return WhyNot("NothingRecommended", "nothing is recommended for its containers", True)
+        own = ", ".join(container.get("name") or "" for container in containers(pod))
+        known = ", ".join(sorted(entry.get("containerName") or "" for entry in container_recommendations(vpa)))
+        words = f"nothing is recommended for its containers ({own}), only for {known}: it needs samples of their usage"
+        return WhyNot("NothingRecommended", words, True)
     priority = priority_of(pod, entries)
     if not worth_updating(pod, vpa, priority, now, config):
         if held := held_down(vpa, pod):
@@ -121,7 +125,7 @@ def _restricted(pod: Object, vpa: Object, restriction: Restriction, config: Conf
     group = restriction.group_of(pod)
     if group is None:
         needed = required_replicas(vpa, config)
-        return WhyNot(TOO_FEW, f"its controller has fewer than {needed} replicas, or cannot be read")
+        return WhyNot(TOO_FEW, f"its controller has fewer than {needed} replicas (minReplicas), or cannot be read")
     if not group.recreated and update_mode(vpa) not in IN_PLACE_MODES:
         mode = "its autoscaler's update mode InPlaceOrRecreate would resize it in place"
         return WhyNot("NotRecreated", f"the pod has no controller that would recreate it after an eviction; {mode}")
@@ -140,10 +144,13 @@ def _restricted(pod: Object, vpa: Object, restriction: Restriction, config: Conf
             f"of {group.configured} replicas {group.running} run, and {allowed}: it waits for the others",
         )
     kind = "resized" if update_mode(vpa) in IN_PLACE_MODES else "evicted"
-    return WhyNot("NotYet", f"it is to be {kind} in a later pass")
+    most = f"{max(1, group.tolerance)} of its {group.configured} replicas may be changed at once"
+    return WhyNot(
+        "NotYet", f"it is to be {kind} in a later pass: {most} (--eviction-tolerance {config.eviction_tolerance:g})"
+    )
 
 
-def too_few(pod: Object, running: int, configured: int | None, evicted: int, needed: int) -> WhyNot:
+def too_few(pod: Object, running: int, configured: int | None, evicted: int, needed: int, mode: str) -> WhyNot:
     """Few replicas run: because there are few, or because the updater itself evicted one that is not back."""
     owner = controller_of(pod) or {}
     name = f"{owner.get('kind')} {owner.get('name')}"
@@ -155,8 +162,10 @@ def too_few(pod: Object, running: int, configured: int | None, evicted: int, nee
             f"{evicted} of the {configured} replicas of {name} was evicted by the updater and is not back, "
             f"and {needed} must run (minReplicas)",
         )
+    ways = ["more replicas", "a lower minReplicas of the autoscaler"]
+    ways += ["mode InPlaceOrRecreate"] if mode not in IN_PLACE_MODES else []
     return WhyNot(
         TOO_FEW,
-        f"its controller has fewer than {needed} replicas (minReplicas): of {configured} of {name} {running} run; "
-        "more replicas or a lower minReplicas of the autoscaler would allow it",
+        f"{name} runs {running} of {configured} replicas, fewer than the {needed} (minReplicas) that a disruption "
+        f"needs: {' or '.join(ways)} would allow the change",
     )
