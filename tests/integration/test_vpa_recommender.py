@@ -457,7 +457,7 @@ async def test_a_policy_that_cannot_be_obeyed_is_refused_by_webhook_and_recommen
     (pod,) = await cluster.deployment("web", 1)
     cluster.use(pod, "100m", "500000000")
     policy = {"containerName": "*", "minAllowed": {"cpu": least}, "maxAllowed": {"cpu": most}}
-    vpa = await cluster.vpa("web", "web", resourcePolicy={"containerPolicies": [policy]})
+    vpa = await stored_anyway(cluster, {"containerPolicies": [policy]})
     message = f"spec.resourcePolicy.containerPolicies[0].{words}"
     assert message in [str(error) for error in validate(vpa, Allowed())]
     async with recommending(cluster) as recommender:
@@ -465,3 +465,14 @@ async def test_a_policy_that_cannot_be_obeyed_is_refused_by_webhook_and_recommen
     found = await cluster.admin.get(VPA, "default", "web")
     assert condition(found, "ConfigUnsupported")["message"] == f"Cannot read {message}"
     assert not found["status"].get("recommendation")
+
+
+async def stored_anyway(cluster: Autoscaled, policy: Any) -> Any:
+    """An autoscaler with a policy that the definition's rules refuse, as one without these rules would store it."""
+    made = await cluster.vpa("web", "web")
+    objects = cluster.server.core.writer.objects
+    record = objects.record(VPA, "default", "web")
+    assert record is not None
+    stored = {**made, "spec": {**made["spec"], "resourcePolicy": policy}}
+    await objects.put(VPA, record.key, stored, record.modified)
+    return stored

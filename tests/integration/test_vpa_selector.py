@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -274,17 +275,34 @@ async def test_doctor_warns_of_pods_that_nobody_recreates(cluster: Autoscaled) -
 
 async def test_a_cluster_of_an_older_version_gets_the_new_version_of_the_definition(tmp_path: Path) -> None:
     crds, name = kind_named("CustomResourceDefinition"), "verticalpodautoscalers.autoscaling.k8s.io"
-    first = ApiServer(Config(SqliteStore(tmp_path / "podfit.db"), tmp_path, tls=False))
-    await first.start()
-    record = first.core.writer.objects.record(crds, "", name)
-    assert record is not None
-    old = first.core.writer.objects.decoded(record)
-    old["spec"]["versions"] = [one for one in old["spec"]["versions"] if one["name"] != "v1alpha1"]
-    await first.core.writer.objects.put(crds, record.key, old, record.modified)
-    await first.stop()
-    second = ApiServer(Config(SqliteStore(tmp_path / "podfit.db"), tmp_path, tls=False))
-    await second.start()
+    async with _started(tmp_path) as first:
+        record = first.core.writer.objects.record(crds, "", name)
+        assert record is not None
+        old = first.core.writer.objects.decoded(record)
+        old["spec"]["versions"] = [one for one in old["spec"]["versions"] if one["name"] != "v1alpha1"]
+        await first.core.writer.objects.put(crds, record.key, old, record.modified)
+    for _ in range(2):
+        async with _started(tmp_path) as later:
+            assert (await local_client(later).raw("GET", ALPHA))["items"] == []
+            found = await local_client(later).get(crds, "", name)
+            assert found["metadata"]["generation"] == 2, "a second start writes nothing"
+
+
+async def test_a_definition_that_somebody_changed_stays_as_it_is(tmp_path: Path) -> None:
+    crds, name = kind_named("CustomResourceDefinition"), "verticalpodautoscalers.autoscaling.k8s.io"
+    async with _started(tmp_path) as first:
+        found = await local_client(first).get(crds, "", name)
+        del found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"]
+        changed = (await local_client(first).update(crds, found))["spec"]
+    async with _started(tmp_path) as later:
+        assert (await local_client(later).get(crds, "", name))["spec"] == changed
+
+
+@asynccontextmanager
+async def _started(folder: Path) -> AsyncIterator[ApiServer]:
+    server = ApiServer(Config(SqliteStore(folder / "podfit.db"), folder, tls=False))
+    await server.start()
     try:
-        assert (await local_client(second).raw("GET", ALPHA))["items"] == []
+        yield server
     finally:
-        await second.stop()
+        await server.stop()

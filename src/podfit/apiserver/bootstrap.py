@@ -58,17 +58,27 @@ def _completed(kind: Kind, found: Object, wanted: Object) -> Object | None:
         return role_update.completed(found, wanted)
     if kind.kind == "Endpoints" and wanted["subsets"][0] not in (found.get("subsets") or ()):
         return {**found, "subsets": wanted["subsets"]}
-    if kind.kind == "CustomResourceDefinition" and found["metadata"].get("generation", 1) == 1:
+    if kind.kind == "CustomResourceDefinition":
         return _newer_definition(found, wanted)
     return None
 
 
 def _newer_definition(found: Object, wanted: Object) -> Object | None:
-    """A definition that an older version installed, and nobody changed since, with the versions it lacks."""
-    known = {version["name"] for version in found["spec"]["versions"]}
-    if known >= {version["name"] for version in wanted["spec"]["versions"]}:
+    """A definition that an older version installed, and nobody changed since, as this version has it."""
+    meta = found["metadata"]
+    notes, generation = meta.get("annotations") or {}, meta.get("generation", 1)
+    if str(generation) != notes.get(_INSTALLED, "1") or _schemas(found) == _schemas(wanted):
         return None
-    return {**found, "metadata": {**found["metadata"], "generation": 2}, "spec": wanted["spec"]}
+    noted = {**meta, "generation": generation + 1, "annotations": {**notes, _INSTALLED: str(generation + 1)}}
+    return {**found, "metadata": noted, "spec": wanted["spec"]}
+
+
+_INSTALLED = "podfit.dev/installed-generation"
+"""Annotation on a definition: the generation that the API server itself wrote; a later one is somebody else's."""
+
+
+def _schemas(definition: Object) -> dict[str, Object]:
+    return {version["name"]: version.get("schema") for version in definition["spec"]["versions"]}
 
 
 def namespaces() -> Iterator[Object]:
