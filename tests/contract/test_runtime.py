@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,18 +28,22 @@ from podfit.agent.runtimes.base import (
     Event,
     ImageMissing,
     Limits,
+    Mount,
     NotFound,
     PodConfig,
     Runtime,
     RuntimeFailure,
 )
 from podfit.agent.runtimes.cgroups import detect
+from podfit.agent.runtimes.cri.runtime import CriRuntime
 from podfit.agent.runtimes.fake import FakeNodeState, FakeRuntime
 from podfit.agent.runtimes.process.runtime import ProcessRuntime
 from podfit.agent.runtimes.process.support import check_support
+from podfit.testing.containerd import Containerd, missing
 
 MIB = 1 << 20
 WAIT_S = 30.0
+PYTHON = os.path.realpath(sys.executable)
 HOG = (
     "import signal\n"
     "held = bytearray(b'x') * ({mib} << 20)\n"
@@ -64,6 +68,11 @@ class Bench:
     _reader: asyncio.Task[None] | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def python(self) -> tuple[Mount, ...]:
+        """What a container needs to run Python: images have none, the process runtime has the host's."""
+        return (Mount(Path("/usr"), "/usr", read_only=True),) if self.kind == "cri" else ()
+
     async def open(self) -> None:
         self.runtime = self.make()
         await self.runtime.open()
@@ -86,7 +95,7 @@ class Bench:
         self._reader.cancel()
         for pod in await self.runtime.pods():
             await self.runtime.remove_pod(pod.config.uid)
-        if isinstance(self.runtime, ProcessRuntime):
+        if self.kind != "fake":
             await self.runtime.purge()
         await self.runtime.close()
 
@@ -139,10 +148,10 @@ class Bench:
     async def hog(self, uid: str, mib: int, limits: Limits | None = None) -> str:
         """A container that holds that much memory, and holds it already."""
         annotations = {"podfit.dev/fake-memory": f"constant:{mib}Mi"}
-        command = (sys.executable, "-S", "-c", HOG.format(mib=mib))
-        cid = await self.container(uid, *command, limits=limits, annotations=annotations)
+        command = (PYTHON, "-S", "-c", HOG.format(mib=mib))
+        cid = await self.container(uid, *command, limits=limits, annotations=annotations, mounts=self.python)
         await self.runtime.start_container(cid)
-        if self.kind == "process":
+        if self.kind != "fake":
             await until(lambda: "holding" in self.log(uid))
         return cid
 
@@ -161,17 +170,31 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-@pytest.fixture(params=["fake", "process"])
+@pytest.fixture(scope="session")
+def containerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containerd]:
+    if why := missing():
+        pytest.skip(why)
+    made = Containerd(tmp_path_factory.mktemp("containerd"))
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(params=["fake", "process", "cri"])
 async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
-    if request.param == "process":
-        missing = check_support()
-        if missing:
-            pytest.skip("; ".join(missing))
+    if request.param == "cri":
+        endpoint = request.getfixturevalue("containerd").endpoint
+        node = f"podfit-test-{uuid.uuid4().hex[:8]}"
+        data = tmp_path / "data"
+        made = Bench("cri", tmp_path, lambda: CriRuntime(endpoint, node, data, f"/{node}"), image="busybox")
+    elif request.param == "process":
+        if unsupported := check_support():
+            pytest.skip("; ".join(unsupported))
         root = f"/podfit-test-{uuid.uuid4().hex[:8]}"
         made = Bench("process", tmp_path, lambda: ProcessRuntime(tmp_path / "data", cgroup_root=root))
     else:
-        node = FakeNodeState()
-        made = Bench("fake", tmp_path, lambda: FakeRuntime(state=node))
+        kept = FakeNodeState()
+        made = Bench("fake", tmp_path, lambda: FakeRuntime(state=kept))
     await made.open()
     yield made
     await made.close()
@@ -235,7 +258,7 @@ async def test_output_goes_to_the_log_in_cri_format(bench: Bench) -> None:
     uid, cid = await bench.run("sh", "-c", "echo one; echo two >&2; echo three")
     await bench.event("exited", cid)
     rows = [
-        re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]+\.\d{9}Z (stdout|stderr) F (.*)", row)
+        re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]+\.\d{1,9}Z (stdout|stderr) F (.*)", row)
         for row in bench.log(uid).splitlines()
     ]
     said = sorted((row[2], row[1]) for row in rows if row)
@@ -274,7 +297,8 @@ async def test_a_closed_exec_is_over(bench: Bench) -> None:
 async def test_exec_of_what_is_not_there_or_where_nothing_runs_is_refused(bench: Bench) -> None:
     _, cid = await bench.run("sleep", "1000")
     with pytest.raises(CannotRun, match="no such file"):
-        await bench.runtime.exec(cid, ["/nonexistent/program"])
+        # Some runtimes know at once; others only when they have tried.
+        await (await bench.runtime.exec(cid, ["/nonexistent/program"])).wait()
     await bench.runtime.stop_container(cid, grace_s=0)
     with pytest.raises(CannotRun, match="not running"):
         await bench.runtime.exec(cid, ["true"])
@@ -331,11 +355,11 @@ async def test_a_container_runs_on_the_cpus_it_was_given_until_it_gets_others(be
     await bench.runtime.start_container(cid)
     assert await bench.runtime.container_limits(cid) == Limits(256, cpuset_cpus="0")
     pid = (await bench.state(cid)).pid
-    if bench.kind == "process":
+    if bench.kind != "fake":
         assert _affinity(pid) == "0"
     await bench.runtime.update_container(cid, Change(cpuset_cpus=_all_cpus()))
     assert await bench.runtime.container_limits(cid) == Limits(256, cpuset_cpus=_all_cpus())
-    if bench.kind == "process":
+    if bench.kind != "fake":
         assert _affinity(pid) == _all_cpus()
 
 
@@ -344,7 +368,7 @@ async def test_cpus_can_be_set_between_creation_and_start(bench: Bench) -> None:
     cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, cpuset_cpus=_all_cpus()))
     await bench.runtime.update_container(cid, Change(cpuset_cpus="0"))
     await bench.runtime.start_container(cid)
-    if bench.kind == "process":
+    if bench.kind != "fake":
         assert _affinity((await bench.state(cid)).pid) == "0"
     assert (await bench.runtime.container_limits(cid)).cpuset_cpus == "0"
 
@@ -380,10 +404,11 @@ async def test_memory_goes_up_and_down_many_times(bench: Bench) -> None:
 
 
 async def test_a_container_may_not_have_more_cpu_than_its_pod(bench: Bench) -> None:
-    if bench.kind == "process" and detect().version == 2:
+    if bench.kind != "fake" and detect().version == 2:
         pytest.skip("cgroup v2 lets a child's quota exceed its parent's; the parent's holds")
     uid = await bench.pod(Limits(1024, 100_000, None))
     cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, 50_000, None))
+    await bench.runtime.start_container(cid)
     with pytest.raises(RuntimeFailure, match="Invalid argument"):
         await bench.runtime.update_container(cid, Change(cpu_quota_us=150_000))
     with pytest.raises(RuntimeFailure, match="Invalid argument"):
@@ -440,8 +465,9 @@ async def test_waiting_for_memory_ends_when_the_container_lets_go(bench: Bench) 
 async def test_a_container_out_of_memory_is_killed_and_says_so(bench: Bench) -> None:
     uid = await bench.pod()
     annotations = {"podfit.dev/fake-memory": "constant:96Mi"}
-    command = (sys.executable, "-S", "-c", HOG.format(mib=96))
-    cid = await bench.container(uid, *command, limits=Limits(256, None, 32 * MIB), annotations=annotations)
+    command = (PYTHON, "-S", "-c", HOG.format(mib=96))
+    limits = Limits(256, None, 32 * MIB)
+    cid = await bench.container(uid, *command, limits=limits, annotations=annotations, mounts=bench.python)
     await bench.runtime.start_container(cid)
     await bench.event("exited", cid)
     state = await bench.state(cid)
@@ -462,7 +488,7 @@ async def test_usage_is_read_from_the_kernel(bench: Bench) -> None:
 
 async def test_only_what_runs_in_a_pod_that_is_alive_has_usages(bench: Bench) -> None:
     uid = await bench.pod()
-    ended, running = [await bench.container(uid, "sleep", "1000") for _ in range(2)]
+    ended, running = [await bench.container(uid, "sleep", "1000", name=name) for name in ("c1", "c2")]
     assert await bench.runtime.usages(uid) == []
     for cid in (ended, running):
         await bench.runtime.start_container(cid)
@@ -555,9 +581,10 @@ async def test_removal_leaves_nothing(bench: Bench) -> None:
     await bench.runtime.remove_pod(uid)
     assert await bench.runtime.pod(uid) is None and await bench.runtime.container(cid) is None
     assert await bench.runtime.pods() == []
-    if bench.kind == "process":
+    if bench.kind != "fake":
         assert not os.path.exists(f"/proc/{pid}")
         assert list(Path("/sys/fs/cgroup").glob(f"**/pod{uid}")) == []
+    if bench.kind == "process":
         assert list((bench.folder / "data" / "containers").iterdir()) == []
 
 

@@ -121,7 +121,22 @@ class Security:
     no_new_privileges: bool = False
     read_only_root: bool = False
     seccomp: str = ""
-    """"" (unconfined) or "RuntimeDefault"."""
+    """"" (unconfined), "RuntimeDefault", or "Localhost/" and the name of a profile of the node."""
+    apparmor: str = ""
+    """"" (the runtime's choice), "RuntimeDefault", "Unconfined", or "Localhost/" and the name of a profile."""
+    escalation: bool | None = None
+    """allowPrivilegeEscalation, as the spec says."""
+    unmasked_proc: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of the node that leads to one of the pod."""
+
+    container_port: int
+    host_port: int
+    protocol: str = "TCP"
+    host_ip: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +158,12 @@ class PodConfig:
     """Kept by the runtime and given back by `pods`: enough for the agent to know its pods after a restart."""
     resolv_conf: str = ""
     etc_hosts: str = ""
+    host_ports: tuple[HostPort, ...] = ()
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    handler: str = ""
+    """The RuntimeClass's handler: which of several runtimes runs the pod, and how. "" is the default."""
+    security: Security = Security()
+    """What holds for the pod as a whole; `privileged` if any container is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +190,8 @@ class ContainerConfig:
     stdin: bool = False
     stdin_once: bool = False
     security: Security = Security()
+    stop_signal: str = ""
+    """The signal that asks it to end, as SIGUSR1; "" is the image's, or SIGTERM."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
     """The container of the pod whose processes it sees, and lives no longer than."""

@@ -1,4 +1,4 @@
-"""SPDY/3.1 as Kubernetes uses it: streams over one connection, the server's half. No HTTP semantics, no push.
+"""SPDY/3.1 as Kubernetes uses it: streams over one connection, opened by the client. No HTTP semantics, no push.
 
 Frames are those of the SPDY/3.1 draft (sections 2.2 and 2.6). Flow-control windows are not kept: Kubernetes' clients
 neither send nor obey them; a stream whose reader is slow holds the connection back instead.
@@ -133,6 +133,22 @@ class SpdySession:
         self._buffer = bytearray()
         self._sending = asyncio.Lock()
         self._last = 0
+        self._opened = -1
+
+    @property
+    def _is_server(self) -> bool:
+        """A client still has to read what came before its server closed the stream, or the whole connection."""
+        return self._opened < 0
+
+    async def open(self, headers: dict[str, str]) -> SpdyStream:
+        """Opens a stream, as the client of the connection."""
+        async with self._sending:
+            # Packed under the lock: header blocks refer to those that were sent before.
+            self._opened += 2
+            stream = self._streams[self._opened] = SpdyStream(self, self._opened, headers)
+            body = struct.pack(">IIBB", self._opened, 0, 0, 0) + self._blocks.pack(headers)
+            await self._carrier.write(control(SYN_STREAM, body))
+        return stream
 
     async def send(self, frame: bytes) -> None:
         async with self._sending:
@@ -148,7 +164,7 @@ class SpdySession:
                         return
         finally:
             for stream in self._streams.values():
-                stream.end(dead=True)
+                stream.end(dead=self._is_server)
             self._streams.clear()
 
     async def close(self) -> None:
@@ -188,10 +204,10 @@ class SpdySession:
         elif kind == RST_STREAM and len(body) >= 8:
             stream = self._streams.pop(int.from_bytes(body[:4], "big"), None)
             if stream is not None:
-                stream.end(dead=True)
+                stream.end(dead=self._is_server)
         elif kind == PING:
             await self.send(control(PING, body))
-        elif kind == HEADERS and len(body) >= 4:
+        elif kind in (HEADERS, SYN_REPLY) and len(body) >= 4:
             # Read for the history that later blocks refer to.
             self._blocks.open(body[4:])
         return kind != GOAWAY

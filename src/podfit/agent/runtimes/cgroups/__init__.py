@@ -47,6 +47,9 @@ class Cgroups(Protocol):
     def join_files(self, group: str) -> list[str]:
         """Where a process writes 0 to become a member."""
 
+    def expect_cpusets(self) -> None:
+        """Somebody else may restrict the CPUs of groups: `limits` looks at each."""
+
     def pin_files(self, group: str) -> list[str]:
         """The same for hierarchies that have the group only if its CPUs are restricted."""
 
@@ -143,6 +146,14 @@ def remove_tree(path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def remove_everywhere(group: str) -> bool:
+    """Removes a group from every hierarchy of the machine, also those that only container runtimes use."""
+    controllers, unified = mounted()
+    points = {*controllers.values(), *((unified,) if unified else ())}
+    gone = [remove_tree(point.rstrip("/") + group) for point in points]
+    return all(gone)
 
 
 class Vanished(NotFound):

@@ -26,6 +26,9 @@ class CpusetsV1:
         """Notes that an earlier agent restricted CPUs below this group. Until then no file is read for it."""
         self._used = self._used or bool(self._point and os.path.isdir(self._point + group))
 
+    def expect(self) -> None:
+        self._used = bool(self._point)
+
     def pin(self, group: str, cpus: str, members_file: str) -> None:
         """`members_file` lists the processes of the group in another hierarchy."""
         if not self._point:

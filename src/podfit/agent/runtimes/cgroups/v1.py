@@ -149,6 +149,9 @@ class CgroupsV1:
         # `tasks`, not cgroup.procs: one thread that moves itself needs no lock on all processes of the machine (6 ms).
         return [f"{point}{group}/tasks" for point in self._points]
 
+    def expect_cpusets(self) -> None:
+        self._cpusets.expect()
+
     def pin_files(self, group: str) -> list[str]:
         return self._cpusets.files(group)
 

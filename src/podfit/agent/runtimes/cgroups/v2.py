@@ -209,6 +209,9 @@ class CgroupsV2:
     def join_files(self, group: str) -> list[str]:
         return [f"{self._point}{group}/cgroup.procs"]
 
+    def expect_cpusets(self) -> None:
+        self._pinned = True
+
     def pin_files(self, group: str) -> list[str]:
         return []
 

@@ -122,7 +122,7 @@ class LogFile:
         for surplus in old[: max(0, len(old) - max(0, self._max_files - 2))]:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, surplus))
-        os.rename(self.path, os.path.join(folder, _rotated(name, old)))
+        os.rename(self.path, os.path.join(folder, rotated_name(name, old)))
         self._close()
         self._open()
 
@@ -143,7 +143,7 @@ class LogFile:
             self._descriptor = -1
 
 
-def _rotated(name: str, old: Sequence[str]) -> str:
+def rotated_name(name: str, old: Sequence[str]) -> str:
     """A name that sorts behind all old ones, even if the clock was set back."""
     seconds, nanos = divmod(time.time_ns(), 1_000_000_000)
     new = f"{name}.{time.strftime('%Y%m%d-%H%M%S', time.gmtime(seconds))}.{nanos:09d}"

@@ -1,0 +1,280 @@
+"""Keeps the records of a runtime's pods and containers right, and turns their changes into events.
+
+Three sources: the agent's own calls, the kernel (a pidfd tells of an exit at once), and the runtime: its stream of
+events where it has one, and a list of everything now and then, which also finds what was missed while it was away.
+Records are never dropped because the runtime does not answer: only a list that lacks them removes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+
+from podfit.cri import CriClient, CriError
+from podfit.cri import api_pb2 as api
+from podfit.kit.tasks import Tasks
+
+from ..base import EXITED, RUNNING, ContainerState, Event, NotFound
+from ..cgroups import Cgroups
+from .configs import NODE, UID, Kept, kept_pod
+from .exits import Exits
+from .failures import failure
+from .places import Places
+from .records import Container, Pod, container_state, group_of, process_id
+
+log = logging.getLogger(__name__)
+
+RELIST_S = 10.0
+UNFOLLOWED_S = 1.0
+"""The pause between two lists while the kernel cannot tell of some container's end, or the runtime is away."""
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.002, 0.5
+_END_S = 10.0
+_NANOS = 1_000_000_000
+
+
+class Book:
+    def __init__(self, client: CriClient, node: str, places: Places, cgroups: Cgroups | None) -> None:
+        """`cgroups`: None where the runtime's containers have none that this machine could read."""
+        self.client, self.node, self.places, self.cgroups = client, node, places, cgroups
+        self.pods: dict[str, Pod] = {}
+        self.containers: dict[str, Container] = {}
+        self.tasks = Tasks("cri")
+        self._queue: asyncio.Queue[Event] = asyncio.Queue()
+        self._exits = Exits()
+        self._ended: dict[str, asyncio.Future[None]] = {}
+        self._relist_now = asyncio.Event()
+
+    async def open(self) -> None:
+        try:
+            await self.relist()
+        except CriError as error:
+            raise failure(error) from error
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        self.tasks.start(self._relist_often(), "cri-relist")
+        self.tasks.start(self._follow(), "cri-events")
+
+    async def close(self) -> None:
+        await self.tasks.stop()
+        self._exits.close()
+
+    async def events(self) -> AsyncIterator[Event]:
+        while True:
+            yield await self._queue.get()
+
+    def emit(self, kind: str, uid: str, container_id: str = "") -> None:
+        self._queue.put_nowait(Event(kind, uid, container_id))
+
+    # --- asking for records
+    def pod(self, uid: str) -> Pod:
+        pod = self.pods.get(uid)
+        if pod is None:
+            raise NotFound(f"pod {uid} not found")
+        return pod
+
+    def container(self, container_id: str) -> Container:
+        found = self.containers.get(container_id)
+        if found is None:
+            raise NotFound(f"container {container_id} not found")
+        return found
+
+    async def until_ended(self, container_id: str) -> None:
+        known = self.containers.get(container_id)
+        if known is not None and known.state.state != EXITED:
+            end = self._ended.setdefault(container_id, asyncio.get_running_loop().create_future())
+            await asyncio.shield(end)
+
+    # --- changing records
+    def add_pod(self, pod: Pod) -> None:
+        pod.touched = time.monotonic()
+        self.pods[pod.config.uid] = pod
+
+    def drop_pod(self, uid: str) -> None:
+        pod = self.pods.pop(uid, None)
+        if pod is not None:
+            for sandbox_id in pod.sandboxes:
+                self._exits.forget(sandbox_id)
+            for container_id in list(pod.containers):
+                self.drop_container(container_id)
+
+    def drop_container(self, container_id: str) -> None:
+        self._exits.forget(container_id)
+        known = self.containers.pop(container_id, None)
+        if known is not None and known.pod_uid in self.pods:
+            self.pods[known.pod_uid].containers.pop(container_id, None)
+        self._settle(container_id)
+
+    async def refresh(self, container_id: str) -> Container | None:
+        """Reads one container from the runtime; None if it is gone there, or not ours."""
+        request = api.ContainerStatusRequest(container_id=container_id, verbose=True)
+        try:
+            answer = await self.client.ask("ContainerStatus", request)
+        except CriError as error:
+            if error.code != "NOT_FOUND":
+                raise
+            self.drop_container(container_id)
+            return None
+        found = container_state(answer.status, process_id(answer.info.get("info", "{}")))
+        pod = self.pods.get(answer.status.labels.get(UID, ""))
+        if found is None or pod is None:
+            return None
+        noted = self._note(pod, *found)
+        noted.pinned = noted.pinned or bool(answer.status.resources.linux.cpuset_cpus)
+        return noted
+
+    def _note(self, pod: Pod, state: ContainerState, kept: Kept) -> Container:
+        known = self.containers.get(state.id)
+        if known is None:
+            known = Container(state, pod.config.uid, kept, pinned=bool(kept.limits.cpuset_cpus))
+            self.containers[state.id] = pod.containers[state.id] = known
+            before = ""
+        else:
+            before = known.state.state
+            if before == EXITED:
+                return known
+            known.state = state
+        known.touched = time.monotonic()
+        if state.state == RUNNING:
+            if not known.group and self.cgroups is not None:
+                known.group = group_of(state.pid, "memory" if self.cgroups.version == 1 else "")
+            self._exits.follow(state.id, state.pid, self._exited)
+            if not self._exits.followed(state.id):
+                self.relist_soon()
+        if state.state == RUNNING and before != RUNNING:
+            self.emit("started", pod.config.uid, state.id)
+        if state.state == EXITED:
+            self._exits.forget(state.id)
+            self._settle(state.id)
+            self.emit("exited", pod.config.uid, state.id)
+        return known
+
+    def _settle(self, container_id: str) -> None:
+        end = self._ended.pop(container_id, None)
+        if end is not None and not end.done():
+            end.set_result(None)
+
+    # --- told by the kernel
+    def _exited(self, container_id: str) -> None:
+        self.tasks.start(self.read_end(container_id), f"cri-exit-{container_id}")
+
+    async def read_end(self, container_id: str) -> None:
+        """The process is gone; the runtime knows its exit code a moment later. If it insists that the container runs,
+        its processes are not this machine's: lists will find its end."""
+        pause, patience = _FIRST_LOOK_S, time.monotonic() + _END_S
+        while time.monotonic() < patience:
+            try:
+                known = await self.refresh(container_id)
+                if known is None or known.state.state == EXITED:
+                    return
+            except CriError as error:
+                log.info("the end of container %s cannot be read yet: %s", container_id, error)
+                pause, patience = _LONGEST_LOOK_S, time.monotonic() + _END_S
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_LOOK_S)
+
+    def follow_sandbox(self, pod: Pod, pid: int) -> None:
+        self._exits.follow(pod.sandbox_id, pid, lambda _: self.relist_soon())
+
+    # --- told by the runtime
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async for event in self.client.follow("GetContainerEvents", api.GetEventsRequest()):
+                    if event.container_id in self.containers:
+                        await self.refresh(event.container_id)
+                    elif event.pod_sandbox_status.labels.get(NODE) == self.node:
+                        self.relist_soon()
+            except CriError as error:
+                if error.code == "UNIMPLEMENTED":
+                    return
+                log.info("the runtime's events broke off: %s", error)
+            await asyncio.sleep(UNFOLLOWED_S)
+            self.relist_soon()
+
+    def relist_soon(self) -> None:
+        self._relist_now.set()
+
+    async def _relist_often(self) -> None:
+        away = False
+        while True:
+            try:
+                async with asyncio.timeout(UNFOLLOWED_S if away or self._unfollowed() else RELIST_S):
+                    await self._relist_now.wait()
+            except TimeoutError:
+                pass
+            self._relist_now.clear()
+            try:
+                await self.relist()
+                away = False
+            except CriError as error:
+                if not away:
+                    log.warning("container runtime at %s: %s", self.client.endpoint, error.words)
+                away = True
+
+    def _unfollowed(self) -> bool:
+        return any(
+            known.state.state == RUNNING and not self._exits.followed(cid) for cid, known in self.containers.items()
+        )
+
+    async def relist(self) -> None:
+        """Compares the records with everything that the runtime has of this node."""
+        began, ours = time.monotonic(), {NODE: self.node}
+        boxes = await self.client.ask(
+            "ListPodSandbox", api.ListPodSandboxRequest(filter=api.PodSandboxFilter(label_selector=ours))
+        )
+        listed = await self.client.ask(
+            "ListContainers", api.ListContainersRequest(filter=api.ContainerFilter(label_selector=ours))
+        )
+        by_uid: dict[str, list[api.PodSandbox]] = {}
+        for box in sorted(boxes.items, key=lambda box: (box.metadata.attempt, box.created_at)):
+            by_uid.setdefault(box.metadata.uid, []).append(box)
+        for uid, group in by_uid.items():
+            await self._compare_pod(uid, group, began)
+        for container in listed.containers:
+            known = self.containers.get(container.id)
+            state = known.state.state if known is not None else ""
+            if state != EXITED and (known is None or _differs(state, container.state)):
+                await self.refresh(container.id)
+        alive = {container.id for container in listed.containers}
+        for cid in [cid for cid, one in self.containers.items() if cid not in alive and one.touched < began]:
+            self.drop_container(cid)
+        for uid in [uid for uid, pod in self.pods.items() if uid not in by_uid and pod.touched < began]:
+            self.drop_pod(uid)
+            self.emit("pod-gone", uid)
+
+    async def _compare_pod(self, uid: str, boxes: list[api.PodSandbox], began: float) -> None:
+        newest, pod = boxes[-1], self.pods.get(uid)
+        if pod is not None and pod.touched >= began:
+            return
+        ready = newest.state == api.SANDBOX_READY
+        if pod is None or pod.sandbox_id != newest.id:
+            config = kept_pod(newest.annotations)
+            if config is None:
+                return
+            known = pod.containers if pod is not None else {}
+            pod = Pod(
+                config, newest.id, newest.metadata.attempt, newest.created_at / _NANOS, self.places.pod(config.qos, uid)
+            )
+            pod.containers, pod.alive = known, ready
+            self.add_pod(pod)
+            if ready:
+                await self.read_sandbox(pod)
+        pod.sandboxes = [box.id for box in boxes]
+        if pod.alive and not ready:
+            pod.alive = False
+            self.emit("pod-gone", uid)
+
+    async def read_sandbox(self, pod: Pod) -> None:
+        """Its addresses, and the process that holds its namespaces."""
+        request = api.PodSandboxStatusRequest(pod_sandbox_id=pod.sandbox_id, verbose=True)
+        answer = await self.client.ask("PodSandboxStatus", request)
+        network = answer.status.network
+        pod.ips = tuple(ip for ip in (network.ip, *(more.ip for more in network.additional_ips)) if ip)
+        pod.alive = answer.status.state == api.SANDBOX_READY
+        self.follow_sandbox(pod, process_id(answer.info.get("info", "{}")))
+
+
+def _differs(state: str, listed: api.ContainerState) -> bool:
+    return state != RUNNING if listed == api.CONTAINER_RUNNING else state == RUNNING or listed == api.CONTAINER_EXITED

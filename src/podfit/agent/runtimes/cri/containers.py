@@ -1,0 +1,114 @@
+"""Containers of the runtime: created in a pod's sandbox, started, stopped and removed."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from pathlib import Path
+
+from podfit.cri import CriError
+from podfit.cri import api_pb2 as api
+
+from ..base import EXITED, RUNNING, CannotRun, ContainerConfig, Mount
+from . import configs
+from .book import Book
+from .failures import failure
+from .records import Pod
+from .sandboxes import GONE
+from .subpaths import SubPaths
+
+STOP_S = 120.0
+"""On top of the grace: how long a runtime may take to kill."""
+
+
+class Containers:
+    def __init__(self, book: Book, subpaths: SubPaths) -> None:
+        self._book, self._subpaths = book, subpaths
+
+    async def create(self, uid: str, config: ContainerConfig, hosts_file: Path) -> str:
+        book, pod = self._book, self._book.pod(uid)
+        _check_lasts(pod, "CreateContainerError")
+        config.log_file.parent.mkdir(parents=True, exist_ok=True)
+        mounts = self._subpaths.resolve(uid, config.name, config.attempt, config.mounts)
+        mounts += _hosts_mount(pod, mounts, hosts_file)
+        request = api.CreateContainerRequest(
+            pod_sandbox_id=pod.sandbox_id,
+            config=configs.container(config, pod.config, book.node, mounts, _target(pod, config.target)),
+            sandbox_config=configs.sandbox(pod.config, book.node, pod.attempt, pod.group),
+        )
+        try:
+            answer = await book.client.ask("CreateContainer", request)
+            made = await book.refresh(answer.container_id)
+        except CriError as error:
+            # It may be there although the answer was lost: a list finds it.
+            book.relist_soon()
+            raise CannotRun(error.details, "CreateContainerError") from error
+        if made is None:
+            raise CannotRun(f"container {answer.container_id} is gone", "CreateContainerError")
+        return made.state.id
+
+    async def start(self, container_id: str) -> None:
+        book, known = self._book, self._book.container(container_id)
+        if known.state.state == RUNNING:
+            return
+        if known.state.state == EXITED:
+            raise CannotRun(f"container {container_id} has ended", "RunContainerError")
+        try:
+            await book.client.ask("StartContainer", api.StartContainerRequest(container_id=container_id))
+            await book.refresh(container_id)
+        except CriError as error:
+            with suppress(CriError):
+                await book.refresh(container_id)
+            raise CannotRun(error.details, "RunContainerError") from error
+        pod = book.pods.get(known.pod_uid)
+        if pod is None or pod.ending:
+            await self._stop(container_id, 0)  # it was not there yet when all others were stopped
+            raise CannotRun(f"pod {known.pod_uid} is stopped", "RunContainerError")
+
+    async def stop(self, container_id: str, grace_s: float) -> None:
+        known = self._book.containers.get(container_id)
+        if known is not None and known.state.state == RUNNING:
+            await self._stop(container_id, grace_s)
+
+    async def _stop(self, container_id: str, grace_s: float) -> None:
+        seconds = math.ceil(grace_s)
+        request = api.StopContainerRequest(container_id=container_id, timeout=seconds)
+        try:
+            await self._book.client.ask("StopContainer", request, seconds + STOP_S)
+        except CriError as error:
+            if error.code != GONE:
+                raise failure(error) from error
+        await self._book.read_end(container_id)
+
+    async def remove(self, container_id: str) -> None:
+        if container_id not in self._book.containers:
+            return
+        await self.stop(container_id, 0)
+        try:
+            await self._book.client.ask("RemoveContainer", api.RemoveContainerRequest(container_id=container_id))
+        except CriError as error:
+            if error.code != GONE:
+                raise failure(error) from error
+        self._book.drop_container(container_id)
+
+
+def _check_lasts(pod: Pod, reason: str) -> None:
+    if pod.ending or not pod.alive:
+        raise CannotRun(f"pod {pod.config.uid} is stopped", reason)
+
+
+def _target(pod: Pod, name: str) -> str:
+    for known in pod.containers.values():
+        if name and known.state.name == name and known.state.state == RUNNING:
+            return known.state.id
+    return ""
+
+
+def _hosts_mount(pod: Pod, mounts: list[Mount], file: Path) -> list[Mount]:
+    if not pod.config.etc_hosts or any(mount.container_path.rstrip("/") == "/etc/hosts" for mount in mounts):
+        return []
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(pod.config.etc_hosts)
+        file.chmod(0o644)
+    return [Mount(file, "/etc/hosts")]

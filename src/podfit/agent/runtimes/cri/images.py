@@ -1,0 +1,77 @@
+"""Images of the runtime: which are here, pulling, removing. Policy, credentials and back-off are the agent's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from podfit.cri import CriClient, CriError
+from podfit.cri import api_pb2 as api
+from podfit.images.credentials import Credentials
+
+from ..base import ImageMissing, ImageState
+from .failures import failure
+
+
+class Images:
+    def __init__(self, client: CriClient) -> None:
+        self._client = client
+
+    async def status(self, image: str) -> ImageState | None:
+        request = api.ImageStatusRequest(image=api.ImageSpec(image=image))
+        try:
+            answer = await self._client.ask("ImageStatus", request)
+        except CriError as error:
+            raise failure(error) from error
+        return _state(answer.image) if answer.HasField("image") and answer.image.id else None
+
+    async def pull(self, image: str, credentials: Credentials | None) -> str:
+        request = api.PullImageRequest(image=api.ImageSpec(image=image), auth=_auth(credentials))
+        try:
+            answer = await self._client.ask("PullImage", request)
+        except CriError as error:
+            raise ImageMissing(error.words) from error
+        return str(answer.image_ref)
+
+    async def all(self) -> list[ImageState]:
+        try:
+            answer = await self._client.ask("ListImages", api.ListImagesRequest())
+        except CriError as error:
+            raise failure(error) from error
+        return [_state(image) for image in answer.images]
+
+    async def remove(self, image_id: str) -> None:
+        try:
+            await self._client.ask("RemoveImage", api.RemoveImageRequest(image=api.ImageSpec(image=image_id)))
+        except CriError as error:
+            raise failure(error) from error
+
+    async def folder(self) -> Path | None:
+        try:
+            answer = await self._client.ask("ImageFsInfo", api.ImageFsInfoRequest())
+        except CriError:
+            return None
+        places = [Path(one.fs_id.mountpoint) for one in answer.image_filesystems if one.fs_id.mountpoint]
+        return places[0] if places and places[0].is_dir() else None
+
+
+def _state(image: api.Image) -> ImageState:
+    return ImageState(
+        image.id,
+        tuple(image.repo_tags),
+        tuple(image.repo_digests),
+        image.size,
+        str(image.uid.value) if image.HasField("uid") else image.username,
+        image.pinned,
+    )
+
+
+def _auth(credentials: Credentials | None) -> api.AuthConfig | None:
+    if credentials is None:
+        return None
+    return api.AuthConfig(
+        username=credentials.username,
+        password=credentials.password,
+        server_address=credentials.server,
+        identity_token=credentials.identity_token,
+        registry_token=credentials.registry_token,
+    )

@@ -1,0 +1,38 @@
+"""Where the cgroups of pods lie, as a kubelet lays them out: by QoS class, below one root.
+
+The cgroupfs driver names folders (`/kubepods/burstable/pod1234`). The systemd driver names slices, each of which
+repeats the names above it (`/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1234.slice`).
+"""
+
+from __future__ import annotations
+
+CGROUPFS, SYSTEMD = "cgroupfs", "systemd"
+KUBEPODS = "kubepods"
+_QOS = {"Guaranteed": (), "Burstable": ("burstable",), "BestEffort": ("besteffort",)}
+
+
+def path(names: tuple[str, ...], driver: str) -> str:
+    if driver != SYSTEMD:
+        return "/" + "/".join(names)
+    plain = [name.replace("-", "_") for name in names]
+    return "".join(f"/{'-'.join(plain[: depth + 1])}.slice" for depth in range(len(plain)))
+
+
+class Places:
+    def __init__(self, root: str = "/", driver: str = CGROUPFS) -> None:
+        """`root`: as the kubelet's --cgroup-root, the parent of `kubepods`."""
+        self.driver = driver
+        self._above = tuple(name for name in root.split("/") if name)
+
+    @property
+    def root(self) -> str:
+        """The group below which all pods are."""
+        return path((*self._above, KUBEPODS), self.driver)
+
+    @property
+    def own(self) -> str:
+        """What may be removed with the last pod: the root that was given, or `kubepods` below the machine's."""
+        return path(self._above, self.driver) if self._above else self.root
+
+    def pod(self, qos: str, uid: str) -> str:
+        return path((*self._above, KUBEPODS, *_QOS[qos], f"pod{uid}"), self.driver)

@@ -1,0 +1,273 @@
+"""The runtime for pods in containerd, CRI-O and other servers of CRI: the agent's questions as CRI calls.
+
+Pods and containers carry a label with the agent's name and, as an annotation, what the agent must know of them after a
+restart: the runtime is the only place where that is kept, so it cannot disagree with what runs.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from podfit.cri import CriClient, CriError
+from podfit.cri import api_pb2 as api
+from podfit.images.credentials import Credentials
+
+from ..base import (
+    RUNNING,
+    ByteStream,
+    CannotRun,
+    Change,
+    ContainerConfig,
+    ContainerState,
+    Event,
+    ExecStream,
+    ImageState,
+    Limits,
+    PodConfig,
+    PodState,
+    RuntimeFailure,
+    Usage,
+)
+from ..cgroups import Cgroups, detect
+from . import streaming
+from .book import Book
+from .containers import Containers
+from .failures import failure
+from .images import Images
+from .places import CGROUPFS, SYSTEMD, Places
+from .records import Container
+from .resources import Resources
+from .rotation import Rotation
+from .sandboxes import Sandboxes
+from .subpaths import SubPaths
+
+_UPPER = re.compile(r"[ ,]upperdir=([^, ]+)")
+
+
+class CriRuntime:
+    name = "cri"
+    version = ""
+
+    def __init__(
+        self,
+        endpoint: str,
+        node: str,
+        data_dir: Path,
+        cgroup_root: str = "/",
+        host_ip: str = "127.0.0.1",
+        own_cgroups: bool = True,
+    ) -> None:
+        """`node` names what is this agent's in the runtime. `own_cgroups`: containers are processes of this machine,
+        in cgroups below the pod's; without it the runtime alone sets limits and reports usage."""
+        self.client = CriClient(endpoint)
+        self.data_dir = Path(data_dir).absolute()
+        self.handlers: list[api.RuntimeHandler] = []
+        self._node, self._cgroup_root, self._ips, self._own_cgroups = node, cgroup_root, (host_ip,), own_cgroups
+        self._images = Images(self.client)
+        self._cgroups: Cgroups | None = None
+        self._book: Book
+        self._sandboxes: Sandboxes
+        self._containers: Containers
+        self._resources: Resources
+
+    async def open(self) -> None:
+        try:
+            version = await self.client.ask("Version", api.VersionRequest(version="v1"))
+            status = await self.client.ask("Status", api.StatusRequest())
+        except CriError as error:
+            raise RuntimeFailure(
+                f"the container runtime at {self.client.endpoint} does not answer: {error.details}; "
+                "is it running, and does --container-runtime-endpoint name its socket?"
+            ) from error
+        self.name, self.version = version.runtime_name, version.runtime_version
+        self.handlers = list(status.runtime_handlers)
+        self._cgroups = detect() if self._own_cgroups else None
+        places = Places(self._cgroup_root, await self._driver())
+        self._book = Book(self.client, self._node, places, self._cgroups)
+        subpaths = SubPaths(self.data_dir / "subpaths")
+        self._sandboxes = Sandboxes(self._book, subpaths, self.data_dir)
+        self._containers = Containers(self._book, subpaths)
+        self._resources = Resources(self._book)
+        if self._cgroups is not None:
+            self._cgroups.create(places.root, Limits())
+            self._cgroups.expect_cpusets()
+        await self._book.open()
+        self._book.tasks.start(Rotation(self._book).run(), "cri-logs")
+
+    async def _driver(self) -> str:
+        """Older runtimes cannot be asked, and are set up with folders more often than with systemd here."""
+        try:
+            answer = await self.client.ask("RuntimeConfig", api.RuntimeConfigRequest())
+        except CriError:
+            return CGROUPFS
+        return SYSTEMD if answer.HasField("linux") and answer.linux.cgroup_driver == api.SYSTEMD else CGROUPFS
+
+    async def close(self) -> None:
+        await self._book.close()
+        await self.client.close()
+
+    async def purge(self) -> None:
+        await self._list()
+        for uid in list(self._book.pods):
+            await self.remove_pod(uid)
+        if self._cgroups is not None:
+            await self._sandboxes.remove_group(self._book.places.own)
+        shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def events(self) -> AsyncIterator[Event]:
+        return self._book.events()
+
+    async def _list(self) -> None:
+        try:
+            await self._book.relist()
+        except CriError as error:
+            raise failure(error) from error
+
+    # --- pods
+    async def run_pod(self, config: PodConfig) -> None:
+        await self._sandboxes.run(config)
+
+    async def stop_pod(self, uid: str) -> None:
+        await self._sandboxes.stop(uid)
+
+    async def remove_pod(self, uid: str) -> None:
+        await self._sandboxes.remove(uid)
+
+    async def pods(self) -> list[PodState]:
+        return [pod.view(self._ips) for pod in self._book.pods.values()]
+
+    async def pod(self, uid: str) -> PodState | None:
+        pod = self._book.pods.get(uid)
+        return pod.view(self._ips) if pod is not None else None
+
+    # --- containers
+    async def create_container(self, uid: str, config: ContainerConfig) -> str:
+        return await self._containers.create(uid, config, self._sandboxes.hosts_file(uid))
+
+    async def start_container(self, container_id: str) -> None:
+        await self._containers.start(container_id)
+
+    async def stop_container(self, container_id: str, grace_s: float) -> None:
+        await self._containers.stop(container_id, grace_s)
+
+    async def remove_container(self, container_id: str) -> None:
+        await self._containers.remove(container_id)
+
+    async def container(self, container_id: str) -> ContainerState | None:
+        known = self._book.containers.get(container_id)
+        return known.state if known is not None else None
+
+    # --- resources
+    async def update_pod(self, uid: str, change: Change) -> None:
+        await self._resources.update_pod(uid, change)
+
+    async def update_container(self, container_id: str, change: Change) -> None:
+        await self._resources.update_container(container_id, change)
+
+    async def pod_limits(self, uid: str) -> Limits:
+        return await self._resources.pod_limits(uid)
+
+    async def container_limits(self, container_id: str) -> Limits:
+        return await self._resources.container_limits(container_id)
+
+    async def pod_usage(self, uid: str) -> Usage:
+        return await self._resources.pod_usage(uid)
+
+    async def container_usage(self, container_id: str) -> Usage:
+        return await self._resources.container_usage(container_id)
+
+    async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
+        return await self._resources.usages(uid)
+
+    async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
+        await self._resources.memory_below(uid, container_id, bytes)
+
+    # --- streams
+    def _running(self, container_id: str, reason: str) -> Container:
+        known = self._book.container(container_id)
+        if known.state.state != RUNNING:
+            raise CannotRun(f"container {container_id} is not running", reason)
+        return known
+
+    async def exec(self, container_id: str, command: list[str], tty: bool = False, stdin: bool = False) -> ExecStream:
+        self._running(container_id, "ExecFailed")
+        request = api.ExecRequest(
+            container_id=container_id, cmd=command, tty=tty, stdin=stdin, stdout=True, stderr=not tty
+        )
+        try:
+            answer = await self.client.ask("Exec", request)
+        except CriError as error:
+            raise CannotRun(error.details, "ExecFailed") from error
+        return await streaming.start(answer.url, stdin, tty)
+
+    async def attach(self, container_id: str, stdin: bool = False) -> ExecStream:
+        known = self._running(container_id, "AttachFailed")
+        tty = known.kept.tty
+        request = api.AttachRequest(container_id=container_id, stdin=stdin, tty=tty, stdout=True, stderr=not tty)
+        try:
+            answer = await self.client.ask("Attach", request)
+        except CriError as error:
+            raise CannotRun(error.details, "AttachFailed") from error
+
+        async def ended() -> int:
+            await self._book.until_ended(container_id)
+            return known.state.exit_code
+
+        return await streaming.start(answer.url, stdin, tty, ended)
+
+    async def connect(self, uid: str, port: int) -> ByteStream:
+        request = api.PortForwardRequest(pod_sandbox_id=self._book.pod(uid).sandbox_id, port=[port])
+        try:
+            answer = await self.client.ask("PortForward", request)
+        except CriError as error:
+            raise failure(error) from error
+        return await streaming.forward(answer.url, port)
+
+    # --- images and files
+    async def image_status(self, image: str) -> ImageState | None:
+        return await self._images.status(image)
+
+    async def pull_image(self, image: str, credentials: Credentials | None = None) -> str:
+        return await self._images.pull(image, credentials)
+
+    async def images(self) -> list[ImageState]:
+        return await self._images.all()
+
+    async def remove_image(self, image_id: str) -> None:
+        """Runtimes remove an image that is in use: whether it is, they must be asked, whoever made the container."""
+        try:
+            listed = await self.client.ask("ListContainers", api.ListContainersRequest())
+        except CriError as error:
+            raise failure(error) from error
+        state = await self._images.status(image_id)
+        if state is None:
+            return
+        names = {state.id, *state.tags, *state.digests}
+        if any(container.image_ref in names or container.image.image in names for container in listed.containers):
+            raise RuntimeFailure(f"image {image_id} is in use")
+        await self._images.remove(image_id)
+
+    async def images_folder(self) -> Path | None:
+        return await self._images.folder()
+
+    async def writable_layer(self, container_id: str) -> Path | None:
+        """Of an overlay, as the kernel shows it mounted for the container."""
+        known = self._book.containers.get(container_id)
+        if known is None or not known.state.pid:
+            return None
+        try:
+            rows = Path(f"/proc/{known.state.pid}/mountinfo").read_text().splitlines()
+        except OSError:
+            return None
+        root = next((row for row in rows if row.split()[4] == "/"), "")
+        found = _UPPER.search(root)
+        return Path(found[1]) if found is not None else None
+
+    async def pod_files(self, uid: str) -> list[Path]:
+        return [file for file in (self._sandboxes.hosts_file(uid),) if file.exists()]
+
+    async def reclaim_disk(self) -> None:
+        """What ended containers wrote is removed with them, by the runtime."""

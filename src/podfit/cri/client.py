@@ -1,0 +1,101 @@
+"""Calls a container runtime over CRI: each call with a deadline, each failure as an exception with the runtime's words.
+
+The channel reconnects by itself: a runtime that was restarted is reached by the next call, within a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from .services import IMAGE, OPTIONS, RUNTIME, calls
+
+UNIX = "unix://"
+DEADLINE_S = 120.0
+DEADLINES_S = {
+    "Version": 10.0,
+    "Status": 10.0,
+    "RuntimeConfig": 10.0,
+    "ListPodSandbox": 30.0,
+    "ListContainers": 30.0,
+    "PodSandboxStatus": 30.0,
+    "ContainerStatus": 30.0,
+    "ImageStatus": 30.0,
+    "RunPodSandbox": 240.0,
+    "StopPodSandbox": 240.0,
+    "PullImage": 3600.0,
+}
+"""As patient as the kubelet: sandboxes wait for networks, pulls for registries."""
+_CHANNEL = (
+    *OPTIONS,
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+
+
+class CriError(Exception):
+    """A call failed. `code` is gRPC's name of the reason (NOT_FOUND, UNAVAILABLE, DEADLINE_EXCEEDED …)."""
+
+    def __init__(self, code: str, details: str) -> None:
+        super().__init__(details)
+        self.code, self.details = code, details
+
+    @property
+    def unreached(self) -> bool:
+        """The runtime is away or silent: nobody knows whether it did what was asked."""
+        return self.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
+
+    @property
+    def words(self) -> str:
+        """As Go's clients print it, which users know from kubelets."""
+        return f"rpc error: code = {_go_code(self.code)} desc = {self.details}"
+
+
+class BadEndpoint(ValueError):
+    """An endpoint's URL that no runtime can listen at."""
+
+
+def target(endpoint: str) -> str:
+    """A unix socket's URL or path, or HOST:PORT, as gRPC wants it."""
+    if endpoint.startswith("/"):
+        return UNIX + endpoint
+    if endpoint.startswith(UNIX) and endpoint.removeprefix(UNIX).startswith("/"):
+        return endpoint
+    if endpoint.startswith("tcp://") and ":" in endpoint.removeprefix("tcp://"):
+        return endpoint.removeprefix("tcp://")
+    raise BadEndpoint(f"{endpoint!r}: must be unix:///path/of/socket or tcp://host:port")
+
+
+class CriClient:
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._channel = grpc.aio.insecure_channel(target(endpoint), options=_CHANNEL)
+        self._calls = {**calls(self._channel, RUNTIME), **calls(self._channel, IMAGE)}
+
+    async def ask(self, method: str, request: Message, timeout_s: float | None = None) -> Any:
+        """The answer of one call of either service; raises CriError."""
+        deadline = timeout_s if timeout_s is not None else DEADLINES_S.get(method, DEADLINE_S)
+        try:
+            return await self._calls[method](request, timeout=deadline)
+        except grpc.aio.AioRpcError as error:
+            raise CriError(error.code().name, error.details() or "") from error
+
+    async def follow(self, method: str, request: Message) -> AsyncIterator[Any]:
+        """The messages of a streaming call, for as long as the runtime sends them."""
+        try:
+            async for message in self._calls[method](request):
+                yield message
+        except grpc.aio.AioRpcError as error:
+            raise CriError(error.code().name, error.details() or "") from error
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+def _go_code(code: str) -> str:
+    """NOT_FOUND → NotFound; UNKNOWN → Unknown."""
+    return "OK" if code == "OK" else "".join(word.capitalize() for word in code.split("_"))
