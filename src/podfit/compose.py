@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from podfit.controllers.world import World
     from podfit.meter.meter import Meter
     from podfit.meter.server import MeterServer
+    from podfit.podnet.network import NetworkSettings
     from podfit.scheduler import SchedulerConfig
     from podfit.store.backend import Store
     from podfit.vpa.together import Autoscaler
@@ -78,14 +79,22 @@ def open_store(setting: str, data_dir: Path) -> Store:
     raise BadSetting(f"--store {setting!r}: it is sqlite, memory or etcd=URL[,URL…]")
 
 
-def make_runtime(setting: str, folder: Path, clock: Clock, address: str = "", image_fallback: str = "") -> Runtime:
-    """`address`: the node's, which its pods share. `image_fallback`: "host" or ""."""
+def make_runtime(
+    setting: str,
+    folder: Path,
+    clock: Clock,
+    address: str = "",
+    image_fallback: str = "",
+    network: NetworkSettings | None = None,
+) -> Runtime:
+    """`address`: the node's, which pods without a network of their own share. `image_fallback`: "host" or ""."""
     if setting == "fake":
         from podfit.agent.runtimes.fake import FakeRuntime
 
         return FakeRuntime(clock, host_ip=reached_at(address))
     if setting == "process":
         from podfit.agent.runtimes.process.runtime import ProcessRuntime
+        from podfit.podnet.network import NetworkSettings, PodNetwork
 
         # The root's name is bound to the data directory: another podfit on the machine has other cgroups, and a
         # restart finds its own again.
@@ -95,6 +104,7 @@ def make_runtime(setting: str, folder: Path, clock: Clock, address: str = "", im
             cgroup_root=f"/podfit-{mark}",
             host_ip=reached_at(address),
             image_fallback=image_fallback,
+            network=PodNetwork(folder.absolute() / "runtime" / "network", mark, network or NetworkSettings()),
         )
     if setting == "cri":
         raise BadSetting("--runtime cri: this version runs containers as processes or not at all (process, fake)")
@@ -150,6 +160,8 @@ class UpOptions:
     node_port: int = 0
     image_fallback: str = ""
     """What images that are absent run on: "host" for the node's own files, "" for nothing."""
+    network: NetworkSettings | None = None
+    """How pods are connected; None for the defaults."""
     meter_resolution_s: float = 15.0
     """How often what containers use is read."""
 
@@ -265,8 +277,8 @@ class Up:
             api_server=self.server.url,
         )
         client = self.client(node_user(name), f"agent-{name}")
-        options = self.options
-        runtime = make_runtime(options.runtime, folder, self.clock, config.address, options.image_fallback)
+        options, fallback = self.options, self.options.image_fallback
+        runtime = make_runtime(options.runtime, folder, self.clock, config.address, fallback, options.network)
         agent = Agent(client, runtime, config, self.clock)
         await self._serve_node(agent, client)
         await agent.start()
@@ -400,14 +412,20 @@ async def scheduler_alone(access: Access, elect: bool, config: SchedulerConfig) 
     await as_leader(client, "kube-scheduler", Scheduler(client, config, clock).run, elect, clock)
 
 
-async def agent_alone(access: Access, runtime: str, config: AgentConfig, image_fallback: str = "") -> Agent:
+async def agent_alone(
+    access: Access,
+    runtime: str,
+    config: AgentConfig,
+    image_fallback: str = "",
+    network: NetworkSettings | None = None,
+) -> Agent:
     """A started agent; the caller stops it."""
     from podfit.agent.agent import Agent
 
     clock = RealClock()
     config = replace(config, api_server=config.api_server or access.server)
     client = Client(access.transport(f"podfit-agent-{config.node_name}"))
-    made = make_runtime(runtime, config.data_dir, clock, config.address, image_fallback)
+    made = make_runtime(runtime, config.data_dir, clock, config.address, image_fallback, network)
     agent = Agent(client, made, config, clock)
     node = await _serve_alone(agent, access, client, runtime != "fake")
     agent.at_stop.append(node.stop)

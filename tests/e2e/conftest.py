@@ -23,9 +23,10 @@ KUBECTL = shutil.which("kubectl")
 class Running:
     """`podfit up` as a user starts it."""
 
-    def __init__(self, folder: Path, *arguments: str, log: Path | None = None) -> None:
-        """`log`: a file for what it writes to stderr."""
+    def __init__(self, folder: Path, *arguments: str, log: Path | None = None, within: tuple[str, ...] = ()) -> None:
+        """`log`: a file for what it writes to stderr. `within`: words before its command and kubectl's."""
         self.folder = folder
+        self.within = within
         self.log = log
         self.arguments = arguments
         self.process: subprocess.Popen[str] | None = None
@@ -33,6 +34,7 @@ class Running:
 
     def start(self) -> Running:
         command = [
+            *self.within,
             sys.executable,
             "-m",
             "podfit.cli.main",
@@ -61,7 +63,7 @@ class Running:
         assert KUBECTL is not None
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder)}
         done = subprocess.run(
-            [KUBECTL, *arguments],
+            [*self.within, KUBECTL, *arguments],
             input=stdin,
             env=environment,
             capture_output=True,

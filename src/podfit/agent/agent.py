@@ -27,6 +27,7 @@ from podfit.agent.life.crashes import Crashes
 from podfit.agent.life.ending import Stopper
 from podfit.agent.life.hooks import Hooks
 from podfit.agent.life.images import ImagePulls
+from podfit.agent.life.portconflicts import PortConflicts
 from podfit.agent.life.probes import Probes
 from podfit.agent.life.pullsecrets import PullSecrets
 from podfit.agent.life.starter import Starter
@@ -86,6 +87,7 @@ class Agent:
         self.at_stop: list[Callable[[], Awaitable[None]]] = []
         """Ended with the agent, before it lets go of its pods."""
         self._tasks = Tasks(f"agent-{config.node_name}")
+        self._redirecting: asyncio.Task[None] | None = None
         self._workers = Workers(self._pass, self.clock)
         self._recorder = EventRecorder(client, "kubelet", config.node_name, self.clock)
         self.notices = Notices(self._recorder)
@@ -100,6 +102,7 @@ class Agent:
         followed.changed = self._object_changed
         self.environment = Environment(objects, config.node_name, self.node.address)
         self._services = Services(self.client, clock, config.api_server)
+        self._services.redirected = self._redirect
         if config.on_disk:
             self.environment.services = self._services.variables
         node_bytes = Quantity.parse(self.node.capacity[MEMORY]).value
@@ -150,6 +153,7 @@ class Agent:
             self.metrics,
             self._waits,
             Crashes(self.notices, clock),
+            PortConflicts(config, self.node.address, self.notices, clock),
             lambda record: Probes(record, self._commands, self.notices, clock, kick),
             self._farewell,
             self.maker,
@@ -180,7 +184,18 @@ class Agent:
         self.volumes.changed(uid)
         self._workers.kick(uid)
 
+    def _redirect(self, address: str, port: int, target: str, target_port: int) -> None:
+        """Pods reach the API server at the address of its Service."""
+        self._redirecting = self._tasks.start(self._redirect_to(address, port, target, target_port), "redirect")
+
+    async def _redirect_to(self, address: str, port: int, target: str, target_port: int) -> None:
+        try:
+            await self.runtime.redirect(address, port, target, target_port)
+        except RuntimeFailure as error:
+            log.warning("pods cannot reach the API server: %s", error)
+
     def _use_node(self) -> None:
+        self.runtime.use_range(self.node.pod_range)
         self.allocator.allocatable = self.node.allocatable
         self.allocator.labels = self.node.labels
         self.environment.node = self.volumes.node = self.node.allocatable
@@ -231,6 +246,7 @@ class Agent:
         await self._cache.ready.wait()
         if self.config.on_disk:
             await self._services.known(2.0)
+            await asyncio.wait({self._redirecting}) if self._redirecting is not None else None
         await self._take_over()
         self._cache.subscribe(self.roster.changed)
         self.roster.miss({pod["metadata"]["uid"] for pod in self._cache})

@@ -63,7 +63,7 @@ class DiskMeter:
     async def use(self, record: PodRecord) -> DiskUse | None:
         """What a pod has on the disk; None where that cannot be found out."""
         logs, messages = self._log_folder(record), self._volumes.folder(record.uid) / "containers"
-        files = await self._runtime.pod_files(record.uid)
+        files = [*await self._runtime.pod_files(record.uid), self._volumes.hosts_file(record.uid)]
         folders: dict[str, list[Path]] = {}
         for container in record.state.containers if record.state is not None else ():
             layer = await self._runtime.writable_layer(container.id)

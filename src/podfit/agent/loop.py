@@ -22,6 +22,7 @@ from podfit.agent.ledger import Ledger
 from podfit.agent.life import exits, messages
 from podfit.agent.life.crashes import Crashes
 from podfit.agent.life.ending import Stopper
+from podfit.agent.life.portconflicts import PortConflicts
 from podfit.agent.life.probes import Probes
 from podfit.agent.life.starter import Starter
 from podfit.agent.memory import MemoryWaits
@@ -56,6 +57,7 @@ class PodLoop:
         metrics: AgentMetrics,
         waits: MemoryWaits,
         crashes: Crashes,
+        conflicts: PortConflicts,
         probes: Callable[[PodRecord], Probes],
         farewell: Callable[[PodRecord], Awaitable[None]],
         maker: ContainerMaker,
@@ -67,6 +69,7 @@ class PodLoop:
         self._actuator, self._starter, self._stopper, self._closing = actuator, starter, stopper, closing
         self._reporter, self._notices, self._metrics, self._waits = reporter, notices, metrics, waits
         self._crashes, self._probes, self._farewell, self._maker = crashes, probes, farewell, maker
+        self._conflicts = conflicts
         self._restarts, self._volumes, self._looking, self._clock = restarts, volumes, looking, clock
 
     async def run(self, record: PodRecord) -> Result:
@@ -140,6 +143,10 @@ class PodLoop:
         if following.start or following.later:
             again += await self._start(record, snapshot, following)
         snapshot = await observe(record, self._ledger, self._runtime)
+        before = dict(record.port_conflicts)
+        again += await self._conflicts.look(record, snapshot)
+        if record.port_conflicts != before:
+            snapshot = await observe(record, self._ledger, self._runtime)
         self._settle(record, snapshot)
         self._watch(record, snapshot)
         await self._reporter.report(record, snapshot, following.initialized or initialized(record, snapshot))

@@ -51,6 +51,12 @@ def machine_capacity() -> dict[str, str]:
     }
 
 
+def _pod_range(node: Object) -> str:
+    spec = node.get("spec") or {}
+    listed = spec.get("podCIDRs") or [spec.get("podCIDR") or ""]
+    return next((text for text in listed if text and ":" not in text), "")
+
+
 class NodeKeeper:
     def __init__(self, client: Client, runtime: Runtime, config: AgentConfig, clock: Clock) -> None:
         self._client, self._runtime, self._config, self._clock = client, runtime, config, clock
@@ -77,6 +83,8 @@ class NodeKeeper:
         """The pressures the machine is under, for the next status."""
         self.outdated: Callable[[], None] = lambda: None
         """Told when somebody gave the Node something that its status does not offer yet."""
+        self.pod_range = ""
+        """IPv4 addresses for this node's pods, as the Node says; "" if it says nothing."""
         self._node: Object = {}
         self._lease: Object | None = None
         self._own = Cache(client, NODE, clock=clock, fieldSelector=f"metadata.name={config.node_name}")
@@ -149,9 +157,9 @@ class NodeKeeper:
     def _seen(self, before: Object | None, after: Object | None) -> None:
         if after is None or not self.known:
             return
-        labels = dict(after["metadata"].get("labels") or {})
-        if labels != self.labels:
-            self.labels = labels
+        labels, pods = dict(after["metadata"].get("labels") or {}), _pod_range(after)
+        if (labels, pods) != (self.labels, self.pod_range):
+            self.labels, self.pod_range = labels, pods
             self.changed()
         if self._allocatable({**self.capacity, **self._foreign(after)}) != self.allocatable:
             self.outdated()
@@ -189,7 +197,7 @@ class NodeKeeper:
         if missing:
             change = {"metadata": {"labels": missing}}
             self._node = await self._client.patch(NODE, "", self._config.node_name, change, content_type=STRATEGIC)
-        self.labels = {**self._labels()}
+        self.labels, self.pod_range = {**self._labels()}, _pod_range(self._node)
         await self.publish()
 
     def _labels(self) -> dict[str, str]:

@@ -65,7 +65,9 @@ def _one(record: PodRecord, container: Object, attempts: list[ContainerState]) -
         # Between two lives: shown as ended, no API server would let it live again under OnFailure or Never.
         waiting = ("ContainerCreating", "")
     previous = _with_message(record, earlier[-1]) if earlier else None
-    return Seen(name, _with_message(record, last) if last is not None else None, previous, started, ready, waiting)
+    conflict = record.port_conflicts.get(name, "") if running else ""
+    shown = _with_message(record, last) if last is not None else None
+    return Seen(name, shown, previous, started, ready and not conflict, conflict, waiting)
 
 
 def _health(record: PodRecord, container: Object, container_id: str) -> tuple[bool, bool]:

@@ -108,6 +108,10 @@ class PodRecord:
     images: dict[tuple[str, str], str] = field(default_factory=dict)
     """Images that are here for containers about to start: name and image → id."""
     probes: Probes | None = None
+    port_conflicts: dict[str, str] = field(default_factory=dict)
+    """Why a container's declared port cannot be its own, by container; see `portconflicts`."""
+    ports_checked: dict[str, str] = field(default_factory=dict)
+    """Containers whose declared ports need no further check: name → id."""
     memory_wait: asyncio.Task[None] | None = None
     failures: int = 0
     """Actuations of the present promise that failed in a row."""

@@ -50,7 +50,6 @@ class Attachments:
         self._known: dict[str, Attachment] = {}
 
     def open(self) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for file in self._folder.glob("*.json"):
             try:
                 self._known[file.stem] = msgspec.json.decode(file.read_bytes(), type=Attachment)
@@ -66,6 +65,7 @@ class Attachments:
     def save(self, attachment: Attachment) -> None:
         uid = attachment.request.uid
         self._known[uid] = attachment
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A killed process loses nothing that was written, and a machine that lost power has no networks left.
         write_atomic(self._folder / f"{uid}.json", msgspec.json.encode(attachment), durable=False)
 

@@ -108,6 +108,9 @@ class PodNetwork:
     def of(self, uid: str) -> Attachment | None:
         return self._attachments.get(uid)
 
+    def all(self) -> list[Attachment]:
+        return self._attachments.all()
+
     def is_connected(self, uid: str) -> bool:
         """Whether the pod's namespace is still there: not after a reboot, nor when somebody removed it."""
         one = self._attachments.get(uid)

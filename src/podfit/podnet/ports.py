@@ -1,7 +1,8 @@
 """Host ports: what a pod asks for, and the sockets that keep anything else from listening on them.
 
-A port that leads to a pod is bound by the agent as well, without listening: a program of the host that tries to use it
-fails with "address in use" instead of waiting for connections that never come, and so does a second podfit.
+A port that leads to a pod has a listener of the agent's as well, which no connection ever reaches: a program of the
+host that tries to use it fails with "address in use" instead of waiting for connections that never come, and so does a
+second podfit.
 """
 
 from __future__ import annotations
@@ -52,7 +53,12 @@ class Reservations:
 def _bound(port: PortMapping) -> socket.socket:
     made = socket.socket(socket.AF_INET, _KINDS[port.protocol])
     try:
+        if port.protocol == "TCP":
+            # Connections of a program that just ended do not count, and a listener keeps out who reuses addresses.
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((port.host_ip, port.host_port))
+        if port.protocol == "TCP":
+            made.listen(0)
     except OSError as error:
         made.close()
         where = f"{port.host_ip}:{port.host_port}" if port.host_ip else f"{port.host_port}"

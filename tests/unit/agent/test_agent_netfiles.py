@@ -79,7 +79,29 @@ def test_names_of_the_cluster_are_asked_of_the_cluster() -> None:
         "search shop.svc.cluster.local svc.cluster.local cluster.local lan home",
         "options ndots:5",
     ]
-    assert netfiles.resolv_conf(pod(hostNetwork=True), CONFIG) == ""
+
+
+HOSTS = ["nameserver 9.9.9.9", "search lan home", "options timeout:1 ndots:1"]
+
+
+@pytest.mark.parametrize("spec", [{"hostNetwork": True}, {"dnsPolicy": "Default"}])
+def test_other_pods_ask_the_servers_of_the_host(spec: dict[str, Any]) -> None:
+    assert netfiles.resolv_conf(pod(**spec), CONFIG).splitlines() == HOSTS
+
+
+def test_a_pod_asks_the_servers_behind_one_on_the_hosts_loopback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "resolv").write_text("nameserver 127.0.0.53\nsearch lan\n")
+    (tmp_path / "resolved").write_text("nameserver 9.9.9.9\nsearch lan\n")
+    monkeypatch.setattr(netfiles, "_RESOLVED", tmp_path / "resolved")
+    assert netfiles.resolv_conf(pod(dnsPolicy="Default"), CONFIG) == "nameserver 9.9.9.9\nsearch lan\n"
+    in_the_hosts = netfiles.resolv_conf(pod(hostNetwork=True), CONFIG)
+    assert in_the_hosts == "nameserver 127.0.0.53\nsearch lan\n", "there it can be asked"
+
+
+def test_without_servers_on_the_host_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(netfiles, "_RESOLV", Path("/nonexistent"))
     assert netfiles.resolv_conf(pod(dnsPolicy="Default"), CONFIG) == ""
 
 

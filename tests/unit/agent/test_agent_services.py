@@ -31,14 +31,14 @@ async def service(cluster: Cluster, name: str, namespace: str = "default", **spe
     return str((await cluster.client.create(SERVICE, body))["spec"].get("clusterIP"))
 
 
-async def told(cluster: Cluster, of: dict[str, Any], api_server: str = "") -> dict[str, str]:
+async def told(cluster: Cluster, of: dict[str, Any], api_server: str = "", own_network: bool = False) -> dict[str, str]:
     services = Services(cluster.client, cluster.clock, api_server)
     with pytest.raises(MissingObject, match="services have not yet been read at least once"):
-        services.variables(of)
+        services.variables(of, own_network)
     task = asyncio.ensure_future(services.run())
     await services._cache.ready.wait()
     task.cancel()
-    return services.variables(of)
+    return services.variables(of, own_network)
 
 
 async def test_services_of_the_namespace_are_told_as_links(cluster: Cluster) -> None:
@@ -76,4 +76,36 @@ async def test_a_pod_without_links_is_still_told_of_the_api_server(cluster: Clus
 async def test_a_static_pod_waits_for_nobody(cluster: Cluster) -> None:
     static = pod()
     static["metadata"]["annotations"] = {"kubernetes.io/config.source": "file"}
-    assert Services(cluster.client, cluster.clock, "").variables(static) == {}
+    assert Services(cluster.client, cluster.clock, "").variables(static, False) == {}
+
+
+async def test_a_pod_with_its_own_network_finds_an_api_server_on_loopback_at_the_address_of_its_service(
+    cluster: Cluster,
+) -> None:
+    found = await told(cluster, pod(), "https://127.0.0.1:6443", own_network=True)
+    assert (found["KUBERNETES_SERVICE_HOST"], found["KUBERNETES_SERVICE_PORT"]) == ("10.96.0.1", "443")
+    found = await told(cluster, pod(), "https://127.0.0.1:6443")
+    assert (found["KUBERNETES_SERVICE_HOST"], found["KUBERNETES_SERVICE_PORT"]) == ("127.0.0.1", "6443")
+    found = await told(cluster, pod(), "https://10.0.0.5:6443", own_network=True)
+    assert found["KUBERNETES_SERVICE_HOST"] == "10.0.0.5"
+
+
+@pytest.mark.parametrize(
+    ("api_server", "redirects"),
+    [
+        ("https://127.0.0.1:6443", [("10.96.0.1", 443, "127.0.0.1", 6443)]),
+        ("https://10.0.0.5:6443", []),
+        ("https://localhost.example:6443", []),
+        ("https://[::1]:6443", []),
+        ("", []),
+    ],
+)
+async def test_only_an_api_server_on_loopback_is_redirected_to(
+    cluster: Cluster, api_server: str, redirects: list[tuple[str, int, str, int]]
+) -> None:
+    services, seen = Services(cluster.client, cluster.clock, api_server), list[tuple[str, int, str, int]]()
+    services.redirected = lambda *given: seen.append(given)
+    task = asyncio.ensure_future(services.run())
+    await services._cache.ready.wait()
+    task.cancel()
+    assert seen == redirects

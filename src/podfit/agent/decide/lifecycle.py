@@ -23,6 +23,8 @@ class Seen(Struct, frozen=True):
     started: bool = False
     """Running, and its startup probe (if any) has succeeded."""
     ready: bool = False
+    conflict: str = ""
+    """Why it is not ready though it runs and its probes succeed."""
     waiting: tuple[str, str] | None = None
     """Reason and message why it could not be started."""
 

@@ -318,7 +318,8 @@ def _containers_ready(facts: Facts) -> tuple[bool, tuple[str, ...]]:
     counted = [one for one in spec.get("initContainers") or () if is_sidecar(one)] + (spec.get("containers") or [])
     unready = [one["name"] for one in counted if not facts.seen[one["name"]].ready]
     if unready:
-        return False, ("ContainersNotReady", _listed("containers with unready status", unready))
+        conflicts = "".join(f"; {name}: {facts.seen[name].conflict}" for name in unready if facts.seen[name].conflict)
+        return False, ("ContainersNotReady", _listed("containers with unready status", unready) + conflicts)
     return True, ()
 
 

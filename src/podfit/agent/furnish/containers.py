@@ -18,7 +18,10 @@ from podfit.agent.furnish.volumes import BadVolume, Volumes, made_of_objects
 from podfit.agent.ledger import Ledger
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ContainerConfig, ImageState, Limits, Mount, PodConfig, Security
+from podfit.api.resources import is_sidecar
+from podfit.kit.atomicfile import write_again
 from podfit.kit.oserrors import system_words
+from podfit.podnet.ports import PortMapping
 
 NAME, NAMESPACE = "podfit.dev/pod-name", "podfit.dev/pod-namespace"
 
@@ -78,7 +81,7 @@ class ContainerMaker:
             labels=dict(meta.get("labels") or {}),
             annotations={**(meta.get("annotations") or {}), NAME: record.name, NAMESPACE: record.namespace},
             resolv_conf=netfiles.resolv_conf(record.pod, self._config),
-            etc_hosts=self._etc_hosts(record),
+            host_ports=_host_ports(spec),
         )
 
     def log_folder(self, record: PodRecord) -> Path:
@@ -122,7 +125,11 @@ class ContainerMaker:
             args=args,
             environment=environment,
             working_dir=container.get("workingDir") or "",
-            mounts=(*self._mounts(record, container, environment), *self._message_mount(record, container, attempt)),
+            mounts=(
+                *self._mounts(record, container, environment),
+                *self._message_mount(record, container, attempt),
+                *self._hosts_mount(record, container, ips),
+            ),
             limits=limits,
             log_file=self._log_file(record, name, attempt),
             log_max_bytes=self._config.log_max_bytes,
@@ -191,8 +198,35 @@ class ContainerMaker:
     def message_file(self, record: PodRecord, name: str, attempt: int) -> Path:
         return self._volumes.folder(record.uid) / "containers" / name / f"message-{attempt}"
 
-    def _etc_hosts(self, record: PodRecord) -> str:
-        return netfiles.etc_hosts(record.pod, self._config, self._volumes.host_ip) if self._config.on_disk else ""
+    def _hosts_mount(self, record: PodRecord, container: Object, ips: tuple[str, ...]) -> list[Mount]:
+        """/etc/hosts with the pod's address, written again for each container: another sandbox has another address."""
+        if not self._config.on_disk or any(
+            one["mountPath"].rstrip("/") == "/etc/hosts" for one in container.get("volumeMounts") or ()
+        ):
+            return []
+        file = self._volumes.hosts_file(record.uid)
+        ip = ips[0] if ips else self._volumes.host_ip
+        write_again(file, netfiles.etc_hosts(record.pod, self._config, ip).encode(), 0o644, durable=False)
+        return [Mount(file, "/etc/hosts")]
+
+
+def _host_ports(spec: Object) -> tuple[PortMapping, ...]:
+    """Of a pod with a network of its own; one in the host's network listens on them itself."""
+    if spec.get("hostNetwork"):
+        return ()
+    sidecars = [one for one in spec.get("initContainers") or () if is_sidecar(one)]
+    return tuple(
+        PortMapping(int(port["hostPort"]), int(port["containerPort"]), port.get("protocol") or "TCP", _host_ip(port))
+        for container in (*sidecars, *(spec.get("containers") or ()))
+        for port in container.get("ports") or ()
+        if port.get("hostPort")
+    )
+
+
+def _host_ip(port: Object) -> str:
+    """ "" where any address is meant."""
+    ip = str(port.get("hostIP") or "")
+    return "" if ip in ("0.0.0.0", "::") else ip
 
 
 def _sub_path(mount: Object, environment: Mapping[str, str]) -> str:

@@ -63,13 +63,13 @@ class Environment:
         self._objects, self._node_name = objects, node_name
         self.host_ip = host_ip
         self.node: Mapping[str, Quantity] = {}
-        self.services: Callable[[Object], dict[str, str]] = lambda pod: {}
-        """What a pod is told of Services."""
+        self.services: Callable[[Object, bool], dict[str, str]] = lambda pod, own_network: {}
+        """Variables about Services, for a pod with a network of its own or in the host's."""
 
     async def of(self, pod: Object, container: Object, ips: tuple[str, ...]) -> dict[str, str]:
         """`pod` is sized as allocated: that is what resourceFieldRefs tell. Raises MissingObject."""
         namespace = pod["metadata"].get("namespace") or "default"
-        known = self.services(pod)
+        known = self.services(pod, bool(ips) and ips[0] != self.host_ip)
         size = 0
         for source in container.get("envFrom") or ():
             for name, value in (await self._whole(namespace, source)).items():

@@ -11,6 +11,8 @@ from podfit.agent.runtimes.base import RuntimeFailure
 
 _HOSTS = Path("/etc/hosts")
 _RESOLV = Path("/etc/resolv.conf")
+_RESOLVED = Path("/run/systemd/resolve/resolv.conf")
+"""The servers behind systemd-resolved, whose own address is one of the host's loopback."""
 _LONGEST_NAME, _LONGEST_FULL_NAME = 63, 64
 _KNOWN = (
     ("127.0.0.1", "localhost"),
@@ -82,21 +84,20 @@ class _Resolver:
 
 
 def resolv_conf(pod: Object, config: AgentConfig) -> str:
-    """ "" where the host's own is to be used."""
+    """ "" if there is nothing to say: the host has none either."""
     spec = pod["spec"]
+    host = _resolver_of_the_host(bool(spec.get("hostNetwork")))
     policy = spec.get("dnsPolicy") or "ClusterFirst"
     extra = spec.get("dnsConfig") or {}
     clustered = (policy == "ClusterFirst" and not spec.get("hostNetwork")) or policy == "ClusterFirstWithHostNet"
     if clustered and config.cluster_dns:
         domain, namespace = config.cluster_domain, pod["metadata"].get("namespace") or "default"
-        searches = [f"{namespace}.svc.{domain}", f"svc.{domain}", domain, *_resolver_of_the_host().searches]
+        searches = [f"{namespace}.svc.{domain}", f"svc.{domain}", domain, *host.searches]
         base = _Resolver(list(config.cluster_dns), searches, ["ndots:5"])
     elif policy == "None":
         base = _Resolver()
-    elif extra:
-        base = _resolver_of_the_host()
     else:
-        return ""
+        base = host
     return _merged(base, extra).text
 
 
@@ -112,10 +113,23 @@ def _merged(base: _Resolver, extra: Object) -> _Resolver:
     )
 
 
-def _resolver_of_the_host() -> _Resolver:
+def _resolver_of_the_host(host_network: bool) -> _Resolver:
+    """A pod with a network of its own cannot ask a server on the host's loopback, only those behind it."""
+    found = _read(_RESOLV)
+    if host_network or not found.servers or not all(_is_loopback(server) for server in found.servers):
+        return found
+    behind = _read(_RESOLVED)
+    return behind if behind.servers else found
+
+
+def _is_loopback(server: str) -> bool:
+    return server.startswith("127.") or server == "::1"
+
+
+def _read(file: Path) -> _Resolver:
     found = _Resolver()
     try:
-        lines = _RESOLV.read_text().splitlines()
+        lines = file.read_text().splitlines()
     except OSError:
         return found
     for word, *rest in (line.split() for line in lines if line.strip()):

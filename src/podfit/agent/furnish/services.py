@@ -1,13 +1,16 @@
 """The variables that tell a container of Services, in the form that Docker links once had and Kubernetes keeps.
 
-Services of the pod's own namespace, and always `kubernetes`: what runs in a pod finds the API server by it. Nothing on
-this node routes a Service's address, so that one is told by where the node itself finds the API server, if it knows.
+Services of the pod's own namespace, and always `kubernetes`: what runs in a pod finds the API server by it. The address
+of that Service is replaced by the one at which the node itself finds the API server, if it knows, except where that is
+a loopback address and the pod has a network of its own: there the Service's address is redirected (see `redirected`).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from podfit.agent.decide.allocate import is_static
@@ -27,7 +30,10 @@ class Services:
     def __init__(self, client: Client, clock: Clock, api_server: str) -> None:
         """`api_server`: its URL, "" if nobody knows."""
         self._cache = Cache(client, SERVICE, clock=clock, indexes={"namespace": BY_NAMESPACE})
+        self._cache.subscribe(self._seen)
         self._api_server = _address(api_server)
+        self.redirected: Callable[[str, int, str, int], None] = lambda address, port, target, target_port: None
+        """Called with the address of Service `kubernetes` and the loopback address that has to answer there."""
 
     async def run(self) -> None:
         await self._cache.run()
@@ -38,7 +44,16 @@ class Services:
             async with asyncio.timeout(patience_s):
                 await self._cache.ready.wait()
 
-    def variables(self, pod: Object) -> dict[str, str]:
+    def _seen(self, before: Object | None, after: Object | None) -> None:
+        if after is not None and _key(after) == MASTER and _has_address(after) and self._on_loopback:
+            assert self._api_server is not None
+            self.redirected(after["spec"]["clusterIP"], int(after["spec"]["ports"][0]["port"]), *self._api_server)
+
+    @property
+    def _on_loopback(self) -> bool:
+        return self._api_server is not None and _is_loopback(self._api_server[0])
+
+    def variables(self, pod: Object, own_network: bool) -> dict[str, str]:
         """Raises MissingObject while nobody knows; a static pod does not wait for an API server."""
         if not self._cache.ready.is_set():
             if is_static(pod):
@@ -51,10 +66,19 @@ class Services:
             for service in self._cache.by("namespace", pod["metadata"].get("namespace") or "default"):
                 chosen[service["metadata"]["name"]] = service
         found: dict[str, str] = {}
+        direct = None if own_network and self._on_loopback else self._api_server
         for name, service in sorted(chosen.items()):
             if _has_address(service):
-                found.update(_links(name, service, self._api_server if _key(service) == MASTER else None))
+                found.update(_links(name, service, direct if _key(service) == MASTER else None))
         return found
+
+
+def _is_loopback(host: str) -> bool:
+    """Only IPv4: an address of the other family cannot be redirected to."""
+    try:
+        return ip_address(host).is_loopback and ":" not in host
+    except ValueError:
+        return False
 
 
 def _address(url: str) -> tuple[str, int] | None:

@@ -55,6 +55,10 @@ class Volumes:
     def folder(self, uid: str) -> Path:
         return self._config.pods_dir / uid
 
+    def hosts_file(self, uid: str) -> Path:
+        """What the pod's containers see as /etc/hosts."""
+        return self.folder(uid) / "etc-hosts"
+
     def path(self, uid: str, volume: Object) -> Path:
         if volume.get("hostPath"):
             return Path(volume["hostPath"]["path"])

@@ -15,6 +15,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from podfit.images.credentials import Credentials
+from podfit.podnet.ports import PortMapping
 
 MIN_SHARES, MAX_SHARES = 2, 262144
 MIN_QUOTA_US = 1000
@@ -130,16 +131,6 @@ class Security:
 
 
 @dataclass(frozen=True, slots=True)
-class HostPort:
-    """A port of the node that leads to one of the pod."""
-
-    container_port: int
-    host_port: int
-    protocol: str = "TCP"
-    host_ip: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class PodConfig:
     uid: str
     name: str
@@ -158,7 +149,8 @@ class PodConfig:
     """Kept by the runtime and given back by `pods`: enough for the agent to know its pods after a restart."""
     resolv_conf: str = ""
     etc_hosts: str = ""
-    host_ports: tuple[HostPort, ...] = ()
+    host_ports: tuple[PortMapping, ...] = ()
+    """Of a pod with a network of its own."""
     sysctls: Mapping[str, str] = field(default_factory=dict)
     handler: str = ""
     """The RuntimeClass's handler: which of several runtimes runs the pod, and how. "" is the default."""
@@ -401,6 +393,14 @@ class Runtime(Protocol):
     async def attach(self, container_id: str, stdin: bool = False) -> ExecStream: ...
 
     async def connect(self, uid: str, port: int) -> ByteStream: ...
+
+    # networks
+    async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
+        """TCP connections to `address`:`port` from pods with a network of their own reach `target`:`target_port` of
+        the node, also where that is a loopback address."""
+
+    def use_range(self, pod_range: str) -> None:
+        """The Node's spec.podCIDR, for pods that are made from now on."""
 
     # images
     async def image_status(self, image: str) -> ImageState | None:

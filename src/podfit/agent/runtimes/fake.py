@@ -366,6 +366,12 @@ class FakeRuntime:
     async def writable_layer(self, container_id: str) -> Path | None:
         return None
 
+    async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
+        return
+
+    def use_range(self, pod_range: str) -> None:
+        return
+
     async def pod_files(self, uid: str) -> list[Path]:
         return []
 

@@ -11,6 +11,7 @@ import typer
 from podfit.api.resize_dialects import NATIVE
 from podfit.cli.clusters import AGENT_LOCK, CLUSTER_LOCK, DEFAULT_DATA, Cluster, DataDir, Name, chosen
 from podfit.cli.leaving import note_pods_left
+from podfit.cli.networking import CniBinDir, CniConfDir, PodNetworkMode, network_settings
 from podfit.cli.ports import (
     AdmissionAddress,
     AgentAddress,
@@ -144,6 +145,9 @@ def up(
     deferred_resize_deadline: DeferredDeadline = 60.0,
     stop_pods: StopPods = False,
     node_port: NodePort = 0,
+    pod_network: PodNetworkMode = "auto",
+    cni_conf_dir: CniConfDir = None,
+    cni_bin_dir: CniBinDir = "",
     recommender_address: RecommenderAddress = "",
     updater_address: UpdaterAddress = "",
     admission_address: AdmissionAddress = "",
@@ -190,6 +194,7 @@ def up(
         meter_resolution_s=meter_resolution,
         node_port=node_port,
         image_fallback=fallback(image_fallback),
+        network=network_settings(pod_network, cni_conf_dir, cni_bin_dir),
         context=cluster.context,
         resize_dialect=resize_dialect,
     )
@@ -336,6 +341,9 @@ def agent(
     port: AgentPort = 10250,
     data_dir: DataDir = DEFAULT_DATA,
     runtime: RuntimeName = "process",
+    pod_network: PodNetworkMode = "auto",
+    cni_conf_dir: CniConfDir = None,
+    cni_bin_dir: CniBinDir = "",
     node_cpu: NodeCpu = "",
     node_memory: NodeMemory = "",
     pod_manifests: Annotated[Path | None, typer.Option("--pod-manifest-path", help="A folder of static pods.")] = None,
@@ -364,7 +372,7 @@ def agent(
 
     if bool(server) != bool(token):
         raise BadSetting("--server and --token go together: where to join, and what to show there")
-    name = named(node_name)
+    name, network = named(node_name), network_settings(pod_network, cni_conf_dir, cni_bin_dir)
     config = AgentConfig(
         name,
         data_dir,
@@ -388,7 +396,7 @@ def agent(
         else:
             access = load(kubeconfig)
         await refuse_second(access, name)
-        started = await agent_alone(access, runtime, config, fallback(image_fallback))
+        started = await agent_alone(access, runtime, config, fallback(image_fallback), network)
 
         async def start() -> str:
             await started.synced.wait()

@@ -35,6 +35,9 @@ def deployment(name: str, size: Object, port: int, real: bool, **environment: st
         "resizePolicy": [{"resourceName": resource, "restartPolicy": "NotRequired"} for resource in ("cpu", "memory")],
     }
     spec = {"containers": [container], "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False}
+    if real:
+        # The load generator finds the web service on the loopback address of the host.
+        spec["hostNetwork"] = True
     labels = {"app": name}
     annotations = {} if real else FAKE_LOADS[name]
     return {

@@ -16,8 +16,16 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def launch_spec(
-    container_id: str, pod: PodConfig, config: ContainerConfig, image: Image, cgroups: Cgroups, group: str, folder: Path
+    container_id: str,
+    pod: PodConfig,
+    config: ContainerConfig,
+    image: Image,
+    cgroups: Cgroups,
+    group: str,
+    folder: Path,
+    network: str,
 ) -> dict[str, Any]:
+    """`network`: the path of the pod's network namespace, "" for the host's network."""
     security = config.security
     identity = identify(security, image.user, image.rootfs)
     return {
@@ -48,6 +56,7 @@ def launch_spec(
         "hostname": pod.hostname,
         "host_pid": pod.host_pid,
         "host_ipc": pod.host_ipc,
+        "network": network,
         "targeted": bool(config.target),
         "share_pid": pod.share_process_namespace and not pod.host_pid,
         "cgroup_joins": cgroups.join_files(group),

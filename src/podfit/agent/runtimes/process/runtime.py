@@ -21,6 +21,7 @@ from typing import Any
 from podfit.images.credentials import Credentials
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
+from podfit.podnet.network import PodNetwork
 
 from ..base import (
     RUNNING,
@@ -47,8 +48,9 @@ from .images import HOST, Images
 from .keeper.terminal import receive_terminal
 from .launchspec import confine_devices, launch_spec
 from .link import KeeperFailed, Link
+from .networks import Networks
 from .records import Container, ContainerRecord, Pod, PodRecord, Records
-from .streams import ProcessAttach, ProcessExec, TcpStream, console_pair, end_exec, pipes
+from .streams import ProcessAttach, ProcessExec, console_pair, end_exec, pipes
 from .support import require_support
 
 REMOVE_TRIES = 200
@@ -67,12 +69,14 @@ class ProcessRuntime:
         images_dir: Path | None = None,
         host_ip: str = "127.0.0.1",
         clock: Clock | None = None,
+        network: PodNetwork | None = None,
     ) -> None:
-        """`image_fallback`: "host" runs images that are absent on the node's own files, with a warning for each."""
+        """`image_fallback`: "host" runs images that are absent on the node's own files, with a warning for each.
+        `network`: connects pods; without it they share the host's network."""
         self.data_dir = Path(data_dir).absolute()
         self.cgroup_root = "/" + cgroup_root.strip("/")
         self._images = Images(images_dir or self.data_dir / "images", image_fallback)
-        self._ips = (host_ip,)
+        self._networks = Networks(network, host_ip)
         self._clock = clock or RealClock()
         self._records = Records(self.data_dir)
         self._pods: dict[str, Pod] = {}
@@ -103,6 +107,9 @@ class ProcessRuntime:
         for pod in self._pods.values():
             # After a reboot the records are there and the kernel knows nothing.
             pod.record.stopped = pod.record.stopped or not self._cgroups.exists(pod.record.group)
+        await self._networks.open(self._pods.keys())
+        for uid, pod in self._pods.items():
+            pod.lost = not pod.record.stopped and self._networks.is_lost(uid)
         await self._remove_strays()
 
     async def _remove_strays(self) -> None:
@@ -119,12 +126,14 @@ class ProcessRuntime:
     async def close(self) -> None:
         await self._tasks.stop()
         await self._link.close()
+        await self._networks.close()
         self._oom.close()
 
     async def purge(self) -> None:
         """Ends and removes everything this runtime ever made, its root cgroups too."""
         for uid in list(self._pods):
             await self.remove_pod(uid)
+        await self._networks.purge()
         self._cgroups.kill_all(self.cgroup_root)
         await self._remove_group(self.cgroup_root)
 
@@ -140,6 +149,7 @@ class ProcessRuntime:
             return
         group = pod_group(self.cgroup_root, config.qos, config.uid)
         self._cgroups.create(group, config.limits)
+        await self._networks.connect(config)
         record = PodRecord(config, self._clock.now(), group)
         self._records.save_pod(record)
         self._pods[config.uid] = Pod(record, known.containers if known is not None else {})
@@ -154,6 +164,7 @@ class ProcessRuntime:
             await self._link.ask("forget_pod", uid=uid)
         async with asyncio.timeout(KILL_WAIT_S):
             await asyncio.gather(*(self._until_ended(cid) for cid, item in pod.containers.items() if item.running))
+        await self._networks.disconnect(uid)
         pod.record.stopped = True
         self._records.save_pod(pod.record)
 
@@ -162,6 +173,7 @@ class ProcessRuntime:
         if pod is None:
             return
         await self.stop_pod(uid)
+        await self._networks.disconnect(uid)  # one that was stopped by a reboot still holds its address
         for cid in list(pod.containers):
             await self.remove_container(cid)
         await self._remove_group(pod.record.group)
@@ -169,11 +181,11 @@ class ProcessRuntime:
         self._pods.pop(uid, None)
 
     async def pods(self) -> list[PodState]:
-        return [pod.view(self._ips) for pod in self._pods.values()]
+        return [pod.view(self._networks.ips(uid)) for uid, pod in self._pods.items()]
 
     async def pod(self, uid: str) -> PodState | None:
         pod = self._pods.get(uid)
-        return pod.view(self._ips) if pod is not None else None
+        return pod.view(self._networks.ips(uid)) if pod is not None else None
 
     # containers
 
@@ -183,10 +195,14 @@ class ProcessRuntime:
         if not self._cgroups.exists(pod.record.group):
             self._lose(pod)
             raise CannotRun(f"the cgroup of pod {uid} is gone", "CreateContainerError")
+        if self._networks.is_lost(uid):
+            self._lose(pod)
+            raise CannotRun(f"the network namespace of pod {uid} is gone", "CreateContainerError")
         image = self._images.find(config.image)
         cid = uuid.uuid4().hex
         group = f"{pod.record.group}/{cid}"
-        spec = launch_spec(cid, pod.record.config, config, image, self._cgroups, group, self._records.folder(cid))
+        folder, network = self._records.folder(cid), self._networks.namespace(uid)
+        spec = launch_spec(cid, pod.record.config, config, image, self._cgroups, group, folder, network)
         try:
             self._cgroups.create(group, config.limits)
             confine_devices(spec, self._cgroups, group)
@@ -405,10 +421,15 @@ class ProcessRuntime:
 
     async def connect(self, uid: str, port: int) -> ByteStream:
         self._pod(uid)
-        try:
-            return TcpStream(*await asyncio.open_connection("127.0.0.1", port))
-        except OSError as error:
-            raise RuntimeFailure(f"cannot connect to port {port} of the pod: {error.strerror}") from error
+        return await self._networks.dial(uid, port)
+
+    # networks
+
+    async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
+        await self._networks.redirect(address, port, target, target_port)
+
+    def use_range(self, pod_range: str) -> None:
+        self._networks.use_range(pod_range)
 
     # images
 

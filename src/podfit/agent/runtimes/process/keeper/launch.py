@@ -22,6 +22,7 @@ Spec = dict[str, Any]
 """What the agent wrote to launch.json; its fields are listed in records.py."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_KINDS = {"uts": linux.CLONE_NEWUTS, "ipc": linux.CLONE_NEWIPC, "net": linux.CLONE_NEWNET}
 _MASKED = ("/proc/kcore", "/proc/keys", "/proc/sysrq-trigger", "/proc/timer_list")
 _REAL_FILESYSTEMS = {
     "ext2",
@@ -68,7 +69,7 @@ def run(spec: Spec, stdio: tuple[int, ...], namespaces: dict[str, int], status: 
         os.setsid()
         _attach_stdio(stdio, bool(spec["tty"]))
         for name, descriptor in namespaces.items():
-            linux.setns(descriptor, {"uts": linux.CLONE_NEWUTS, "ipc": linux.CLONE_NEWIPC}[name])
+            linux.setns(descriptor, _KINDS[name])
         joins = _open_groups(spec)
         linux.unshare(linux.CLONE_NEWNS)
         linux.mount("", "/", flags=linux.MS_REC | linux.MS_SLAVE)
@@ -92,7 +93,7 @@ def run_in(spec: Spec, stdio: tuple[int, ...], process: int, status: int) -> Non
         os.setsid()
         _attach_stdio(stdio, bool(spec["tty"]))
         joins = _open_groups(spec)
-        linux.setns(process, linux.CLONE_NEWNS | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
+        linux.setns(process, linux.CLONE_NEWNS | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC | linux.CLONE_NEWNET)
         if spec["tty"]:
             become_terminal(stdio[0], spec["uid"])
         _score(int(spec["oom_score_adj"]))
@@ -188,7 +189,11 @@ def _mount_kernel(root: str, spec: Spec) -> None:
         os.makedirs(f"{root}/{name}", exist_ok=True)
     plain = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
     linux.mount("proc", f"{root}/proc", "proc", plain)
-    linux.mount("/sys", f"{root}/sys", flags=linux.MS_BIND)
+    if spec.get("network"):
+        # One of its own: sysfs shows the links of the namespace that it was mounted in.
+        linux.mount("sysfs", f"{root}/sys", "sysfs", plain)
+    else:
+        linux.mount("/sys", f"{root}/sys", flags=linux.MS_BIND)
     linux.mount("", f"{root}/sys", flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY)
     _mount_cgroups(root, spec["cgroup_views"])
     if spec["privileged"]:

@@ -333,6 +333,8 @@ class Keeper:
                     held[name] = os.open(f"/proc/{peers[0]}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
             else:
                 self.make_namespaces(held, spec)
+            if spec.get("network"):
+                held["net"] = os.open(spec["network"], os.O_RDONLY | os.O_CLOEXEC)
             if spec["share_pid"]:
                 held["pid"] = self.share_pids(spec["pod_uid"], peers)
         return held

@@ -1,0 +1,289 @@
+"""Networks of pods on real namespaces: connected, reached, taken back whole, also after a crash at any step."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.kernelnet import leftovers, links, run, skip_without_networks
+
+from podfit.podnet import forwarding, namespaces
+from podfit.podnet.attachment import PodRequest
+from podfit.podnet.failures import NetworkFailure, PortTaken, RangeExhausted
+from podfit.podnet.netlink import Netlink
+from podfit.podnet.network import NetworkSettings, PodNetwork
+from podfit.podnet.ports import PortMapping
+
+NO_CNI = NetworkSettings(cni_conf_dir=Path("/nonexistent"))
+
+
+class Node:
+    """A node's network, which can be made again as after a restart."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.mark = folder / "network", uuid.uuid4().hex[:8]
+        self.network = self.make()
+
+    def make(self, settings: NetworkSettings = NO_CNI) -> PodNetwork:
+        return PodNetwork(self.folder, self.mark, settings)
+
+    async def restart(self, settings: NetworkSettings = NO_CNI) -> None:
+        await self.network.close()
+        self.network = self.make(settings)
+        await self.network.open()
+
+    async def pod(self, uid: str = "", ports: tuple[PortMapping, ...] = ()) -> str:
+        """Its address."""
+        got = await self.network.connect(PodRequest(uid or uuid.uuid4().hex, "default", "web", ports))
+        assert got is not None
+        return got.ips[0]
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    skip_without_networks()
+    made = Node(tmp_path)
+    await made.network.open()
+    yield made
+    await made.network.purge()
+    await made.network.close()
+    assert leftovers(made.mark) == []
+
+
+async def answer_in(node: Node, uid: str, port: int, text: bytes) -> asyncio.Task[None]:
+    """A server inside the pod."""
+    attachment = node.network.of(uid)
+    assert attachment is not None
+    listener = await namespaces.socket_in(Path(attachment.namespace), socket.AF_INET)
+    listener.bind(("", port))
+    listener.listen(16)
+    listener.setblocking(False)
+
+    async def serve() -> None:
+        loop = asyncio.get_running_loop()
+        with listener:
+            while True:
+                connection, _ = await loop.sock_accept(listener)
+                with connection:
+                    await loop.sock_sendall(connection, text)
+
+    return asyncio.create_task(serve())
+
+
+async def ask(address: str, port: int, inside: str = "") -> bytes:
+    made = await namespaces.socket_in(Path(inside), socket.AF_INET) if inside else socket.socket()
+    with made:
+        made.setblocking(False)
+        async with asyncio.timeout(10):
+            await asyncio.get_running_loop().sock_connect(made, (address, port))
+            return await asyncio.get_running_loop().sock_recv(made, 100)
+
+
+async def test_pods_answer_on_the_same_port_each_under_its_own_address(node: Node) -> None:
+    addresses = [await node.pod(uid) for uid in ("a", "b", "c")]
+    servers = [await answer_in(node, uid, 8080, uid.encode()) for uid in ("a", "b", "c")]
+    assert [await ask(address, 8080) for address in addresses] == [b"a", b"b", b"c"]
+    attachment = node.network.of("a")
+    assert attachment is not None
+    assert await ask(addresses[1], 8080, attachment.namespace) == b"b", "pods reach each other"
+    for server in servers:
+        server.cancel()
+
+
+async def test_a_pod_that_is_connected_again_keeps_no_second_address(node: Node) -> None:
+    await node.pod("a")
+    await node.pod("a")
+    assert len([name for name in links() if name.startswith(f"pf{node.mark}-")]) == 1
+
+
+async def test_a_pod_keeps_its_address_and_its_connection_over_a_restart(node: Node) -> None:
+    address = await node.pod("a")
+    server = await answer_in(node, "a", 8080, b"a")
+    await node.restart()
+    assert node.network.is_connected("a")
+    assert await ask(address, 8080) == b"a"
+    assert await node.pod("b") != address
+    server.cancel()
+
+
+async def test_a_host_port_leads_to_the_pod_from_loopback_and_from_another_pod(node: Node) -> None:
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    await node.pod("a", (PortMapping(port, 8080),))
+    await node.pod("b")
+    server = await answer_in(node, "a", 8080, b"a")
+    own, other = node.network.of("a"), node.network.of("b")
+    assert own is not None and other is not None
+    gateway = f"{own.ips[0].rpartition('.')[0]}.1"
+    assert await ask("127.0.0.1", port) == b"a"
+    assert await ask(gateway, port, other.namespace) == b"a"
+    assert await ask(gateway, port, own.namespace) == b"a", "also from the pod itself"
+    await node.restart()
+    assert await ask("127.0.0.1", port) == b"a"
+    await node.network.disconnect("a")
+    with pytest.raises(OSError):
+        await ask("127.0.0.1", port)
+    server.cancel()
+
+
+async def test_a_host_port_of_one_address_does_not_answer_at_another(node: Node) -> None:
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    await node.pod("a", (PortMapping(port, 8080, host_ip="127.0.0.2"),))
+    server = await answer_in(node, "a", 8080, b"a")
+    assert await ask("127.0.0.2", port) == b"a"
+    with pytest.raises(ConnectionRefusedError):
+        await ask("127.0.0.1", port)
+    server.cancel()
+
+
+async def test_a_host_port_that_is_in_use_is_refused_by_name_and_can_be_had_later(node: Node) -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PortTaken, match=f"host port {port}/TCP is in use"):
+            await node.pod("a", (PortMapping(port, 80),))
+        assert node.network.of("a") is None
+    assert await node.pod("a", (PortMapping(port, 80),))
+
+
+async def test_nothing_else_can_listen_on_a_pods_host_port(node: Node) -> None:
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    await node.pod("a", (PortMapping(port, 80),))
+    with pytest.raises(OSError, match="in use"):
+        socket.create_server(("", port))
+
+
+async def test_a_service_address_leads_to_the_hosts_loopback(node: Node) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        port = server.getsockname()[1]
+        await node.network.redirect("10.96.0.1", 443, "127.0.0.1", port)
+        await node.pod("a")
+        attachment = node.network.of("a")
+        assert attachment is not None
+
+        async def serve() -> None:
+            while True:
+                connection, peer = await asyncio.get_running_loop().sock_accept(server)
+                with connection:
+                    await asyncio.get_running_loop().sock_sendall(connection, peer[0].encode())
+
+        task = asyncio.create_task(serve())
+        assert await ask("10.96.0.1", 443, attachment.namespace) == attachment.ips[0].encode()
+        task.cancel()
+
+
+async def test_packets_of_pods_for_the_hosts_loopback_are_dropped(node: Node) -> None:
+    """The redirect above needs route_localnet on the bridge, which alone would let them in."""
+    await node.pod("a")
+    attachment = node.network.of("a")
+    assert attachment is not None
+    inside, gateway = ("nsenter", f"--net={attachment.namespace}"), f"{attachment.ips[0].rpartition('.')[0]}.1"
+    for destination in ("127.0.0.0/8", "127.0.0.1"):
+        run("ip", "route", "del", "local", destination, "table", "local", within=inside)
+    run("ip", "route", "add", "127.0.0.1/32", "via", gateway, within=inside)
+    run("sysctl", "-qw", "net.ipv4.conf.eth0.route_localnet=1", within=inside)
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as guarded,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as reached,
+    ):
+        guarded.bind(("127.0.0.1", 0))
+        reached.bind((gateway, 0))
+        reached.settimeout(10)
+
+        def send() -> None:
+            namespaces.enter(Path(attachment.namespace))
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                sender.sendto(b"to loopback", guarded.getsockname())
+                sender.sendto(b"to the gateway", reached.getsockname())
+
+        await namespaces.in_thread(send)
+        assert reached.recv(100) == b"to the gateway"
+        guarded.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            guarded.recv(100)
+
+
+async def test_an_exhausted_range_refuses_and_takes_pods_again_when_one_is_freed(node: Node) -> None:
+    node.network.set_range("10.63.255.0/30")
+    assert await node.pod("a") == "10.63.255.2"
+    with pytest.raises(RangeExhausted, match=r"10\.63\.255\.0/30"):
+        await node.pod("b")
+    assert node.network.of("b") is None
+    await node.network.disconnect("a")
+    assert await node.pod("b") == "10.63.255.2"
+
+
+async def test_another_range_is_used_when_no_pod_has_an_address_of_the_old_one(node: Node) -> None:
+    old = await node.pod("a")
+    node.network.set_range("10.63.254.0/24")
+    assert (await node.pod("b")).rpartition(".")[0] == old.rpartition(".")[0], "the range in use stays"
+    await node.network.disconnect("a")
+    await node.network.disconnect("b")
+    node.network.set_range("")
+    node.network.set_range("10.63.254.0/24")
+    assert (await node.pod("c")).startswith("10.63.254.")
+
+
+async def test_a_bridge_that_somebody_removed_is_made_again(node: Node) -> None:
+    await node.pod("a")
+    run("ip", "link", "delete", f"podfit-{node.mark}")
+    with pytest.raises(NetworkFailure):
+        await node.pod("b")
+    address = await node.pod("b")
+    server = await answer_in(node, "b", 80, b"b")
+    assert await ask(address, 80) == b"b"
+    server.cancel()
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing cleans up behind it."""
+
+
+async def test_a_crash_at_any_step_leaves_nothing_that_cannot_be_taken_back(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, crashes, step = Netlink._ask, 0, 0
+    while True:
+        calls = 0
+
+        def counted(self: Netlink, kind: int, flags: int, body: bytes, last: int = step) -> object:
+            nonlocal calls
+            calls += 1
+            if calls > last:
+                raise Killed
+            return real(self, kind, flags, body)
+
+        monkeypatch.setattr(Netlink, "_ask", counted)
+        try:
+            await node.pod(f"crash-{step}")
+        except Killed:
+            crashes += 1
+        monkeypatch.setattr(Netlink, "_ask", real)
+        await node.restart()
+        if calls <= step:
+            break
+        address = await node.pod(f"crash-{step}")
+        assert node.network.is_connected(f"crash-{step}")
+        assert address not in {await node.pod(f"next-{step}")}
+        await node.network.purge()
+        assert leftovers(node.mark) == []
+        step += 1
+    assert crashes > 10
+
+
+async def test_forwarding_is_on_while_pods_need_it_and_then_as_before(node: Node) -> None:
+    """Every other podfit of the machine counts as well, so the switch itself is only looked at while it is on."""
+    switch = Path("/proc/sys/net/ipv4/ip_forward")
+    await node.pod("a")
+    assert switch.read_text().strip() == "1"
+    with forwarding.shared() as folder:
+        assert (folder / "users" / node.mark).exists()
+    await node.network.purge()
+    with forwarding.shared() as folder:
+        assert not (folder / "users" / node.mark).exists()
