@@ -21,7 +21,7 @@ from podfit.apiserver.admission.chain import Chain
 from podfit.apiserver.auth.authorize import Action, Authorization
 from podfit.apiserver.auth.impersonate import impersonate, wanted_of
 from podfit.apiserver.calls import Call, Parts, warning_headers
-from podfit.apiserver.dialects import Dialects
+from podfit.apiserver.dialects import Dialects, policies
 from podfit.apiserver.discovery import Discovery
 from podfit.apiserver.encodings import yaml_of_json
 from podfit.apiserver.metrics import Metrics
@@ -178,13 +178,16 @@ class Core:
             if foreign is not None and not {".", ".."} & set(request.path.split("/")):
                 return await foreign(request)
             raise self._nothing_there(route.group)
-        if request.headers.get("content-type", "").startswith(protobuf.MEDIA_TYPE):
+        encoded = request.headers.get("content-type", "").startswith(protobuf.MEDIA_TYPE)
+        if encoded:
             await self.writer.aside.run(request.size, lambda: read_protobuf(request))
         if "timeout" in request.query:
             _check_timeout(request.query["timeout"][0])
         if request.method == "HEAD" and route.subresource != "proxy":
             raise method_not_allowed()
         call = Call(request, route, kind, self.parts)
+        if encoded and request.body and (dialect := call.dialect) is not None:
+            request.body = wire.encode(policies.named_as(wire.decode(request.body), kind, dialect.words))
         if (notice := self.notices.get((route.group, route.version, route.resource))) is not None:
             call.warnings.append(notice)
         try:

@@ -118,6 +118,8 @@ class Writer:
         self.aside = Aside()
         self.before_create: dict[tuple[str, str], Callable[[Object], None]] = {}
         """By (group, plural): what must be allotted before validation (cluster addresses)."""
+        self.after_write: dict[tuple[str, str], Callable[[Object], None]] = {}
+        """By (group, plural): who must know of an object before the write of it is answered."""
 
     # --- create ---------------------------------------------------------------------------------------------------
 
@@ -177,6 +179,7 @@ class Writer:
             else:
                 try:
                     record = await self.objects.put(kind, key, obj, 0)
+                    self._tell(kind, obj)
                     return Written(obj, record, True)
                 except Mismatch as lost:
                     present = lost.current
@@ -264,7 +267,13 @@ class Writer:
             between = write.stages(new, old, rfc3339(self.objects.clock.now()))
             if between is not None:
                 record = await self.objects.put(kind, key, between, record.modified)
-        return Written(new, await self.objects.put(kind, key, new, record.modified))
+        record = await self.objects.put(kind, key, new, record.modified)
+        self._tell(kind, new)
+        return Written(new, record)
+
+    def _tell(self, kind: Kind, obj: Object) -> None:
+        if (learn := self.after_write.get((kind.group, kind.plural))) is not None:
+            learn(obj)
 
     def _old(self, kind: Kind, record: Record) -> Object:
         if conversion.needed(kind) or kind.custom:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from podfit.api.resize_counting import counted
+from podfit.api.resize_dialects import LABEL
 from podfit.api.status import Object
 from podfit.kit.clock import Clock
 from podfit.scheduler.decide.board import Board
@@ -40,11 +42,16 @@ class Observer:
         if after is None or finished(after):
             self._gone(pod_key(after or before or {}))
         elif (after.get("spec") or {}).get("nodeName"):
-            if not self._bound(after):
+            if not self._bound(self._counted(after)):
                 return
         elif (after["spec"].get("schedulerName") or "default-scheduler") == self._name:
             self._unbound(before, after)
         self._changed()
+
+    def _counted(self, pod: Object) -> Object:
+        """The pod as it counts in its namespace, whose dialect may have a rule of its own."""
+        labels = self._board.snapshot.namespaces.get(pod["metadata"].get("namespace") or "")
+        return counted(pod, labels[LABEL]) if labels and LABEL in labels else pod
 
     def _gone(self, key: Key) -> None:
         self._queue.remove(key)

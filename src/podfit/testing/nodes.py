@@ -49,6 +49,10 @@ class Native:
         return msgspec.structs.replace(ask, headers={**NATIVE_HEADERS, **(ask.headers or {})})
 
 
+def _native(client: Client) -> Client:
+    return Client(Native(client.transport))
+
+
 class Cluster:
     """One API server; `node` adds an agent whose machine outlives it."""
 
@@ -56,6 +60,8 @@ class Cluster:
         self.folder = folder
         self.server = ApiServer(Config(MemoryStore(), folder / "server", tls=False, **options))
         self.client = local_client(self.server)
+        self.native = _native(self.client)
+        """The same, for what is stored, whatever dialect a namespace speaks."""
         self.clock = FakeClock()
         self.nodes: list[TestNode] = []
 
@@ -112,7 +118,7 @@ class TestNode:
     def __init__(self, cluster: Cluster, name: str, config: dict[str, Any], user: User = ADMIN) -> None:
         """`user`: who its agent is to the API server."""
         self.cluster, self.name = cluster, name
-        self._client = Client(Native(local.local_client(cluster.server, user, "test").transport))
+        self._client = cluster.native if user is ADMIN else _native(local.local_client(cluster.server, user, "test"))
         self.machine = FakeNodeState()
         data = cluster.folder / name
         self.config = AgentConfig(

@@ -25,6 +25,7 @@ from podfit.agent.decide.states import (
     equal,
 )
 from podfit.api.quantity import ZERO, Quantity
+from podfit.api.resize_dialects import DESIGN_2020, LABEL
 from podfit.api.resources import GUARANTEED, Amounts
 
 CRITICAL_PRIORITY = 2_000_000_000
@@ -225,7 +226,10 @@ def increases(desired: Amounts, allocated: Amounts) -> bool:
 
 
 def queue_key(pod: Object, increasing: bool, qos: str, pending_since: float | None) -> tuple[object, ...]:
-    """Sorts first: what asks for no more, then priority, Guaranteed before others, the longest waiting."""
+    """Sorts first: what asks for no more, then priority, Guaranteed before others, the longest waiting. A resize in the
+    design of 2020 knows no rank: those of one rank come in the order in which they arrived."""
+    if (pod["metadata"].get("annotations") or {}).get(LABEL) == DESIGN_2020:
+        return (True, 0, True, True, 0.0)
     return (
         increasing,
         -int(pod["spec"].get("priority") or 0),

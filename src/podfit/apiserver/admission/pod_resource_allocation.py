@@ -6,11 +6,11 @@ A client that leaves the field out, or sends null, keeps what is there: that is 
 
 from __future__ import annotations
 
+from podfit.api.resize_states import RESIZABLE, by_name
 from podfit.api.status import Object
 from podfit.apiserver.admission.base import CREATE, DELETE, Attributes, Plugin, spec_of
 from podfit.apiserver.auth.node import node_name_of
 from podfit.apiserver.dialects.design_2020 import FIELD, allocations, same_amounts
-from podfit.apiserver.dialects.states import RESIZABLE, by_name
 
 _WHERE = ("", "status")
 

@@ -219,7 +219,7 @@ class NodeAuthorizer:
                     return self._if_related(node, action)
                 return Decision(False, "can only list/watch pods with spec.nodeName field selector")
             case "", "update" | "patch" if self._allocates_in_spec(action.namespace):
-                return self._if_related(node, action)
+                return ALLOWED
         return NO_OPINION
 
 

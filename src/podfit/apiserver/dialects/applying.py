@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.kinds import POD, Kind
+from podfit.api.resize_states import by_name
 from podfit.api.status import Object
 from podfit.apiserver.dialects import policies
 from podfit.apiserver.dialects.base import CONTAINERS, Dialect
-from podfit.apiserver.dialects.states import by_name
 
 _OWN = "resourcesAllocated"
 

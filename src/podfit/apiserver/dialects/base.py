@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
+from podfit.api import resize_states as states
 from podfit.api.kinds import POD, Kind
+from podfit.api.resize_dialects import LABEL
+from podfit.api.resize_states import by_name
 from podfit.api.schema import type_of
 from podfit.api.schema.types import Struct
 from podfit.api.status import Object
-from podfit.apiserver.dialects import policies, states
+from podfit.apiserver.dialects import policies
 from podfit.apiserver.dialects.policies import Words
-from podfit.apiserver.dialects.states import by_name
 from podfit.apiserver.dialects.types import Edit, edit, varied
 
 CONTAINERS = ("containers", "initContainers")
@@ -47,6 +49,8 @@ class Dialect:
     allocated_in_spec: ClassVar[bool] = False
     """Whether the node writes what it has allocated to the spec of a pod."""
     only_nodes_allocate: ClassVar[bool] = False
+    binds_nodes: ClassVar[bool] = False
+    """Whether it has rules for the node, which finds the dialect of a resize in an annotation of the native pod."""
 
     def __init__(self) -> None:
         self._structs: dict[Kind, Struct] = {}
@@ -80,6 +84,8 @@ class Dialect:
         if kind != POD:
             return policies.show_template(obj, kind, self.words)
         shown = {**obj, "spec": self._show_spec(obj)}
+        if LABEL in (obj["metadata"].get("annotations") or {}):
+            shown["metadata"] = _annotated(obj["metadata"], None)
         if obj.get("status"):
             shown["status"] = self._show_status(obj)
         return shown
@@ -130,6 +136,8 @@ class Dialect:
         if kind != POD:
             return policies.read_template(asked, kind, self.words)
         made = {**asked, "spec": self._read_spec(asked.get("spec") or {}, {})}
+        if self.binds_nodes:
+            made["metadata"] = _annotated(asked.get("metadata") or {}, self.name)
         return made
 
     def put_back(self, kind: Kind, asked: Object, old: Object, now: str) -> Object:
@@ -142,6 +150,11 @@ class Dialect:
             new["spec"] = old["spec"]
         else:
             new["spec"] = self._read_spec(asked.get("spec") or {}, old["spec"])
+        mark = (old["metadata"].get("annotations") or {}).get(LABEL)
+        if self.binds_nodes and new["spec"] is not old["spec"]:
+            mark = self.name
+        if mark is not None:
+            new["metadata"] = _annotated(asked.get("metadata") or {}, mark)
         if asked.get("status") == shown.get("status"):
             _put(new, "status", old.get("status"))
         else:
@@ -214,6 +227,15 @@ class Dialect:
 
 
 Translate = Callable[[Object], Object]
+
+
+def _annotated(metadata: Object, dialect: str | None) -> Object:
+    """Metadata with, or without, the annotation that says in which dialect a pod was resized."""
+    rest = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != LABEL}
+    made = {key: value for key, value in metadata.items() if key != "annotations"}
+    if dialect is not None:
+        rest[LABEL] = dialect
+    return {**made, "annotations": rest} if rest else made
 
 
 def _observed(condition: Object, stored: Object) -> Object:

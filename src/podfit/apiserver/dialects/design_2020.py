@@ -6,13 +6,14 @@ it is complete when the resources in the status are those of the spec.
 
 from __future__ import annotations
 
+from podfit.api import resize_states as states
 from podfit.api.kinds import POD, Kind
 from podfit.api.resize_dialects import DESIGN_2020
+from podfit.api.resize_states import by_name
 from podfit.api.schema.types import Field
 from podfit.api.status import Object
-from podfit.apiserver.dialects import policies, states
+from podfit.apiserver.dialects import policies
 from podfit.apiserver.dialects.base import Dialect
-from podfit.apiserver.dialects.states import by_name
 from podfit.apiserver.dialects.types import AMOUNTS, edit
 
 _NATIVE, FIELD = "allocatedResources", "resourcesAllocated"
@@ -25,6 +26,7 @@ class Design2020(Dialect):
     keeps_policies = True
     allocated_in_spec = True
     only_nodes_allocate = True
+    binds_nodes = True
 
     def show_container(self, container: Object, pod: Object, regular: bool) -> Object:
         shown = super().show_container(container, pod, regular)
@@ -34,7 +36,7 @@ class Design2020(Dialect):
     def show_statuses(self, status: Object, pod: Object) -> None:
         for field in ("containerStatuses", "initContainerStatuses"):
             if field in status:
-                status[field] = [{key: value for key, value in one.items() if key != _NATIVE} for one in status[field]]
+                status[field] = [_hidden(one) for one in status[field]]
 
     def read_container(self, asked: Object, old: Object | None, regular: bool) -> Object:
         made = super().read_container(asked, old, regular)
@@ -46,17 +48,20 @@ class Design2020(Dialect):
         changed = {name: one for name, one in given.items() if not same_amounts(one, before.get(name))}
         if changed:
             new["status"] = _allocated(new.get("status") or {}, changed, old, now)
-        elif kind == POD and new.get("status") is not old.get("status") and not _unapplied(new):
+        elif kind == POD and _reports(new, old) and not _unapplied(new):
             conditions = [one for one in new["status"].get("conditions") or () if one.get("type") != states.IN_PROGRESS]
             new["status"] = {**new["status"], "conditions": conditions}
         return new
 
     def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
-        before = old.get("status") or {}
+        before, allocated = old.get("status") or {}, allocations_of(old)
         for field in ("containerStatuses", "initContainerStatuses"):
             stored = by_name(before.get(field))
             if status.get(field):
-                status[field] = [_kept(one, stored.get(one.get("name", ""))) for one in status[field]]
+                mine = allocated if field == "containerStatuses" else {}
+                status[field] = [
+                    _kept(one, stored.get(name := one.get("name", "")), mine.get(name)) for one in status[field]
+                ]
 
 
 def allocation(container: Object, pod: Object) -> Object:
@@ -94,12 +99,23 @@ def _allocated(status: Object, changed: dict[str, Object], old: Object, now: str
     return made
 
 
+def _reports(new: Object, old: Object) -> bool:
+    """Whether a node reported something else about containers than before."""
+    after, before = new.get("status") or {}, old.get("status") or {}
+    return bool(after.get("containerStatuses")) and after["containerStatuses"] != before.get("containerStatuses")
+
+
 def _unapplied(pod: Object) -> bool:
     gap = states.gap_of(pod)
     return bool(gap.unapplied | gap.limits)
 
 
-def _kept(status: Object, stored: Object | None) -> Object:
-    if stored is None or _NATIVE not in stored:
-        return status
-    return {**status, _NATIVE: stored[_NATIVE]}
+def _kept(status: Object, stored: Object | None, allocated: Object | None) -> Object:
+    """A container that a node reports on for the first time has what was shown as allocated then."""
+    if stored is not None and (_NATIVE in stored or status == _hidden(stored)):
+        return {**status, _NATIVE: stored[_NATIVE]} if _NATIVE in stored else status
+    return {**status, _NATIVE: allocated} if allocated else status
+
+
+def _hidden(status: Object) -> Object:
+    return {key: value for key, value in status.items() if key != _NATIVE}

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.api import resize_states as states
 from podfit.api.resize_dialects import DESIGN_2021
+from podfit.api.resize_states import by_name
 from podfit.api.schema.types import Field
 from podfit.api.status import Object
-from podfit.apiserver.dialects import policies, states
+from podfit.apiserver.dialects import policies
 from podfit.apiserver.dialects.base import Dialect
-from podfit.apiserver.dialects.states import by_name
 from podfit.apiserver.dialects.types import AMOUNTS, WORDS, edit
 
 _NATIVE, _SHOWN = "allocatedResources", "resourcesAllocated"
@@ -30,19 +31,10 @@ class Design2021(Dialect):
     on_resize = True
     keeps_policies = True
     only_nodes_allocate = True
+    binds_nodes = True
 
     def resize(self, pod: Object) -> dict[str, str]:
-        resize, gap = states.resize_of(pod), states.gap_of(pod)
-        waiting, applying = gap.requests | gap.limits, gap.unapplied | gap.limits
-        found: dict[str, str] = {}
-        for name in states.RESIZABLE:
-            if resize.unanswered and name in waiting:
-                found[name] = states.PROPOSED
-            elif resize.pending and (name in gap.requests or (name in gap.limits and not resize.in_progress)):
-                found[name] = resize.pending
-            elif resize.in_progress and name in applying:
-                found[name] = states.UNDER_WAY
-        return found
+        return states.words_by_resource(pod)
 
     def show_statuses(self, status: Object, pod: Object) -> None:
         reported = by_name(status.get("containerStatuses"))
@@ -107,10 +99,10 @@ def _shown(status: Object, requests: Object | None) -> Object:
 
 def _read(status: Object, stored: Object | None, shown: Object | None) -> Object:
     made = {key: value for key, value in status.items() if key != _SHOWN}
-    given, before = status.get(_SHOWN), (stored or {}).get(_NATIVE)
-    if not given or (shown is not None and given == shown.get(_SHOWN)):
-        # Left out by a client that does not know the field, or as it was shown.
-        given = before
-    if given is not None:
+    given = status.get(_SHOWN)
+    if not given:
+        # Left out by a client that does not know the field.
+        given = (shown or {}).get(_SHOWN)
+    if given and (stored is None or stored.get(_NATIVE) or status != shown):
         made[_NATIVE] = given
     return made

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from podfit.api.kinds import POD, Kind
+from podfit.api.resize_states import RESIZABLE
 from podfit.api.status import FieldError, Object, duplicate, invalid, not_supported, required
-from podfit.apiserver.dialects.states import RESIZABLE
 from podfit.apiserver.dialects.types import Edit, edit, word
 
 NOT_REQUIRED, RESTART = "NotRequired", "RestartContainer"
@@ -153,6 +153,20 @@ def _check(listed: list[Object], restart_policy: str, path: str, words: Words, f
 
 def show_template(obj: Object, kind: Kind, words: Words) -> Object:
     return _with_template(obj, TEMPLATES[kind.plural], lambda one: {"resizePolicy": shown(one, words, False)})
+
+
+def named_as(obj: Object, kind: Kind, words: Words) -> Object:
+    """An object from protobuf, which has numbers for fields: the second one of a policy, as the dialect calls it."""
+    if not words.renames:
+        return obj
+    return _with_template(obj, TEMPLATES.get(kind.plural, ()), lambda one: {"resizePolicy": _named(one, words)})
+
+
+def _named(container: Object, words: Words) -> list[Object]:
+    return [
+        {words.key if key == "restartPolicy" else key: value for key, value in one.items()}
+        for one in container["resizePolicy"]
+    ]
 
 
 def read_template(obj: Object, kind: Kind, words: Words) -> Object:

@@ -46,18 +46,16 @@ class Dialects:
         return self._labelled.get(namespace, self._default) if self.active else None
 
     def learn(self, namespace: Object) -> None:
-        label = (namespace["metadata"].get("labels") or {}).get(LABEL)
-        self._set(namespace["metadata"]["name"], label)
+        self._set(namespace["metadata"]["name"], _label(namespace))
 
     def changed(self, happening: Happening) -> None:
         """A listener of the hub, for namespaces."""
-        name, before = happening.name, self.of(happening.name)
         if happening.new is None:
-            self._set(name, None)
+            self._set(happening.name, None)
             return
         self.learn(happening.new)
-        if happening.old is not None and self.of(name) is not before:
-            self.changed_in(name)
+        if happening.old is not None and _label(happening.old) != _label(happening.new):
+            self.changed_in(happening.name)
 
     def _set(self, name: str, label: str | None) -> None:
         if label in self.by_name or label == NATIVE:
@@ -65,3 +63,7 @@ class Dialects:
         else:
             self._labelled.pop(name, None)
         self.active = self._default is not None or any(self._labelled.values())
+
+
+def _label(namespace: Object) -> str | None:
+    return (namespace["metadata"].get("labels") or {}).get(LABEL)

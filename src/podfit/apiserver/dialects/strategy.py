@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from podfit.api.kinds import POD
+from podfit.api.resize_dialects import LABEL
+from podfit.api.resize_states import by_name
 from podfit.api.status import FieldError, Object
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.dialects import policies
 from podfit.apiserver.dialects.base import Dialect
-from podfit.apiserver.dialects.states import by_name
 from podfit.apiserver.strategy.base import Errors
 from podfit.apiserver.strategy.pod import update as pod_update
 from podfit.apiserver.strategy.pod.pods import PodStrategy
@@ -24,10 +25,12 @@ class DialectStrategy(PodStrategy):
         self._dialect = dialect
 
     def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
-        written = new.get("status") or {}
+        written, mark = new.get("status") or {}, (new.get("metadata") or {}).get("annotations", {}).get(LABEL)
         if subresource == "resize":
             _only_known(new, old)
         super().prepare_update(new, old, subresource)
+        if subresource == "resize" and mark is not None:
+            new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), LABEL: mark}
         if not subresource and self._dialect.allocated_in_spec:
             _keep_allocations(new, written, old)
 

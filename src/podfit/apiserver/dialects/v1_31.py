@@ -6,11 +6,12 @@ back to what is allocated, leaves the word as it is. What a terminated container
 
 from __future__ import annotations
 
+from podfit.api import resize_states as states
 from podfit.api.resize_dialects import V1_31
+from podfit.api.resize_states import by_name
 from podfit.api.status import Object
-from podfit.apiserver.dialects import policies, states
+from podfit.apiserver.dialects import policies
 from podfit.apiserver.dialects.base import Dialect
-from podfit.apiserver.dialects.states import by_name
 from podfit.apiserver.dialects.types import edit, word
 
 RESIZE = {"PodStatus": edit((), word("resize", "v1.PodResizeStatus"))}

@@ -6,11 +6,12 @@ not shown: it took a further gate.
 
 from __future__ import annotations
 
+from podfit.api import resize_states as states
 from podfit.api.resize_dialects import V1_32
+from podfit.api.resize_states import by_name
 from podfit.api.status import Object
-from podfit.apiserver.dialects import policies, states
+from podfit.apiserver.dialects import policies
 from podfit.apiserver.dialects.base import Dialect
-from podfit.apiserver.dialects.states import by_name
 from podfit.apiserver.dialects.types import edit
 from podfit.apiserver.dialects.v1_31 import RESIZE
 

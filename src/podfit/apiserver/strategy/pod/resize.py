@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from podfit.api.resize_dialects import LABEL
 from podfit.api.resources import is_sidecar, qos_class
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid
@@ -76,7 +77,11 @@ def prepare(new: Object, old: Object) -> None:
                 return
         new["spec"] = _reset(asked, stored)
     meta.keep(new, old, "status")
+    annotations = old["metadata"].get("annotations")
     meta.reset_for_status(new, old)
+    if annotations and LABEL in annotations:
+        # The node decides by the rules of the last resize, and this one is native.
+        new["metadata"]["annotations"] = {key: value for key, value in annotations.items() if key != LABEL}
 
 
 def _reset(asked: Object, stored: Object) -> Object:

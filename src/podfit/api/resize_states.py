@@ -150,3 +150,18 @@ def _accepted(stored: Object, reported: Object | None, answers: bool) -> Object:
 
 def text_of(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def words_by_resource(pod: Object) -> dict[str, str]:
+    """How the resize of each resource stands: Proposed, the reason why it is pending, or InProgress."""
+    resize, gap = resize_of(pod), gap_of(pod)
+    waiting, applying = gap.requests | gap.limits, gap.unapplied | gap.limits
+    found: dict[str, str] = {}
+    for name in RESIZABLE:
+        if resize.unanswered and name in waiting:
+            found[name] = PROPOSED
+        elif resize.pending and (name in gap.requests or (name in gap.limits and not resize.in_progress)):
+            found[name] = resize.pending
+        elif resize.in_progress and name in applying:
+            found[name] = UNDER_WAY
+    return found
