@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev system run clean-run test test-all test-v2 check fix bench wheel
+.PHONY: help setup dev system libvirt run clean-run test test-all test-v2 check fix bench wheel
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,10 +34,13 @@ clean-run: ## Remove what `make run` left: its data directory, and pods if it wa
 	@test ! -d .run || test ! -x $(BIN)/podfit || $(BIN)/podfit down --data-dir .run
 	rm -rf .run
 
-test: dev system ## Run the test suite
+libvirt: setup system ## Add the Python binding of libvirt (where its headers are; else VM tests skip)
+	@scripts/libvirt-python $(BIN)
+
+test: dev system libvirt ## Run the test suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart 1 -m "not slow"
 
-test-all: dev system ## Run the test suite and the slow campaigns
+test-all: dev system libvirt ## Run the test suite and the slow campaigns
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart 1
 
 test-v2: dev system ## Run the runtime suite on a cgroup v2 kernel in QEMU

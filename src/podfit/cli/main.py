@@ -24,6 +24,7 @@ from podfit.cli.commands import (
     token,
     top,
     version,
+    vm_runtime,
     vpa,
 )
 from podfit.cli.completing import print_answer
@@ -72,6 +73,7 @@ for command in (
     doctor,
     version,
     completion,
+    vm_runtime,
     vpa,
 ):
     command.add_to(app)
@@ -95,6 +97,11 @@ TOLD = frozenset(
         "InUse",
         "CannotListen",
         "DamagedKeys",
+        "CannotRun",
+        "CannotOpen",
+        "LibvirtFailed",
+        "SocketInUse",
+        "ImageUnusable",
     )
 )
 """Errors whose message is for the user. By name: importing all of podfit to name them would slow every command down."""

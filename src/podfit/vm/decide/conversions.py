@@ -1,0 +1,95 @@
+"""The types a limit passes through between the API and libvirt, and that nothing is lost on the way.
+
+The runtime keeps every value as CRI has it (int64). The domain's definition carries the same values as unsigned or
+signed 64-bit numbers in its metadata, and memory also as libvirt's own elements, in KiB.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+
+from podfit.vm.decide.sizes import Limits, memory_of
+
+NAMESPACE = "https://podfit.dev/vm/1"
+KIB_PER_MIB = 1024
+_INT64 = (-(1 << 63), (1 << 63) - 1)
+_UINT64 = (0, (1 << 64) - 1)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the definition of a domain says of its size; None means that it says nothing."""
+
+    vcpus: int
+    shares: int | None
+    quota: int | None
+    period: int | None
+    memory_bytes: int | None
+    cpuset_cpus: str
+    cpuset_mems: str
+
+
+def settings_of(limits: Limits, vcpus: int) -> Settings:
+    """Raises OverflowError for a number that a domain cannot carry."""
+    return Settings(
+        vcpus=_within(vcpus, 0, (1 << 31) - 1),
+        shares=_within(limits.cpu_shares, *_UINT64) if limits.cpu_shares else None,
+        quota=_within(limits.cpu_quota, *_INT64) if limits.cpu_quota else None,
+        period=_within(limits.cpu_period, *_UINT64) if limits.cpu_period else None,
+        memory_bytes=_within(limits.memory_bytes, *_INT64) if limits.memory_bytes else None,
+        cpuset_cpus=limits.cpuset_cpus,
+        cpuset_mems=limits.cpuset_mems,
+    )
+
+
+def limits_of(settings: Settings) -> Limits:
+    return Limits(
+        cpu_period=settings.period or 0,
+        cpu_quota=settings.quota or 0,
+        cpu_shares=settings.shares or 0,
+        memory_bytes=settings.memory_bytes or 0,
+        cpuset_cpus=settings.cpuset_cpus,
+        cpuset_mems=settings.cpuset_mems,
+    )
+
+
+def to_xml(settings: Settings) -> str:
+    """The element of the domain's metadata."""
+    element = ElementTree.Element("size", {"vcpus": str(settings.vcpus)})
+    for name in ("shares", "quota", "period", "memory_bytes"):
+        value = getattr(settings, name)
+        if value is not None:
+            element.set(name, str(value))
+    element.set("cpuset_cpus", settings.cpuset_cpus)
+    element.set("cpuset_mems", settings.cpuset_mems)
+    return ElementTree.tostring(element, encoding="unicode")
+
+
+def from_xml(text: str) -> Settings:
+    element = ElementTree.fromstring(text)
+
+    def number(name: str) -> int | None:
+        value = element.get(name)
+        return None if value is None else int(value)
+
+    return Settings(
+        vcpus=int(element.get("vcpus", "0")),
+        shares=number("shares"),
+        quota=number("quota"),
+        period=number("period"),
+        memory_bytes=number("memory_bytes"),
+        cpuset_cpus=element.get("cpuset_cpus", ""),
+        cpuset_mems=element.get("cpuset_mems", ""),
+    )
+
+
+def domain_kib(limits: Limits) -> int:
+    """The memory of a domain in libvirt's unit; libvirt keeps KiB, and whole MiB stay whole."""
+    return memory_of(limits) * KIB_PER_MIB
+
+
+def _within(value: int, least: int, most: int) -> int:
+    if not least <= value <= most:
+        raise OverflowError(f"{value} does not fit between {least} and {most}")
+    return value

@@ -1,0 +1,143 @@
+"""Which memory devices a VM gets or loses to reach a size, and what the balloon makes up for.
+
+Devices have fixed sizes, so their sum is at least the size asked for; the balloon takes the difference back. A guest
+therefore reaches every size of whole MiB. All numbers are MiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+
+from podfit.vm.decide.layout import DIMM, Layout
+from podfit.vm.decide.refusals import OutOfSlots
+
+SIZES = (128, 512, 1024, 2048)
+VIRTIO_BLOCK_MIB = 2
+
+
+@dataclass(frozen=True)
+class Device:
+    """A plugged DIMM. `slot` grows with every device, so a larger one is newer."""
+
+    slot: int
+    size: int
+    node: int = 0
+    movable: bool = True
+    """False: the guest has it in a zone that it cannot vacate."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    attach: tuple[tuple[int, int], ...] = ()
+    """(size, node) of each new device."""
+    detach: tuple[Device, ...] = ()
+    balloon: int = 0
+    """What the balloon holds in the end."""
+    virtio: int | None = None
+    """The size to request from the virtio-mem device; None for DIMMs."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory of a VM as QEMU has it."""
+
+    boot: int
+    devices: tuple[Device, ...] = ()
+    balloon: int = 0
+    """What the balloon holds now."""
+    virtio: int = 0
+    """What a virtio-mem device has plugged now."""
+
+    @property
+    def total(self) -> int:
+        return self.boot + sum(device.size for device in self.devices) + self.virtio
+
+    @property
+    def guest(self) -> int:
+        """What the guest really has."""
+        return self.total - self.balloon
+
+
+def plan(layout: Layout, memory: Memory, target: int) -> Plan:
+    """How to get from what is there to the target. Raises OutOfSlots if devices run out."""
+    if layout.device != DIMM:
+        return _virtio_plan(layout, memory, target)
+    if target > memory.total:
+        sizes = grow(target - memory.total, layout.slots - len(memory.devices), layout.domain_max_mib - memory.total)
+        nodes = _nodes(layout, memory, sizes)
+        return Plan(attach=tuple(zip(sizes, nodes, strict=True)), balloon=memory.total + sum(sizes) - target)
+    gone = shrink(memory.total - target, memory.devices)
+    return Plan(detach=gone, balloon=memory.total - sum(device.size for device in gone) - target)
+
+
+def grow(missing: int, free_slots: int, room: int) -> tuple[int, ...]:
+    """Devices whose sum is at least what is missing, and exceeds it by no more than the balloon can take back.
+
+    Small devices are unplugged more easily, so the smallest are chosen that leave half of the free slots for later.
+    `room` is how much more the VM may have in devices.
+    """
+    units = -(-missing // SIZES[0]) * SIZES[0]
+    for most in (-(-free_slots // 2), free_slots):
+        for largest in SIZES:
+            sizes = _filled(units, largest)
+            if len(sizes) <= most:
+                return sizes
+    # The slots do not suffice for the exact sum: devices a little too large replace many small ones.
+    whole, rest = divmod(units, SIZES[-1])
+    if whole < free_slots:
+        sizes = (SIZES[-1],) * whole + _least_sum(rest, free_slots - whole)
+        if sum(sizes) <= room:
+            return sizes
+    raise OutOfSlots(
+        f"{missing} MiB more need more memory devices than the {free_slots} free slots of this VM can hold; "
+        "set the pod annotation podfit.dev/vm-slots and recreate the pod"
+    )
+
+
+def _filled(units: int, largest: int) -> tuple[int, ...]:
+    sizes: list[int] = []
+    for size in reversed(SIZES[: SIZES.index(largest) + 1]):
+        count, units = divmod(units, size)
+        sizes += [size] * count
+    return tuple(sizes)
+
+
+def _least_sum(rest: int, slots: int) -> tuple[int, ...]:
+    """The smallest sum of at most `slots` devices that reaches the rest; one of the largest always does."""
+    sums = (
+        sizes for count in range(1, min(slots, len(SIZES)) + 1) for sizes in combinations_with_replacement(SIZES, count)
+    )
+    return min((sizes for sizes in sums if sum(sizes) >= rest), key=lambda sizes: (sum(sizes), len(sizes)))
+
+
+def shrink(excess: int, devices: Sequence[Device]) -> tuple[Device, ...]:
+    """Devices to detach: movable before others, newest first, together no more than the excess."""
+    gone: list[Device] = []
+    for device in sorted(devices, key=lambda device: (not device.movable, -device.slot)):
+        if device.size <= excess:
+            gone.append(device)
+            excess -= device.size
+    return tuple(gone)
+
+
+def _nodes(layout: Layout, memory: Memory, sizes: Sequence[int]) -> list[int]:
+    """The NUMA cell of each new device: the one asked for, or whichever has least memory."""
+    if layout.node is not None:
+        return [layout.node] * len(sizes)
+    cells = {cell: layout.cell_memory(cell) for cell in range(layout.cells)}
+    for device in memory.devices:
+        cells[device.node] = cells.get(device.node, 0) + device.size
+    chosen = []
+    for size in sizes:
+        cell = min(cells, key=lambda cell: (cells[cell], cell))
+        cells[cell] += size
+        chosen.append(cell)
+    return chosen
+
+
+def _virtio_plan(layout: Layout, memory: Memory, target: int) -> Plan:
+    above = max(0, target - memory.boot)
+    requested = -(-above // VIRTIO_BLOCK_MIB) * VIRTIO_BLOCK_MIB
+    return Plan(virtio=requested, balloon=memory.boot + requested - target)

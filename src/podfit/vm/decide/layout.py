@@ -1,0 +1,140 @@
+"""What is fixed when a VM is defined: its maxima, its memory slots, its NUMA cells, the kind of its memory devices.
+
+Pod annotations choose; without them a VM can grow to four times its size. Page tables for plugged memory come out of
+the memory it boots with: 64 bytes for each page of 4 KiB, so sixteen times the boot memory costs a quarter of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from podfit.api.quantity import Quantity, QuantityError
+from podfit.vm.decide.refusals import BeyondMaximum, Invalid
+from podfit.vm.decide.sizes import MIB, Size
+
+PREFIX = "podfit.dev/vm-"
+CMDLINE, FIRMWARE, CELLS, NODE = PREFIX + "cmdline", PREFIX + "firmware", PREFIX + "numa-cells", PREFIX + "numa-node"
+MAX_MEMORY, MAX_VCPUS, SLOTS = PREFIX + "max-memory", PREFIX + "max-vcpus", PREFIX + "slots"
+DEVICE = PREFIX + "memory"
+DIMM, VIRTIO_MEM = "dimm", "virtio-mem"
+BIOS, UEFI = "bios", "uefi"
+
+GROWTH = 4
+CARRIED = 16
+"""How many times its boot memory a guest can have."""
+MOST_VCPUS = 255
+DEFAULT_SLOTS, MOST_SLOTS = 16, 255
+MOST_CELLS = 64
+UNIT_MIB = 128
+"""The smallest memory device, and what the maximum is rounded up to."""
+LARGEST_DEVICE_MIB = 2048
+
+
+@dataclass(frozen=True)
+class Layout:
+    boot: Size
+    max_vcpus: int
+    max_memory_mib: int
+    slots: int = DEFAULT_SLOTS
+    cells: int = 1
+    node: int | None = None
+    """Where plugged memory goes; None: to the cell that has least."""
+    device: str = DIMM
+    firmware: str = BIOS
+
+    @property
+    def domain_max_mib(self) -> int:
+        """What the domain may hold in devices: more than the guest is given, since the balloon takes the rest back."""
+        return self.max_memory_mib + LARGEST_DEVICE_MIB
+
+    def cell_memory(self, cell: int) -> int:
+        """The boot memory of a cell in MiB; what does not divide belongs to the first."""
+        share, rest = divmod(self.boot.memory_mib, self.cells)
+        return share + (rest if cell == 0 else 0)
+
+    def cell_vcpus(self, cell: int) -> tuple[int, int]:
+        """The first and the last vCPU of a cell."""
+        share, rest = divmod(self.max_vcpus, self.cells)
+        first = cell * share + min(cell, rest)
+        return first, first + share + (1 if cell < rest else 0) - 1
+
+    def check(self, size: Size) -> None:
+        """Raises BeyondMaximum for a size that this VM cannot be brought to while it runs."""
+        if size.vcpus > self.max_vcpus:
+            raise BeyondMaximum(
+                f"{size.vcpus} vCPUs are more than the {self.max_vcpus} this VM was defined for; "
+                f"set the pod annotation {MAX_VCPUS} and recreate the pod"
+            )
+        if size.memory_mib > self.max_memory_mib:
+            raise BeyondMaximum(
+                f"{size.memory_mib} MiB are more than the {self.max_memory_mib} MiB this VM was defined for; "
+                f"set the pod annotation {MAX_MEMORY} (at most {CARRIED} times the memory it starts with) "
+                "and recreate the pod"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Layout:
+        return Layout(**{**data, "boot": Size(**data["boot"])})
+
+
+def layout_of(size: Size, annotations: Mapping[str, str]) -> Layout:
+    """Raises Invalid for annotations that cannot be honoured."""
+    cells = _number(annotations, CELLS, 1, MOST_CELLS, 1)
+    max_vcpus = _number(annotations, MAX_VCPUS, size.vcpus, MOST_VCPUS, min(size.vcpus * GROWTH, MOST_VCPUS))
+    max_vcpus = max(max_vcpus, cells)
+    device = _choice(annotations, DEVICE, (DIMM, VIRTIO_MEM))
+    node = _number(annotations, NODE, 0, cells - 1, 0) if NODE in annotations else None
+    return Layout(
+        boot=size,
+        max_vcpus=max_vcpus,
+        max_memory_mib=_max_memory(size, annotations),
+        slots=_number(annotations, SLOTS, 1, MOST_SLOTS, DEFAULT_SLOTS),
+        cells=cells,
+        node=node,
+        device=device,
+        firmware=_choice(annotations, FIRMWARE, (BIOS, UEFI)),
+    )
+
+
+def _max_memory(size: Size, annotations: Mapping[str, str]) -> int:
+    carried = size.memory_mib * CARRIED
+    text = annotations.get(MAX_MEMORY)
+    if text is None:
+        return _rounded(min(size.memory_mib * GROWTH, carried))
+    try:
+        asked = -(-Quantity.parse(text).nanos // (10**9 * MIB))
+    except QuantityError as error:
+        raise Invalid(f"annotation {MAX_MEMORY}: {text!r}: {error}") from error
+    if asked < size.memory_mib:
+        raise Invalid(f"annotation {MAX_MEMORY}: {text} is less than the memory limit of {size.memory_mib} MiB")
+    if asked > carried:
+        raise Invalid(
+            f"annotation {MAX_MEMORY}: a VM that starts with {size.memory_mib} MiB can carry at most {carried} MiB, "
+            f"not {text}; start it with a larger memory limit"
+        )
+    return _rounded(asked)
+
+
+def _rounded(memory: int) -> int:
+    return -(-memory // UNIT_MIB) * UNIT_MIB
+
+
+def _number(annotations: Mapping[str, str], name: str, least: int, most: int, default: int) -> int:
+    text = annotations.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+        raise Invalid(f"annotation {name}: {text!r} is not a whole number from {least} to {most}")
+    return int(text)
+
+
+def _choice(annotations: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    text = annotations.get(name, choices[0])
+    if text not in choices:
+        raise Invalid(f"annotation {name}: {text!r} is none of {', '.join(choices)}")
+    return text

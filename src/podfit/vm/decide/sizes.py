@@ -1,0 +1,93 @@
+"""A VM's size, and how it is read from and written to CRI's resources.
+
+CRI carries limits only: the limit is what the guest gets, the request is what the scheduler counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podfit.vm.decide.refusals import Invalid
+
+MIB = 1 << 20
+DEFAULT_PERIOD_US = 100_000
+DEFAULT_VCPUS, DEFAULT_MEMORY_MIB = 1, 512
+"""For a container without limits."""
+LEAST_MEMORY_MIB = 64
+"""Below this a Linux kernel of today does not boot."""
+
+
+@dataclass(frozen=True)
+class Size:
+    vcpus: int
+    memory_mib: int
+
+    def __str__(self) -> str:
+        return f"{self.vcpus} vCPU{'s' if self.vcpus != 1 else ''} and {self.memory_mib} MiB"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What CRI's LinuxContainerResources say, as they say it: 0 and "" mean that the field is unset."""
+
+    cpu_period: int = 0
+    cpu_quota: int = 0
+    cpu_shares: int = 0
+    memory_bytes: int = 0
+    cpuset_cpus: str = ""
+    cpuset_mems: str = ""
+
+    def updated(self, newer: Limits) -> Limits:
+        """Fields that the newer limits leave unset keep their values, as in every runtime."""
+        period = newer.cpu_period or self.cpu_period
+        return Limits(
+            cpu_period=period,
+            cpu_quota=newer.cpu_quota or self.cpu_quota,
+            cpu_shares=newer.cpu_shares or self.cpu_shares,
+            memory_bytes=newer.memory_bytes or self.memory_bytes,
+            cpuset_cpus=newer.cpuset_cpus or self.cpuset_cpus,
+            cpuset_mems=newer.cpuset_mems or self.cpuset_mems,
+        )
+
+
+def size_of(limits: Limits) -> Size:
+    """Raises Invalid for a size that no VM can have."""
+    return Size(vcpus_of(limits), memory_of(limits))
+
+
+def vcpus_of(limits: Limits) -> int:
+    if limits.cpu_quota <= 0:
+        return DEFAULT_VCPUS
+    period = limits.cpu_period or DEFAULT_PERIOD_US
+    if limits.cpu_quota % period:
+        milli = limits.cpu_quota * 1000 // period
+        raise Invalid(
+            f"a VM has whole vCPUs only: a CPU limit of {milli}m is not possible; "
+            f"set it to {milli // 1000 or 1} or {milli // 1000 + 1}"
+        )
+    return limits.cpu_quota // period
+
+
+def memory_of(limits: Limits) -> int:
+    """In MiB, rounded up: a guest never has less than its limit."""
+    if limits.memory_bytes <= 0:
+        return DEFAULT_MEMORY_MIB
+    memory = -(-limits.memory_bytes // MIB)
+    if memory < LEAST_MEMORY_MIB:
+        raise Invalid(f"a memory limit of {memory} MiB is too small for a VM; the least is {LEAST_MEMORY_MIB} MiB")
+    return memory
+
+
+def actual_limits(limits: Limits, actual: Size) -> Limits:
+    """The limits as they hold in the guest: those that were set, wherever the guest has what they say."""
+    period = limits.cpu_period or DEFAULT_PERIOD_US
+    quota = actual.vcpus * period if limits.cpu_quota > 0 else limits.cpu_quota
+    same = limits.memory_bytes <= 0 or memory_of(limits) == actual.memory_mib
+    return Limits(
+        cpu_period=limits.cpu_period,
+        cpu_quota=quota,
+        cpu_shares=limits.cpu_shares,
+        memory_bytes=limits.memory_bytes if same else actual.memory_mib * MIB,
+        cpuset_cpus=limits.cpuset_cpus,
+        cpuset_mems=limits.cpuset_mems,
+    )

@@ -1,0 +1,61 @@
+"""The files of one VM: an overlay on the image's disk, which itself is never written to, and the raw console log."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+from podfit.vm.machines.definition import Disk
+from podfit.vm.records import Image
+
+
+class DiskFailed(Exception):
+    """qemu-img refused an image; the message is qemu-img's."""
+
+
+class Disks:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def of(self, id: str) -> Path:
+        return self._folder / id
+
+    def console(self, id: str) -> Path:
+        """In a folder of its own, which is watched: writes to the disks beside it must not wake the watcher."""
+        return self._folder / id / "console" / "raw.log"
+
+    async def create(self, id: str, image: Image) -> tuple[Disk, ...]:
+        """The VM's disks; its root disk is a qcow2 file that holds only what differs from the image's."""
+        self.console(id).parent.mkdir(parents=True, exist_ok=True)
+        if not image.disk:
+            return ()
+        overlay = self.of(id) / "root.qcow2"
+        if not overlay.exists():
+            words = ("create", "-q", "-f", "qcow2", "-b", image.disk, "-F", image.disk_format or "raw", str(overlay))
+            try:
+                await _qemu_img(*words)
+            except DiskFailed as error:
+                raise DiskFailed(f"the image's disk {Path(image.disk).name} cannot be used: {error}") from error
+        return (Disk(str(overlay)),)
+
+    def remove(self, id: str) -> None:
+        shutil.rmtree(self.of(id), ignore_errors=True)
+
+
+def format_of(disk: Path) -> str:
+    """qcow2 or raw, by the first bytes: a raw disk says nothing of itself."""
+    with disk.open("rb") as file:
+        return "qcow2" if file.read(4) == b"QFI\xfb" else "raw"
+
+
+async def _qemu_img(*words: str) -> None:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "qemu-img", *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+    except OSError as error:
+        raise DiskFailed(f"qemu-img cannot run: {error} (Debian: apt-get install qemu-utils)") from error
+    output, _ = await process.communicate()
+    if process.returncode:
+        raise DiskFailed(output.decode(errors="replace").strip())

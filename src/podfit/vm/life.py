@@ -1,0 +1,251 @@
+"""The life of VMs: created, started, stopped, ended, removed. Every change is in the records before it is reported."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from podfit.vm import notices
+from podfit.vm.cgroups import Cgroups
+from podfit.vm.consoles import Console
+from podfit.vm.decide.conversions import settings_of, to_xml
+from podfit.vm.decide.sizes import MIB
+from podfit.vm.disks import Disks
+from podfit.vm.machines.definition import Definition, Disk, domain_xml
+from podfit.vm.machines.events import CRASHED, SHUTDOWN, STOPPED, Event
+from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
+from podfit.vm.machines.machine import Machine
+from podfit.vm.network import Networks
+from podfit.vm.notices import Notice, Notices
+from podfit.vm.records import EXITED, RUNNING, Container, Records, Sandbox
+
+log = logging.getLogger(__name__)
+KILLED = 137
+_REASON_WAIT_S = 2.0
+"""How long libvirt may take to say why a VM ended."""
+
+
+@dataclass
+class Presence:
+    """What this process holds of a VM that exists."""
+
+    machine: Machine
+    console: Console
+    lock: asyncio.Lock
+    ended: asyncio.Event
+    stopped: asyncio.Event
+    """libvirt has cleaned up after QEMU."""
+    killed: bool = False
+    shut_down: bool = False
+    crashed: bool = False
+    oom_kills: int = 0
+
+
+class Lives:
+    def __init__(
+        self,
+        records: Records,
+        hypervisor: Hypervisor,
+        cgroups: Cgroups,
+        disks: Disks,
+        networks: Networks,
+        posts: Notices,
+    ) -> None:
+        self._records, self._hypervisor, self._cgroups = records, hypervisor, cgroups
+        self._disks, self._networks, self._posts = disks, networks, posts
+        self._present: dict[str, Presence] = {}
+        self._by_uuid: dict[str, str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def presence(self, container: Container) -> Presence:
+        found = self._present.get(container.id)
+        if found is None:
+            machine = Machine(self._hypervisor, container.domain, container.uuid)
+            console = Console(self._disks.console(container.id), self.log_path(container))
+            found = Presence(machine, console, asyncio.Lock(), asyncio.Event(), asyncio.Event())
+            self._present[container.id], self._by_uuid[container.uuid] = found, container.id
+        return found
+
+    def machine(self, container: Container) -> Machine:
+        return self.presence(container).machine
+
+    def container_of(self, uuid: str) -> Container | None:
+        return self._records.containers.get(self._by_uuid.get(uuid, ""))
+
+    def log_path(self, container: Container) -> Path | None:
+        sandbox = self._records.sandboxes.get(container.sandbox_id)
+        folder = sandbox.config.log_directory if sandbox is not None else ""
+        return Path(folder) / container.config.log_path if folder and container.config.log_path else None
+
+    def limit_bytes(self, container: Container, memory_mib: int) -> int:
+        """What the VM's cgroup may use: the guest's memory and QEMU's own."""
+        return (memory_mib + container.overhead_mib) * MIB
+
+    # --- create
+    async def create(self, sandbox: Sandbox, container: Container) -> None:
+        """cgroup, record, domain, in this order; a failure undoes what was done."""
+        try:
+            disks = await self._disks.create(container.id, container.image)
+            self._cgroups.create(container.group)
+            boot = container.layout.boot
+            self._cgroups.write(container.group, container.limits, self.limit_bytes(container, boot.memory_mib))
+            self._records.save(container)
+            await self._hypervisor.define(domain_xml(self._definition(sandbox, container, disks)))
+        except BaseException:
+            await self._undo(container)
+            raise
+        self.presence(container)
+        self._post(container, notices.CREATED)
+
+    def _definition(self, sandbox: Sandbox, container: Container, disks: tuple[Disk, ...]) -> Definition:
+        image, network = container.image, self._networks.of(sandbox)
+        return Definition(
+            name=container.domain,
+            uuid=container.uuid,
+            layout=container.layout,
+            console_log=str(self._disks.console(container.id)),
+            agent_socket=str(self._hypervisor.root / f"agent-{container.id[:13]}"),
+            size_xml=to_xml(settings_of(container.limits, container.layout.boot.vcpus)),
+            accelerated=self._hypervisor.accelerated,
+            emulator=self._hypervisor.emulator,
+            kernel=image.kernel,
+            initrd=image.initrd,
+            cmdline=f"{image.cmdline} {self._networks.cmdline(sandbox)}".strip(),
+            disks=disks,
+            network=network,
+            cpuset=container.limits.cpuset_cpus,
+        )
+
+    async def _undo(self, container: Container) -> None:
+        with suppress(LibvirtFailed):
+            await Machine(self._hypervisor, container.domain, container.uuid).undefine()
+        self._records.drop(container.id)
+        self._cgroups.remove(container.group)
+        self._disks.remove(container.id)
+
+    # --- start
+    async def start(self, container: Container) -> None:
+        present = self.presence(container)
+        sandbox = self._records.sandboxes[container.sandbox_id]
+        async with present.lock:
+            enter_network, leave_network = self._networks.door(sandbox)
+
+            def enter() -> None:
+                enter_network()
+                self._cgroups.enter(container.group)
+
+            def leave() -> None:
+                self._cgroups.leave()
+                leave_network()
+
+            pid = await present.machine.start(enter, leave)
+            if self._cgroups.v2:
+                self._cgroups.adopt(container.group, pid)
+            container.state, container.started_ns = RUNNING, time.time_ns()
+            self._records.save(container)
+            self.watch(container, pid)
+        self._post(container, notices.STARTED)
+
+    def watch(self, container: Container, pid: int) -> None:
+        """Follows the console and the process of a VM that runs."""
+        present = self.presence(container)
+        present.oom_kills = self._cgroups.usage(container.group).oom_kills
+        present.console.start()
+
+        def ended(code: int | None) -> None:
+            task = asyncio.ensure_future(self._over(container, present, code))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        self._hypervisor.processes.watch(pid, ended)
+
+    # --- the end
+    def heard(self, event: Event) -> None:
+        """libvirt reports; the process itself says when it has ended."""
+        container = self.container_of(event.uuid)
+        present = self._present.get(container.id) if container is not None else None
+        if present is None:
+            return
+        if event.kind == SHUTDOWN:
+            present.shut_down = True
+        elif event.kind == CRASHED:
+            present.crashed = True
+        elif event.kind == STOPPED:
+            present.stopped.set()
+
+    async def _over(self, container: Container, present: Presence, code: int | None) -> None:
+        if not code and not present.killed:
+            # QEMU ended in order, or is not our child: whether the guest shut down or crashed, libvirt knows.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_REASON_WAIT_S):
+                    await present.stopped.wait()
+            with suppress(LibvirtFailed):
+                state = await present.machine.state()
+                present.crashed |= state is not None and state.why_off in ("crashed", "failed")
+                present.shut_down |= state is not None and state.why_off == "shutdown"
+        await self.finish(container, code)
+
+    async def finish(self, container: Container, code: int | None) -> None:
+        """Records how a VM ended; once."""
+        present = self.presence(container)
+        if container.state == EXITED:
+            return
+        await present.console.close()
+        container.exit_code, container.reason, container.message = self._verdict(container, present, code)
+        container.state, container.finished_ns, container.update = EXITED, time.time_ns(), None
+        self._records.save(container)
+        present.ended.set()
+        self._post(container, notices.STOPPED)
+
+    def _verdict(self, container: Container, present: Presence, code: int | None) -> tuple[int, str, str]:
+        if self._cgroups.usage(container.group).oom_kills > present.oom_kills:
+            return KILLED, "OOMKilled", "QEMU exceeded the memory limit of the VM's cgroup"
+        if present.killed:
+            return KILLED, "Error", "the guest did not shut down within its grace period"
+        if present.crashed and not code:
+            return 1, "Error", "the guest's kernel panicked"
+        if present.shut_down or code == 0:
+            return 0, "Completed", ""
+        if code is None:
+            return 255, "Error", "QEMU ended while nothing was watching it"
+        return code, "Error", f"QEMU ended unexpectedly with exit code {code}"
+
+    # --- stop and removal
+    async def stop(self, container: Container, grace_s: float) -> None:
+        """The power button, then the grace period, then the plug."""
+        if container.state != RUNNING:
+            return
+        present = self.presence(container)
+        if grace_s > 0:
+            with suppress(LibvirtFailed):
+                await present.machine.press_power_button()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await present.ended.wait()
+        if container.state != RUNNING:
+            return
+        present.killed = True
+        await present.machine.destroy()
+        async with asyncio.timeout(30):
+            await present.ended.wait()
+
+    async def remove(self, container: Container) -> None:
+        await self.stop(container, 0)
+        await self.machine(container).undefine()
+        self._cgroups.remove(container.group)
+        self._disks.remove(container.id)
+        self._records.drop(container.id)
+        self._present.pop(container.id, None)
+        self._by_uuid.pop(container.uuid, None)
+        self._post(container, notices.DELETED)
+
+    def _post(self, container: Container, kind: int) -> None:
+        self._posts.post(Notice(container.id, container.sandbox_id, kind, time.time_ns()))
+
+    async def close(self) -> None:
+        for present in self._present.values():
+            await present.console.close()

@@ -1,0 +1,192 @@
+"""A VM as libvirt's domain XML. Pure: text from values, and values from text."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape, quoteattr
+
+from podfit.vm.decide.conversions import NAMESPACE
+from podfit.vm.decide.devices import Device, Memory
+from podfit.vm.decide.layout import UEFI, VIRTIO_MEM, Layout
+
+AGENT_CHANNEL = "org.qemu.guest_agent.0"
+TRANSLATION_CACHE_MIB = 32
+"""QEMU's cache of translated code: without a bound an emulated guest that reboots costs more than its own memory."""
+VIRTIO_ALIAS = "ua-podfit-memory"
+NO_NETWORK, USER_NETWORK, TAP = "none", "user", "tap"
+
+
+@dataclass(frozen=True)
+class Disk:
+    path: str
+    format: str = "qcow2"
+    readonly: bool = False
+
+
+@dataclass(frozen=True)
+class Network:
+    kind: str = NO_NETWORK
+    mac: str = ""
+    tap: str = ""
+
+
+@dataclass(frozen=True)
+class Definition:
+    name: str
+    uuid: str
+    layout: Layout
+    console_log: str
+    agent_socket: str
+    size_xml: str
+    accelerated: bool = False
+    emulator: str = "/usr/bin/qemu-system-x86_64"
+    kernel: str = ""
+    initrd: str = ""
+    cmdline: str = ""
+    disks: tuple[Disk, ...] = ()
+    network: Network = field(default_factory=Network)
+    cpuset: str = ""
+
+
+def domain_xml(vm: Definition) -> str:
+    layout = vm.layout
+    cpuset = f" cpuset={quoteattr(vm.cpuset)}" if vm.cpuset else ""
+    return f"""<domain type='{"kvm" if vm.accelerated else "qemu"}'>
+<name>{escape(vm.name)}</name><uuid>{vm.uuid}</uuid>
+<metadata>{vm.size_xml.replace("<size", f"<podfit:size xmlns:podfit='{NAMESPACE}'", 1)}</metadata>
+<maxMemory slots='{layout.slots}' unit='MiB'>{layout.domain_max_mib}</maxMemory>
+<memory unit='MiB'>{layout.boot.memory_mib}</memory>
+<currentMemory unit='MiB'>{layout.boot.memory_mib}</currentMemory>
+<vcpu placement='static'{cpuset} current='{layout.boot.vcpus}'>{layout.max_vcpus}</vcpu>{_vcpus(vm)}
+<os{" firmware='efi'" if layout.firmware == UEFI else ""}><type arch='x86_64' machine='q35'>hvm</type>{_boot(vm)}</os>
+<features><acpi/><apic/>{_emulation(vm)}</features>
+{_cpu(vm)}
+<on_poweroff>destroy</on_poweroff><on_reboot>restart</on_reboot><on_crash>destroy</on_crash>
+<devices><emulator>{escape(vm.emulator)}</emulator>
+<controller type='usb' model='none'/>
+{"".join(_disk(disk, number) for number, disk in enumerate(vm.disks))}{_interface(vm.network)}
+<serial type='pty'><log file={quoteattr(vm.console_log)} append='on'/><target port='0'/></serial>
+<console type='pty'><target type='serial' port='0'/></console>
+<channel type='unix'><source mode='bind' path={quoteattr(vm.agent_socket)}/>
+<target type='virtio' name='{AGENT_CHANNEL}'/></channel>
+<memballoon model='virtio' freePageReporting='on'><stats period='1'/></memballoon>
+<panic model='isa'/>{_virtio_memory(layout)}
+</devices></domain>"""
+
+
+def _vcpus(vm: Definition) -> str:
+    """Under KVM vCPUs can be unplugged again, all but the first; an emulated machine does not survive that."""
+    if not vm.accelerated:
+        return ""
+    boot = vm.layout.boot.vcpus
+    rows = (
+        f"<vcpu id='{number}' enabled='{'yes' if number < boot else 'no'}' hotpluggable='{'yes' if number else 'no'}'/>"
+        for number in range(vm.layout.max_vcpus)
+    )
+    return f"<vcpus>{''.join(rows)}</vcpus>"
+
+
+def _boot(vm: Definition) -> str:
+    if not vm.kernel:
+        return "<boot dev='hd'/>"
+    initrd = f"<initrd>{escape(vm.initrd)}</initrd>" if vm.initrd else ""
+    return f"<kernel>{escape(vm.kernel)}</kernel>{initrd}<cmdline>{escape(vm.cmdline)}</cmdline>"
+
+
+def _emulation(vm: Definition) -> str:
+    return "" if vm.accelerated else f"<tcg><tb-cache unit='MiB'>{TRANSLATION_CACHE_MIB}</tb-cache></tcg>"
+
+
+def _cpu(vm: Definition) -> str:
+    layout, cells = vm.layout, ""
+    for cell in range(layout.cells):
+        first, last = layout.cell_vcpus(cell)
+        cells += f"<cell id='{cell}' cpus='{first}-{last}' memory='{layout.cell_memory(cell)}' unit='MiB'/>"
+    model = "mode='host-passthrough'" if vm.accelerated else "mode='custom' match='exact'"
+    name = "" if vm.accelerated else "<model>qemu64</model>"
+    topology = f"<topology sockets='{layout.max_vcpus}' cores='1' threads='1'/>"
+    return f"<cpu {model}>{name}{topology}<numa>{cells}</numa></cpu>"
+
+
+def _disk(disk: Disk, number: int) -> str:
+    name = "vd" + chr(ord("a") + number)
+    readonly = "<readonly/>" if disk.readonly else ""
+    return (
+        f"<disk type='file' device='disk'><driver name='qemu' type='{disk.format}'/>"
+        f"<source file={quoteattr(disk.path)}/><target dev='{name}' bus='virtio'/>{readonly}</disk>\n"
+    )
+
+
+def _interface(network: Network) -> str:
+    if network.kind == NO_NETWORK:
+        return ""
+    mac = f"<mac address='{network.mac}'/>" if network.mac else ""
+    if network.kind == USER_NETWORK:
+        return f"<interface type='user'>{mac}<model type='virtio'/></interface>"
+    target = f"<target dev={quoteattr(network.tap)} managed='no'/>"
+    return f"<interface type='ethernet'>{mac}{target}<model type='virtio'/></interface>"
+
+
+def _virtio_memory(layout: Layout) -> str:
+    if layout.device != VIRTIO_MEM:
+        return ""
+    return virtio_xml(layout.max_memory_mib - layout.boot.memory_mib, 0, layout.node or 0)
+
+
+def virtio_xml(size: int, requested: int, node: int) -> str:
+    return (
+        f"<memory model='virtio-mem'><target><size unit='MiB'>{-(-size // 2) * 2}</size><node>{node}</node>"
+        f"<block unit='MiB'>2</block><requested unit='MiB'>{requested}</requested></target>"
+        f"<alias name='{VIRTIO_ALIAS}'/></memory>"
+    )
+
+
+def dimm_xml(size: int, node: int) -> str:
+    return f"<memory model='dimm'><target><size unit='MiB'>{size}</size><node>{node}</node></target></memory>"
+
+
+@dataclass(frozen=True)
+class Live:
+    """What the XML of a running domain says."""
+
+    memory: Memory
+    vcpus: int
+    console: str
+    """The path of the serial console's pty; "" while the VM is off."""
+    dimms: dict[int, tuple[str, int]]
+    """By slot: the device's XML, and where it begins in the guest's memory."""
+
+
+def read_live(text: str) -> Live:
+    root = ElementTree.fromstring(text)
+    devices, dimms, virtio = [], {}, 0
+    for number, element in enumerate(root.iterfind("devices/memory")):
+        target = element.find("target")
+        assert target is not None
+        if element.get("model") == VIRTIO_MEM:
+            virtio += _mib(target.find("current"))
+            continue
+        address = element.find("address")
+        slot = int(address.get("slot", str(number)), 0) if address is not None else number
+        base = int(address.get("base", "0"), 0) if address is not None else 0
+        devices.append(Device(slot, _mib(target.find("size")), int(target.findtext("node", "0"))))
+        dimms[slot] = (ElementTree.tostring(element, encoding="unicode"), base)
+    # libvirt counts devices into <memory>, and a virtio-mem device with all it may ever have.
+    whole = sum(_mib(target) for target in root.iterfind("devices/memory/target/size"))
+    boot = _mib(root.find("memory")) - whole
+    plugged = boot + sum(device.size for device in devices) + virtio
+    vcpu = root.find("vcpu")
+    vcpus = int(vcpu.get("current") or vcpu.text or 0) if vcpu is not None else 0
+    console = root.find("devices/serial/source")
+    balloon = max(0, plugged - _mib(root.find("currentMemory")))
+    memory = Memory(boot, tuple(devices), balloon, virtio)
+    return Live(memory, vcpus, console.get("path", "") if console is not None else "", dimms)
+
+
+def _mib(element: ElementTree.Element | None) -> int:
+    """libvirt answers in KiB, whatever it was given."""
+    if element is None or not element.text:
+        return 0
+    factor = {"KiB": 1024, "MiB": 1 << 20, "GiB": 1 << 30, "b": 1, "bytes": 1}[element.get("unit", "KiB")]
+    return int(element.text) * factor >> 20

@@ -1,0 +1,64 @@
+"""The folder of libvirt's embedded QEMU driver: its settings, and whether this machine can run it at all."""
+
+from __future__ import annotations
+
+import hashlib
+import pwd
+import shutil
+from pathlib import Path
+
+SETTINGS = """\
+# QEMU runs as root in the pod's cgroup, which it inherits from the thread that starts it: libvirt must not move it.
+user = "root"
+group = "root"
+dynamic_ownership = 0
+remember_owner = 0
+security_driver = "none"
+namespaces = []
+stdio_handler = "file"
+cgroup_controllers = []
+"""
+USER = "libvirt-qemu"
+
+
+class CannotRun(Exception):
+    """This machine lacks something that VMs need; the message says what, and how to get it."""
+
+
+LONGEST_ROOT = 30
+"""libvirt puts sockets deep below the folder, and the path of a socket has 107 characters at most."""
+SHORT = Path("/run/podfit")
+
+
+def prepare(folder: Path) -> Path:
+    """Writes the settings; returns the path by which libvirt gets the folder, a short link to it if need be."""
+    (folder / "etc").mkdir(parents=True, exist_ok=True)
+    settings = folder / "etc" / "qemu.conf"
+    if not settings.exists() or settings.read_text() != SETTINGS:
+        settings.write_text(SETTINGS)
+    whole = folder.resolve()
+    if len(str(whole)) <= LONGEST_ROOT:
+        return whole
+    SHORT.mkdir(mode=0o700, exist_ok=True)
+    link = SHORT / f"vm-{hashlib.sha256(str(whole).encode()).hexdigest()[:8]}"
+    if not link.is_symlink():
+        link.symlink_to(whole)
+    return link
+
+
+def emulator() -> str:
+    found = shutil.which("qemu-system-x86_64")
+    if found is None:
+        raise CannotRun("qemu-system-x86_64 is not installed (Debian: apt-get install qemu-system-x86 qemu-utils)")
+    return found
+
+
+def check_user() -> None:
+    """libvirt's driver resolves this user before it reads any settings, and fails if it does not exist."""
+    try:
+        pwd.getpwnam(USER)
+    except KeyError:
+        raise CannotRun(
+            f"the user {USER} does not exist; libvirt's QEMU driver needs it even when QEMU runs as another "
+            f"(useradd --system --user-group --no-create-home {USER})"
+        ) from None

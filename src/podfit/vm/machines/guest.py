@@ -1,0 +1,119 @@
+"""The guest's own agent (qemu-guest-agent): what it says of memory and vCPUs, and commands run in the guest."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import libvirt_qemu
+
+from podfit.vm.decide.shrinking import Guest
+from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
+
+ANSWER_S = 5
+_POLL_S = (0.005, 0.01, 0.02, 0.05, 0.1)
+
+
+class AgentFailed(Exception):
+    """The agent does not answer, or refused; the message says which."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: bytes
+    err: bytes
+
+
+class GuestAgent:
+    def __init__(self, hypervisor: Hypervisor, uuid: str) -> None:
+        self._hypervisor, self._uuid = hypervisor, uuid
+
+    async def command(self, name: str, **arguments: Any) -> Any:
+        text = json.dumps({"execute": name, "arguments": arguments} if arguments else {"execute": name})
+        try:
+            answer = await self._hypervisor.on(
+                self._uuid, lambda domain: libvirt_qemu.qemuAgentCommand(domain, text, ANSWER_S, 0)
+            )
+        except LibvirtFailed as error:
+            raise AgentFailed(str(error)) from error
+        return json.loads(answer)["return"]
+
+    async def answers(self) -> bool:
+        try:
+            await self.command("guest-ping")
+        except AgentFailed:
+            return False
+        return True
+
+    # --- commands
+    async def start(self, words: list[str], stdin: bytes = b"", environment: list[str] | None = None) -> int:
+        """Starts a command and returns its pid in the guest."""
+        arguments: dict[str, Any] = {"path": words[0], "arg": words[1:], "capture-output": True}
+        if stdin:
+            arguments["input-data"] = base64.b64encode(stdin).decode()
+        if environment:
+            arguments["env"] = environment
+        return int((await self.command("guest-exec", **arguments))["pid"])
+
+    async def result(self, pid: int) -> Ran:
+        """Waits until the command has ended."""
+        pause = iter(_POLL_S)
+        while True:
+            found = await self.command("guest-exec-status", pid=pid)
+            if found["exited"]:
+                code = found.get("exitcode")
+                ended = int(code) if code is not None else 128 + int(found.get("signal", 0))
+                return Ran(ended, _decoded(found, "out-data"), _decoded(found, "err-data"))
+            await asyncio.sleep(next(pause, _POLL_S[-1]))
+
+    async def run(self, words: list[str], stdin: bytes = b"") -> Ran:
+        return await self.result(await self.start(words, stdin))
+
+    # --- memory
+    async def memory(self) -> Guest:
+        """From /proc/meminfo, at this moment; balloon statistics are up to a second old."""
+        ran = await self.run(["/bin/cat", "/proc/meminfo"])
+        rows = {name: int(rest.split()[0]) >> 10 for name, _, rest in map(_row, ran.out.decode().splitlines()) if rest}
+        if ran.code or "MemAvailable" not in rows:
+            raise AgentFailed("the guest does not show /proc/meminfo")
+        return Guest(rows["MemTotal"], rows["MemAvailable"])
+
+    async def block_size(self) -> int:
+        return int((await self.command("guest-get-memory-block-info"))["size"])
+
+    async def set_blocks(self, numbers: list[int], online: bool) -> list[int]:
+        """Takes memory blocks offline or online; returns those that did not follow.
+
+        Blocks come back through sysfs as movable: the agent's own command would make them kernel memory, which can
+        never be unplugged again.
+        """
+        failed = []
+        for number in numbers:
+            word = "online_movable" if online else "offline"
+            script = f"echo {word} >/sys/devices/system/memory/memory{number}/state"
+            if (await self.run(["/bin/sh", "-c", script])).code:
+                failed.append(number)
+        return failed
+
+    # --- vCPUs
+    async def vcpus(self) -> dict[int, bool]:
+        """Whether each vCPU of the guest is online."""
+        found = await self.command("guest-get-vcpus")
+        return {int(vcpu["logical-id"]): bool(vcpu["online"]) for vcpu in found}
+
+    async def set_vcpus(self, online: dict[int, bool]) -> None:
+        wanted = [{"logical-id": number, "online": state} for number, state in online.items()]
+        if wanted and int(await self.command("guest-set-vcpus", vcpus=wanted)) != len(wanted):
+            raise AgentFailed("the guest did not change all of the vCPUs")
+
+
+def _row(line: str) -> tuple[str, str, str]:
+    return line.partition(":")
+
+
+def _decoded(found: dict[str, Any], name: str) -> bytes:
+    return base64.b64decode(found.get(name, ""))

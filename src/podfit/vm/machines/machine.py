@@ -1,0 +1,222 @@
+"""One VM: its life, its memory devices, its vCPUs and its balloon, as single steps on the libvirt domain.
+
+Each step is one call that either works or raises LibvirtFailed; what steps to take in which order is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import libvirt
+
+from podfit.vm.decide.conversions import NAMESPACE
+from podfit.vm.machines.definition import VIRTIO_ALIAS, Live, dimm_xml, read_live
+from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
+
+LIVE, CONFIG = libvirt.VIR_DOMAIN_AFFECT_LIVE, libvirt.VIR_DOMAIN_AFFECT_CONFIG
+_OFF = {
+    libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN: "shutdown",
+    libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED: "destroyed",
+    libvirt.VIR_DOMAIN_SHUTOFF_CRASHED: "crashed",
+    libvirt.VIR_DOMAIN_SHUTOFF_FAILED: "failed",
+}
+
+
+@dataclass(frozen=True)
+class State:
+    running: bool
+    paused: bool = False
+    why_off: str = ""
+    """shutdown, destroyed, crashed or failed; "" if libvirt does not know."""
+
+
+class Machine:
+    def __init__(self, hypervisor: Hypervisor, name: str, uuid: str) -> None:
+        self._hypervisor, self.name, self.uuid = hypervisor, name, uuid
+
+    async def _do(self, work: Callable[[Any], Any]) -> Any:
+        return await self._hypervisor.on(self.uuid, work)
+
+    # --- life
+    async def start(self, enter: Callable[[], None], leave: Callable[[], None]) -> int:
+        """Starts the VM from a thread that has entered the pod's cgroup and network; returns QEMU's pid."""
+
+        def work(domain: Any) -> None:
+            enter()
+            try:
+                domain.create()
+            finally:
+                leave()
+
+        await self._do(work)
+        return self.pid() or 0
+
+    def pid(self) -> int | None:
+        with suppress(OSError, ValueError):
+            return int(self._hypervisor.pid_file(self.name).read_text())
+        return None
+
+    async def state(self) -> State | None:
+        """None: there is no such domain."""
+        try:
+            state, reason = await self._do(lambda domain: domain.state())
+        except LibvirtFailed as error:
+            if error.no_domain:
+                return None
+            raise
+        if state in (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_CRASHED):
+            return State(False, why_off=_OFF.get(reason, "crashed" if state == libvirt.VIR_DOMAIN_CRASHED else ""))
+        return State(True, paused=state == libvirt.VIR_DOMAIN_PAUSED)
+
+    async def press_power_button(self) -> None:
+        await self._do(lambda domain: domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN))
+
+    async def reset(self) -> None:
+        await self._do(lambda domain: domain.reset())
+
+    async def pause(self) -> None:
+        await self._do(lambda domain: domain.suspend())
+
+    async def resume(self) -> None:
+        await self._do(lambda domain: domain.resume())
+
+    async def destroy(self) -> None:
+        try:
+            await self._do(lambda domain: domain.destroy())
+        except LibvirtFailed as error:
+            if not error.not_running and not error.no_domain:
+                raise
+
+    async def undefine(self) -> None:
+        try:
+            await self._do(lambda domain: domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM))
+        except LibvirtFailed as error:
+            if not error.no_domain:
+                raise
+
+    # --- what it has
+    async def live(self) -> Live:
+        return read_live(await self._do(lambda domain: domain.XMLDesc(0)))
+
+    async def statistics(self) -> dict[str, int]:
+        """The balloon's, in KiB; those of the guest are missing while it has no driver."""
+        found: dict[str, int] = await self._do(lambda domain: domain.memoryStats())
+        return found
+
+    async def size_xml(self) -> str:
+        def work(domain: Any) -> str:
+            try:
+                return str(domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, NAMESPACE, CONFIG))
+            except libvirt.libvirtError as error:
+                if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN_METADATA:
+                    return ""
+                raise
+
+        return str(await self._do(work))
+
+    async def set_size_xml(self, text: str) -> None:
+        def work(domain: Any) -> None:
+            kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
+            domain.setMetadata(kind, text, "podfit", NAMESPACE, CONFIG)
+            if domain.isActive():
+                domain.setMetadata(kind, text, "podfit", NAMESPACE, LIVE)
+
+        await self._do(work)
+
+    # --- memory
+    async def attach(self, size: int, node: int) -> None:
+        """A DIMM, first in the running VM, then in its definition: if the first fails, both stay as they were."""
+        xml = dimm_xml(size, node)
+
+        def work(domain: Any) -> None:
+            domain.attachDeviceFlags(xml, LIVE)
+            domain.attachDeviceFlags(xml, CONFIG)
+
+        await self._do(work)
+
+    async def detach(self, slot: int) -> str:
+        """Asks the guest to release a DIMM; an event with the returned alias says how that ended."""
+        xml = (await self.live()).dimms[slot][0]
+        alias = ElementTree.fromstring(xml).find("alias")
+        await self._do(lambda domain: domain.detachDeviceFlags(xml, LIVE))
+        return alias.get("name", "") if alias is not None else ""
+
+    async def settle_definition(self) -> None:
+        """Makes the definition hold the devices of the running VM, so that it starts with the same size again."""
+
+        def work(domain: Any) -> None:
+            wanted = _counted(read_live(domain.XMLDesc(0)))
+            stored = read_live(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+            there = _counted(stored)
+            for key in set(wanted) | set(there):
+                size, node = key
+                for _ in range(wanted.get(key, 0) - there.get(key, 0)):
+                    domain.attachDeviceFlags(dimm_xml(size, node), CONFIG)
+                for _ in range(there.get(key, 0) - wanted.get(key, 0)):
+                    domain.detachDeviceFlags(dimm_xml(size, node), CONFIG)
+
+        await self._do(work)
+
+    async def request_virtio(self, mib: int) -> None:
+        """Asks the virtio-mem device for a size; the guest follows as it can."""
+
+        def changed(text: str) -> str:
+            for element in ElementTree.fromstring(text).iterfind("devices/memory"):
+                requested = element.find("target/requested")
+                if element.get("model") == "virtio-mem" and requested is not None:
+                    requested.text, requested.attrib["unit"] = str(mib), "MiB"
+                    return ElementTree.tostring(element, encoding="unicode")
+            raise LookupError(f"no device {VIRTIO_ALIAS}")
+
+        def work(domain: Any) -> None:
+            domain.updateDeviceFlags(changed(domain.XMLDesc(0)), LIVE)
+            domain.updateDeviceFlags(changed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)), CONFIG)
+
+        await self._do(work)
+
+    async def set_balloon(self, guest_mib: int) -> None:
+        """Asks the balloon to leave the guest this much. The definition follows, so a restart begins with it."""
+        await self._do(lambda domain: domain.setMemoryFlags(guest_mib << 10, LIVE))
+
+    # --- vCPUs
+    async def add_vcpus(self, count: int) -> None:
+        await self._do(lambda domain: (domain.setVcpusFlags(count, LIVE), domain.setVcpusFlags(count, CONFIG)))
+
+    async def remove_vcpus(self, count: int) -> None:
+        """Unplugs vCPUs; under KVM only."""
+        await self._do(lambda domain: (domain.setVcpusFlags(count, LIVE), domain.setVcpusFlags(count, CONFIG)))
+
+    async def define_vcpus(self, count: int) -> None:
+        await self._do(lambda domain: domain.setVcpusFlags(count, CONFIG))
+
+    async def pin(self, cpus: str, host_cpus: int) -> None:
+        """Restricts every vCPU and QEMU's other threads to CPUs of the host."""
+        allowed = _expanded(cpus)
+        mask = tuple(number in allowed for number in range(host_cpus))
+
+        def work(domain: Any) -> None:
+            for number in range(domain.vcpusFlags(LIVE)):
+                domain.pinVcpuFlags(number, mask, LIVE | CONFIG)
+            domain.pinEmulator(mask, LIVE | CONFIG)
+
+        await self._do(work)
+
+
+def _counted(live: Live) -> dict[tuple[int, int], int]:
+    found: dict[tuple[int, int], int] = {}
+    for device in live.memory.devices:
+        found[device.size, device.node] = found.get((device.size, device.node), 0) + 1
+    return found
+
+
+def _expanded(cpus: str) -> set[int]:
+    found: set[int] = set()
+    for part in cpus.split(","):
+        first, _, last = part.partition("-")
+        if first:
+            found |= set(range(int(first), int(last or first) + 1))
+    return found

@@ -1,0 +1,120 @@
+"""QEMU's processes: noticed the moment they end, and reaped, so that no zombie is taken for a VM.
+
+libvirt detaches QEMU, so it becomes a child of the nearest subreaper. This process is that subreaper: otherwise PID 1
+reaps it, often late, and libvirt takes the zombie for a running VM. QEMU that an earlier process started is somebody
+else's child; its end is noticed all the same, only its exit status is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+_PR_SET_CHILD_SUBREAPER = 36
+_LOOK_S = 0.02
+
+Ended = Callable[[int | None], None]
+"""Gets the exit code as a shell has it (128 + signal), None if it is unknown."""
+
+
+def become_subreaper() -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        log.warning("this process cannot be a subreaper: %s", os.strerror(ctypes.get_errno()))
+
+
+class Processes:
+    def __init__(self) -> None:
+        self._watched: dict[int, int] = {}
+
+    def watch(self, pid: int, ended: Ended) -> None:
+        """Calls `ended` once, when the process has ended."""
+        if pid in self._watched:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            descriptor = os.pidfd_open(pid)
+        except OSError:
+            loop.call_soon(ended, None)
+            return
+        self._watched[pid] = descriptor
+        loop.add_reader(descriptor, self._over, pid, ended)
+
+    def _over(self, pid: int, ended: Ended) -> None:
+        descriptor = self._watched.pop(pid)
+        asyncio.get_running_loop().remove_reader(descriptor)
+        code = _reap(descriptor)
+        os.close(descriptor)
+        ended(code)
+
+    def __contains__(self, pid: int) -> bool:
+        return pid in self._watched
+
+    def close(self) -> None:
+        for descriptor in self._watched.values():
+            asyncio.get_running_loop().remove_reader(descriptor)
+            os.close(descriptor)
+        self._watched.clear()
+
+
+class Orphans:
+    """Reaps QEMU processes that libvirt starts only to ask what QEMU can do. They become children of this process, too;
+    libvirt waits until each is gone, for fifteen seconds if nobody reaps it."""
+
+    def __init__(self, known: Processes) -> None:
+        self._known, self._lock = known, threading.Lock()
+        self._calls = 0
+
+    @contextmanager
+    def reaped(self) -> Iterator[None]:
+        """While a call of libvirt runs."""
+        with self._lock:
+            self._calls += 1
+            first = self._calls == 1
+        if first:
+            threading.Thread(target=self._run, name="podfit-orphans", daemon=True).start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._calls -= 1
+
+    def _run(self) -> None:
+        suspect = 0
+        while self._calls:
+            time.sleep(_LOOK_S)
+            suspect = self._look(suspect)
+
+    def _look(self, suspect: int) -> int:
+        """A child that libvirt itself waits for is gone at once; one that is still a zombie later is nobody's."""
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            if found is None or found.si_pid in self._known or not _is_qemu(found.si_pid):
+                return 0
+            if found.si_pid == suspect:
+                os.waitid(os.P_PID, suspect, os.WEXITED | os.WNOHANG)
+                return 0
+            return found.si_pid
+        except ChildProcessError:
+            return 0
+
+
+def _is_qemu(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().startswith("qemu-system")
+    return False
+
+
+def _reap(descriptor: int) -> int | None:
+    with suppress(ChildProcessError):
+        found = os.waitid(os.P_PIDFD, descriptor, os.WEXITED)
+        if found is not None:
+            return found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
+    return None

@@ -1,0 +1,70 @@
+"""Brings records, domains and cgroups back together when the runtime starts, whatever it was doing when it ended.
+
+The records decide which VMs there are, libvirt decides which of them run: a VM is never started here, and one that
+ended meanwhile is recorded as ended.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from podfit.vm.cgroups import Cgroups
+from podfit.vm.decide.progress import interrupted
+from podfit.vm.disks import Disks
+from podfit.vm.life import Lives
+from podfit.vm.machines.hypervisor import Hypervisor
+from podfit.vm.machines.machine import Machine
+from podfit.vm.records import CREATED, EXITED, RUNNING, Container, Records
+
+log = logging.getLogger(__name__)
+
+
+class Recovery:
+    def __init__(self, records: Records, hypervisor: Hypervisor, cgroups: Cgroups, disks: Disks, lives: Lives) -> None:
+        self._records, self._hypervisor, self._cgroups = records, hypervisor, cgroups
+        self._disks, self._lives = disks, lives
+
+    async def run(self) -> None:
+        await self._drop_unknown()
+        for container in list(self._records.containers.values()):
+            await self._recover(container)
+
+    async def _drop_unknown(self) -> None:
+        """Domains of ours without a record: their creation never finished, nobody has heard of them."""
+        known = {container.uuid for container in self._records.containers.values()}
+        for uuid, name in (await self._hypervisor.names()).items():
+            if name.startswith("podfit-") and uuid not in known and self._hypervisor.embedded:
+                log.info("removing the domain %s, which has no record", name)
+                machine = Machine(self._hypervisor, name, uuid)
+                await machine.destroy()
+                await machine.undefine()
+
+    async def _recover(self, container: Container) -> None:
+        if container.state == EXITED:
+            return
+        machine = self._lives.machine(container)
+        state = await machine.state()
+        if state is None and container.state == CREATED:
+            # Recorded, but not defined yet: the caller got no answer and creates it again.
+            self._records.drop(container.id)
+            self._cgroups.remove(container.group)
+            self._disks.remove(container.id)
+        elif state is not None and state.running:
+            await self._resume(container, machine)
+        elif container.state == RUNNING:
+            present = self._lives.presence(container)
+            present.crashed = state is None or state.why_off in ("crashed", "failed")
+            present.shut_down = state is not None and state.why_off == "shutdown"
+            await self._lives.finish(container, None)
+
+    async def _resume(self, container: Container, machine: Machine) -> None:
+        if container.state != RUNNING:
+            container.state, container.started_ns = RUNNING, container.started_ns or container.created_ns
+        if container.update is not None:
+            container.update = interrupted(container.update)
+        self._records.save(container)
+        pid = machine.pid()
+        if pid is not None:
+            self._cgroups.create(container.group)
+            self._cgroups.adopt(container.group, pid)
+            self._lives.watch(container, pid)

@@ -1,0 +1,157 @@
+"""Memory of a running VM: devices and balloon. Growing is quick; shrinking goes only as far as the guest can follow.
+
+A guest from which memory in use is detached kills its own processes. So it is asked first what is available; a device
+is vacated block by block before it is detached; and the balloon grows in steps, which end at the first pressure.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from podfit.vm.decide.devices import Device, Memory, plan
+from podfit.vm.decide.layout import VIRTIO_MEM, Layout
+from podfit.vm.decide.refusals import GuestBusy, GuestLacks
+from podfit.vm.decide.shrinking import Guest, can_give, may_detach, missing, next_step
+from podfit.vm.machines.events import BALLOON, REMOVAL_FAILED, REMOVED, RESIZED
+from podfit.vm.machines.guest import AgentFailed, GuestAgent
+from podfit.vm.machines.machine import Machine
+from podfit.vm.resizing.waits import Waits
+
+log = logging.getLogger(__name__)
+SILENCE_S = 10.0
+"""How long a guest may take to release a device without an event."""
+BALLOON_S = 3.0
+"""How long the balloon may stand still."""
+
+
+class MemoryOf:
+    """The memory of one VM."""
+
+    def __init__(self, machine: Machine, agent: GuestAgent, layout: Layout, waits: Waits) -> None:
+        self._machine, self._agent, self._layout, self._waits = machine, agent, layout, waits
+
+    async def actual(self) -> Memory:
+        """As QEMU has it now, with what the balloon really holds."""
+        memory = (await self._machine.live()).memory
+        held = (await self._machine.statistics()).get("actual")
+        if held is None:
+            return memory
+        return replace(memory, balloon=max(0, memory.total - (held >> 10)))
+
+    async def set(self, target: int) -> int:
+        """Returns what the guest has in the end. Raises GuestBusy if that is more than the target, and the reason."""
+        memory = await self.actual()
+        if target >= memory.guest:
+            await self._grow(memory, target)
+        else:
+            await self._shrink(memory, target)
+        return (await self.actual()).guest
+
+    # --- growing
+    async def _grow(self, memory: Memory, target: int) -> None:
+        found = plan(self._layout, memory, target)
+        if found.virtio is not None and found.virtio != memory.virtio:
+            await self._request_virtio(memory.virtio, found.virtio)
+        for size, node in found.attach:
+            await self._machine.attach(size, node)
+        if (memory.balloon if memory.total >= target else 0) != found.balloon or memory.balloon:
+            await self._set_balloon(target)
+
+    async def _set_balloon(self, target: int) -> int:
+        """Waits until the balloon is there or stands still; returns what the guest has."""
+        with self._waits.following(self._machine.uuid, BALLOON) as heard:
+            await self._machine.set_balloon(target)
+            while (guest := (await self.actual()).guest) != target:
+                if not await heard.wait(BALLOON_S):
+                    break
+        return guest
+
+    # --- shrinking
+    async def _shrink(self, memory: Memory, target: int) -> None:
+        guest = await self._guest()
+        goal = max(target, memory.guest - can_give(guest, target))
+        if goal < memory.guest:
+            found = plan(self._layout, memory, goal)
+            if found.virtio is not None:
+                await self._request_virtio(memory.virtio, found.virtio)
+            for device in found.detach:
+                await self._detach(device, goal)
+            await self._inflate(goal)
+        reached = (await self.actual()).guest
+        if reached > target:
+            raise GuestBusy(missing(reached, target))
+
+    async def _guest(self) -> Guest:
+        try:
+            return await self._agent.memory()
+        except AgentFailed as error:
+            found = await self._machine.statistics()
+            if "usable" not in found:
+                raise GuestLacks(
+                    "the guest reports no free memory: it has neither a balloon driver with statistics nor an agent "
+                    f"({error}), and memory that may be in use is not taken away"
+                ) from error
+            return Guest(found.get("available", 0) >> 10, found["usable"] >> 10)
+
+    async def _detach(self, device: Device, goal: int) -> None:
+        """Leaves the device in place if the guest cannot vacate it; the balloon then takes as much."""
+        if not may_detach(device.size, await self._guest(), goal) or not await self._vacate(device, goal):
+            return
+        with self._waits.following(self._machine.uuid, REMOVED, REMOVAL_FAILED) as heard:
+            alias = await self._machine.detach(device.slot)
+            while device.slot in (await self._machine.live()).dimms:
+                if not await heard.wait(SILENCE_S):
+                    log.warning("%s: no event about the memory device %s", self._machine.name, alias)
+                    break
+                if any(event.kind == REMOVAL_FAILED and event.detail == alias for event in heard.events):
+                    log.info("%s: the guest refused to release the memory device %s", self._machine.name, alias)
+                    break
+        if device.slot in (await self._machine.live()).dimms:
+            await self._bring_back(device)
+        await self._machine.settle_definition()
+
+    async def _vacate(self, device: Device, goal: int) -> bool:
+        """Takes the device's blocks offline one by one, as long as the guest has room for what is in them."""
+        try:
+            blocks, size = await self._blocks(device)
+        except AgentFailed:
+            return True
+        for number in blocks:
+            if not may_detach(size, await self._guest(), goal) or await self._agent.set_blocks([number], False):
+                await self._bring_back(device)
+                return False
+        return True
+
+    async def _bring_back(self, device: Device) -> None:
+        try:
+            blocks, _ = await self._blocks(device)
+            await self._agent.set_blocks(list(blocks), True)
+        except AgentFailed as error:
+            log.warning("%s: memory blocks stay offline: %s", self._machine.name, error)
+
+    async def _blocks(self, device: Device) -> tuple[range, int]:
+        """The guest's numbers of the device's memory blocks, and the size of a block in MiB."""
+        size = await self._agent.block_size()
+        base = (await self._machine.live()).dimms[device.slot][1]
+        return range(base // size, (base + (device.size << 20)) // size), size >> 20
+
+    async def _inflate(self, goal: int) -> None:
+        """Steps down to the goal; after a step that the guest did not follow, the balloon asks for no more."""
+        while (present := (await self.actual()).guest) > goal:
+            step = next_step(present, goal, await self._guest())
+            if step >= present or await self._set_balloon(step) > step:
+                await self._machine.set_balloon((await self.actual()).guest)
+                return
+
+    # --- virtio-mem
+    async def _request_virtio(self, present: int, requested: int) -> None:
+        """A device that gave up once tries again only when it is asked for something else, so that comes first."""
+        assert self._layout.device == VIRTIO_MEM
+        if requested < present:
+            await self._machine.request_virtio(present)
+        with self._waits.following(self._machine.uuid, RESIZED) as heard:
+            await self._machine.request_virtio(requested)
+            while (await self._machine.live()).memory.virtio != requested:
+                if not await heard.wait(BALLOON_S):
+                    return

@@ -1,0 +1,58 @@
+"""vCPUs of a running VM: plugged by QEMU, brought online and taken offline by the guest's agent.
+
+Under KVM vCPUs are unplugged. An emulated machine does not survive that: there the guest takes them offline, and they
+stay plugged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from podfit.vm.decide.refusals import GuestLacks
+from podfit.vm.machines.guest import AgentFailed, GuestAgent
+from podfit.vm.machines.machine import Machine
+
+log = logging.getLogger(__name__)
+_TRIES, _PAUSE_S = 40, 0.025
+
+
+def wanted_states(present: dict[int, bool], count: int) -> dict[int, bool]:
+    """What to change so that `count` vCPUs are online: low numbers stay, and the first always."""
+    chosen = set(sorted(present)[:count])
+    return {number: number in chosen for number, online in present.items() if online != (number in chosen)}
+
+
+async def set_vcpus(machine: Machine, agent: GuestAgent, count: int, accelerated: bool) -> int:
+    """Returns how many of the plugged vCPUs are offline afterwards. Raises GuestLacks, LibvirtFailed."""
+    plugged = (await machine.live()).vcpus
+    if count > plugged:
+        await machine.add_vcpus(count)
+        plugged = count
+    elif count < plugged and accelerated:
+        await machine.remove_vcpus(count)
+        plugged = count
+    try:
+        present = await _seen(agent, plugged)
+        await agent.set_vcpus(wanted_states(present, count))
+        return max(0, plugged - count)
+    except AgentFailed as error:
+        if count < plugged:
+            raise GuestLacks(
+                f"the guest cannot take {plugged - count} of its {plugged} vCPUs offline, because its agent "
+                f"(qemu-guest-agent) does not answer: {error}"
+            ) from error
+        # A guest that is still booting, or that onlines vCPUs itself, needs no agent to grow.
+        log.debug("vCPUs of %s: %s", machine.name, error)
+        return 0
+
+
+async def _seen(agent: GuestAgent, plugged: int) -> dict[int, bool]:
+    """The guest's vCPUs; those just plugged appear within a moment."""
+    present: dict[int, bool] = {}
+    for _ in range(_TRIES):
+        present = await agent.vcpus()
+        if len(present) >= plugged:
+            break
+        await asyncio.sleep(_PAUSE_S)
+    return present

@@ -1,0 +1,122 @@
+"""The VM runtime as a whole: its parts, how they are opened and closed, and what several calls ask of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+
+from podfit.cri import api_pb2 as cri
+from podfit.kit.dirlock import DirectoryLock
+from podfit.kit.tasks import Tasks
+from podfit.vm.cgroups import Cgroups
+from podfit.vm.decide.sizes import Limits, actual_limits
+from podfit.vm.disks import Disks
+from podfit.vm.imageservice import Images
+from podfit.vm.life import Lives
+from podfit.vm.machines.events import AGENT_UP, Event
+from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
+from podfit.vm.network import Networks
+from podfit.vm.notices import Notices
+from podfit.vm.records import RUNNING, Container, Records, Sandbox
+from podfit.vm.recovery import Recovery
+from podfit.vm.resizing.resizer import Resizer
+from podfit.vm.resizing.waits import Waits
+from podfit.vm.server.answers import NotFound, container_status
+
+log = logging.getLogger(__name__)
+LOCK = "vm-runtime.lock"
+
+
+class Runtime:
+    def __init__(self, folder: Path, hypervisor: Hypervisor, images: Images, networks: Networks) -> None:
+        self.folder, self.hypervisor, self.images, self.networks = folder, hypervisor, images, networks
+        self._lock = DirectoryLock(folder, LOCK, "podfit vm-runtime", "two runtimes cannot share their VMs")
+        self._tasks = Tasks("vm runtime")
+        self.notices, self.waits = Notices(), Waits()
+
+    async def open(self) -> None:
+        """Raises InUse, CannotOpen, CannotRun or LibvirtFailed."""
+        self._lock.take()
+        self.records = Records(self.folder / "state.db")
+        self.cgroups, disks = Cgroups(), Disks(self.folder / "vms")
+        self.lives = Lives(self.records, self.hypervisor, self.cgroups, disks, self.networks, self.notices)
+        self.resizer = Resizer(self.records, self.hypervisor, self.cgroups, self.lives, self.waits)
+        await self.hypervisor.open(self._heard)
+        await Recovery(self.records, self.hypervisor, self.cgroups, disks, self.lives).run()
+        for container in self.records.containers.values():
+            self.resizer.resume(container)
+
+    async def close(self) -> None:
+        """VMs go on running."""
+        await self._tasks.stop()
+        await self.resizer.close()
+        await self.lives.close()
+        await self.hypervisor.close()
+        self.records.close()
+        self._lock.release()
+
+    def _heard(self, event: Event) -> None:
+        self.lives.heard(event)
+        self.waits.heard(event)
+        container = self.lives.container_of(event.uuid)
+        if event.kind == AGENT_UP and container is not None and container.state == RUNNING:
+            self._tasks.start(self.resizer.agent_is_up(container), "agent is up")
+
+    # --- lookups
+    def sandbox(self, id: str) -> Sandbox:
+        found = self.records.sandboxes.get(id)
+        if found is None:
+            raise NotFound(f"no sandbox {id!r}")
+        return found
+
+    def container(self, id: str) -> Container:
+        found = self.records.containers.get(id)
+        if found is None:
+            raise NotFound(f"no container {id!r}")
+        return found
+
+    def containers_of(self, sandbox_id: str) -> list[Container]:
+        return [one for one in self.records.containers.values() if one.sandbox_id == sandbox_id]
+
+    # --- status
+    async def status(self, container: Container) -> cri.ContainerStatus:
+        path = self.lives.log_path(container)
+        return container_status(container, await self._actual(container), str(path) if path is not None else "")
+
+    async def _actual(self, container: Container) -> Limits:
+        """The limits that hold in the guest; while no guest runs, those that were set."""
+        if container.state != RUNNING:
+            return container.limits
+        try:
+            return actual_limits(container.limits, await self.resizer.actual(container))
+        except LibvirtFailed as error:
+            if container.state != RUNNING:
+                return container.limits
+            if error.gone:
+                raise
+            log.debug("the size of %s: %s", container.domain, error)
+            return container.limits
+
+    async def info(self, container: Container) -> dict[str, str]:
+        """What `crictl inspect` shows besides the status."""
+        update = container.update
+        about = {
+            "domain": container.domain,
+            "uuid": container.uuid,
+            "cgroup": container.group,
+            "layout": container.layout.to_json(),
+            "offlineVcpus": container.offline_vcpus,
+            "update": update.to_json() if update is not None else None,
+        }
+        if container.state == RUNNING:
+            memory = await self.resizer.memory(container).actual()
+            about["memory"] = {
+                "bootMiB": memory.boot,
+                "devices": [[device.size, device.node] for device in memory.devices],
+                "balloonMiB": memory.balloon,
+                "virtioMiB": memory.virtio,
+            }
+            about["agent"] = await asyncio.wait_for(self.resizer.agent(container).answers(), 10)
+        return {"info": json.dumps(about)}

@@ -1,0 +1,1 @@
+"""The calls of CRI v1, served on a unix socket."""

@@ -1,0 +1,117 @@
+"""CRI's calls about containers, each of which is a VM."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import uuid
+from typing import Any
+
+from podfit.cri import api_pb2 as cri
+from podfit.vm.decide.layout import layout_of
+from podfit.vm.decide.sizes import MIB, size_of
+from podfit.vm.records import CREATED, EXITED, Container, Sandbox
+from podfit.vm.runtime import Runtime
+from podfit.vm.server.answers import (
+    WrongState,
+    answered,
+    container_matches,
+    limits_from,
+    listed_container,
+)
+
+OVERHEAD_MIB = 160
+"""What QEMU needs besides the guest's memory, where the pod's RuntimeClass does not say."""
+
+
+class Containers:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    @answered
+    async def CreateContainer(self, request: cri.CreateContainerRequest, _context: Any) -> cri.CreateContainerResponse:
+        sandbox = self._runtime.sandbox(request.pod_sandbox_id)
+        if not sandbox.ready:
+            raise WrongState(f"the sandbox {sandbox.id} is not ready")
+        for other in self._runtime.containers_of(sandbox.id):
+            if other.config.metadata == request.config.metadata and other.state == CREATED:
+                return cri.CreateContainerResponse(container_id=other.id)
+            if other.state != EXITED:
+                raise WrongState(
+                    f"a VM pod has one container at a time, and {other.config.metadata.name} has not ended"
+                )
+        container = self._record(sandbox, request.config)
+        await self._runtime.lives.create(sandbox, container)
+        return cri.CreateContainerResponse(container_id=container.id)
+
+    def _record(self, sandbox: Sandbox, config: cri.ContainerConfig) -> Container:
+        limits = limits_from(config.linux.resources)
+        layout = layout_of(size_of(limits), sandbox.config.annotations)
+        id = secrets.token_hex(32)
+        parent = sandbox.config.linux.cgroup_parent or "/podfit-vm"
+        overhead = sandbox.config.linux.overhead.memory_limit_in_bytes // MIB or OVERHEAD_MIB
+        return Container(
+            id=id,
+            sandbox_id=sandbox.id,
+            config=config,
+            uuid=str(uuid.UUID(id[:32])),
+            group=f"{parent}/{id}",
+            image=self._runtime.images.guest(config.image, sandbox.config.annotations),
+            layout=layout,
+            limits=limits,
+            created_ns=time.time_ns(),
+            overhead_mib=overhead,
+        )
+
+    @answered
+    async def StartContainer(self, request: cri.StartContainerRequest, _context: Any) -> cri.StartContainerResponse:
+        container = self._runtime.container(request.container_id)
+        if container.state != CREATED:
+            raise WrongState(f"the container {container.id} is {container.state}, not created")
+        await self._runtime.lives.start(container)
+        return cri.StartContainerResponse()
+
+    @answered
+    async def StopContainer(self, request: cri.StopContainerRequest, _context: Any) -> cri.StopContainerResponse:
+        container = self._runtime.records.containers.get(request.container_id)
+        if container is not None:
+            await self._runtime.lives.stop(container, float(request.timeout))
+        return cri.StopContainerResponse()
+
+    @answered
+    async def RemoveContainer(self, request: cri.RemoveContainerRequest, _context: Any) -> cri.RemoveContainerResponse:
+        container = self._runtime.records.containers.get(request.container_id)
+        if container is not None:
+            await self._runtime.lives.remove(container)
+        return cri.RemoveContainerResponse()
+
+    @answered
+    async def ListContainers(self, request: cri.ListContainersRequest, _context: Any) -> cri.ListContainersResponse:
+        found = self._runtime.records.containers.values()
+        items = [listed_container(one) for one in found if container_matches(one, request.filter)]
+        return cri.ListContainersResponse(containers=items)
+
+    @answered
+    async def ContainerStatus(self, request: cri.ContainerStatusRequest, _context: Any) -> cri.ContainerStatusResponse:
+        container = self._runtime.container(request.container_id)
+        status = await self._runtime.status(container)
+        info = await self._runtime.info(container) if request.verbose else {}
+        return cri.ContainerStatusResponse(status=status, info=info)
+
+    @answered
+    async def UpdateContainerResources(
+        self, request: cri.UpdateContainerResourcesRequest, _context: Any
+    ) -> cri.UpdateContainerResourcesResponse:
+        container = self._runtime.container(request.container_id)
+        if container.state == EXITED:
+            raise WrongState(f"the container {container.id} has ended")
+        await self._runtime.resizer.update(container, limits_from(request.linux))
+        return cri.UpdateContainerResourcesResponse()
+
+    @answered
+    async def ReopenContainerLog(
+        self, request: cri.ReopenContainerLogRequest, _context: Any
+    ) -> cri.ReopenContainerLogResponse:
+        container = self._runtime.container(request.container_id)
+        self._runtime.lives.presence(container).console.reopen()
+        return cri.ReopenContainerLogResponse()

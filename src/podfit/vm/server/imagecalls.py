@@ -1,0 +1,64 @@
+"""CRI's image service."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from podfit.cri import api_pb2 as cri
+from podfit.vm.images import ImageMissing
+from podfit.vm.imageservice import Images, Known
+from podfit.vm.server.answers import answered
+
+
+def described(one: Known) -> cri.Image:
+    names = [tag.rpartition(":")[0] for tag in one.tags]
+    return cri.Image(
+        id=one.id,
+        repo_tags=one.tags,
+        repo_digests=[f"{name}@{one.digest}" for name in dict.fromkeys(names)],
+        size=one.size,
+        uid=cri.Int64Value(value=0),
+        spec=cri.ImageSpec(image=one.id),
+    )
+
+
+class ImageCalls:
+    def __init__(self, images: Images) -> None:
+        self._images = images
+
+    @answered
+    async def ListImages(self, request: cri.ListImagesRequest, _context: Any) -> cri.ListImagesResponse:
+        wanted = request.filter.image.image
+        found = [self._images.find(wanted)] if wanted else list(self._images.known.values())
+        return cri.ListImagesResponse(images=[described(one) for one in found if one is not None])
+
+    @answered
+    async def ImageStatus(self, request: cri.ImageStatusRequest, _context: Any) -> cri.ImageStatusResponse:
+        found = self._images.find(request.image.image)
+        return cri.ImageStatusResponse(image=described(found) if found is not None else None)
+
+    @answered
+    async def PullImage(self, request: cri.PullImageRequest, _context: Any) -> cri.PullImageResponse:
+        found = self._images.find(request.image.image)
+        if found is None:
+            raise ImageMissing(f"{request.image.image}: not found")
+        return cri.PullImageResponse(image_ref=found.id)
+
+    @answered
+    async def RemoveImage(self, request: cri.RemoveImageRequest, _context: Any) -> cri.RemoveImageResponse:
+        self._images.remove(request.image.image)
+        return cri.RemoveImageResponse()
+
+    @answered
+    async def ImageFsInfo(self, _request: cri.ImageFsInfoRequest, _context: Any) -> cri.ImageFsInfoResponse:
+        folder = self._images.folder
+        files = [path.stat() for path in folder.rglob("*") if path.is_file()] if folder.exists() else []
+        usage = cri.FilesystemUsage(
+            timestamp=time.time_ns(),
+            fs_id=cri.FilesystemIdentifier(mountpoint=os.fspath(folder)),
+            used_bytes=cri.UInt64Value(value=sum(about.st_blocks * 512 for about in files)),
+            inodes_used=cri.UInt64Value(value=len(files)),
+        )
+        return cri.ImageFsInfoResponse(image_filesystems=[usage], container_filesystems=[usage])

@@ -1,0 +1,108 @@
+"""The gRPC server of the VM runtime, on a unix socket that only its owner may use."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from podfit.cri.services import IMAGE, OPTIONS, RUNTIME, handler
+from podfit.vm.imageservice import Images
+from podfit.vm.machines.hypervisor import Hypervisor
+from podfit.vm.network import USER, Networks
+from podfit.vm.runtime import Runtime
+from podfit.vm.server.containers import Containers
+from podfit.vm.server.execs import Execs
+from podfit.vm.server.imagecalls import ImageCalls
+from podfit.vm.server.info import Info
+from podfit.vm.server.sandboxes import Sandboxes
+
+
+class SocketInUse(Exception):
+    """Somebody answers on the socket already."""
+
+
+class RuntimeCalls:
+    """All calls of RuntimeService; each is served by the part that has it."""
+
+    def __init__(self, *parts: object) -> None:
+        self._parts = parts
+
+    def __getattr__(self, name: str) -> object:
+        for part in self._parts:
+            if (found := getattr(part, name, None)) is not None:
+                return found
+        raise AttributeError(name)
+
+
+@dataclass(frozen=True)
+class Settings:
+    folder: Path
+    socket: Path
+    libvirt_socket: str = ""
+    """Of a libvirt daemon; "": libvirt runs in this process."""
+    accelerated: bool = False
+    network: str = USER
+    libvirt_folder: Path | None = None
+    """Of libvirt in this process, which can have one; default: below `folder`."""
+    archives: tuple[Path, ...] = ()
+    """Images to load at the start."""
+
+
+class Server:
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._path = settings, settings.socket
+        libvirt = settings.libvirt_folder or settings.folder / "libvirt"
+        hypervisor = Hypervisor(libvirt, settings.libvirt_socket, settings.accelerated)
+        images = Images(settings.folder / "images")
+        self.runtime = Runtime(settings.folder, hypervisor, images, Networks(settings.network))
+        self._server = grpc.aio.server(options=OPTIONS)
+        self._opened = False
+
+    async def start(self) -> None:
+        """Raises SocketInUse, and what opening the runtime raises."""
+        _clear(self._path)
+        await self.runtime.open()
+        self._opened = True
+        for archive in self._settings.archives:
+            self.runtime.images.load(archive)
+        runtime = self.runtime
+        calls = RuntimeCalls(Info(runtime), Sandboxes(runtime), Containers(runtime), Execs(runtime))
+        self._server.add_generic_rpc_handlers((handler(RUNTIME, calls), handler(IMAGE, ImageCalls(runtime.images))))
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        before = os.umask(0o177)
+        try:
+            if not self._server.add_insecure_port(f"unix://{self._path}"):
+                raise SocketInUse(f"{self._path} cannot be listened on")
+        finally:
+            os.umask(before)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """VMs go on running; the next start finds them."""
+        if not self._opened:
+            return
+        await self._server.stop(1.0)
+        with suppress(OSError):
+            self._path.unlink()
+        await self.runtime.close()
+
+
+def _clear(path: Path) -> None:
+    """Removes the socket of a runtime that was killed; one that answers stays."""
+    if not path.exists():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            path.unlink(missing_ok=True)
+            return
+        except OSError:
+            return
+    raise SocketInUse(f"{path} is in use by a process that answers on it")

@@ -1,0 +1,70 @@
+"""The life of VMs on real QEMU guests: created, started, seen, stopped, removed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from tests.vms import Vms, guest_archive, logged, needs_vms, process, serving, until
+
+from podfit.cri import api_pb2 as cri
+
+pytestmark = needs_vms
+
+
+async def test_a_vm_boots_runs_commands_logs_its_console_and_shuts_down(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("first", folder=tmp_path / "logs")
+        assert (await vms.status(id)).state == cri.ContainerState.CONTAINER_RUNNING
+        await vms.booted(id)
+        assert await vms.exec(id, "hostname") == "first\n"
+        log = tmp_path / "logs/vm/0.log"
+
+        async def greeted() -> bool:
+            return "PODFIT-GUEST-READY" in logged(log)
+
+        await until(greeted)
+        await vms.stop(id, grace=20)
+        status = await vms.status(id)
+        assert (status.state, status.exit_code, status.reason) == (2, 0, "Completed")
+
+
+async def test_a_killed_qemu_is_reported_at_once_and_leaves_no_zombie(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
+        id = await vms.run("killed")
+        pid = runtime.lives.machine(runtime.container(id)).pid()
+        events = vms.runtime["GetContainerEvents"](cri.GetEventsRequest())
+        await vms.sandbox("unused")
+        os.kill(pid, signal.SIGKILL)
+        async for event in events:
+            if event.container_event_type == cri.ContainerEventType.CONTAINER_STOPPED_EVENT:
+                break
+        status = await vms.status(id)
+        assert (status.exit_code, status.reason) == (137, "Error") and "QEMU" in status.message
+        assert not Path(f"/proc/{pid}").exists()
+
+
+async def test_a_guest_that_ignores_the_power_button_is_destroyed_after_its_grace_period(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("stubborn", cmdline="console=ttyS0 quiet init=/bin/false acpi=off panic=0")
+        await vms.stop(id, grace=1)
+        status = await vms.status(id)
+        assert (status.state, status.exit_code) == (cri.ContainerState.CONTAINER_EXITED, 137)
+
+
+async def test_a_vm_outlives_its_runtime_and_is_found_again(tmp_path: Path) -> None:
+    archive = guest_archive(tmp_path)
+    folder = tmp_path / "data"
+    async with process(folder, "--image-archive", str(archive)) as first:
+        vms = Vms(folder / "vm.sock")
+        id = await vms.run("survivor")
+        await vms.booted(id)
+        first.send_signal(signal.SIGKILL)
+        await vms.close()
+    async with process(folder):
+        vms = Vms(folder / "vm.sock")
+        assert (await vms.status(id)).state == cri.ContainerState.CONTAINER_RUNNING
+        assert await vms.exec(id, "echo still here") == "still here\n"
+        await vms.remove_all()
+        await vms.close()

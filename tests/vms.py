@@ -1,0 +1,204 @@
+"""Real VMs for tests: a runtime with its server in this process, and the calls of CRI on its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import platform
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from podfit.cri import api_pb2 as cri
+from podfit.cri.services import IMAGE, OPTIONS, RUNTIME, calls
+from tests.e2e.guest import image, vm_image
+
+GUEST = "podfit.dev/vm-guest:1"
+
+
+def why_no_vms() -> str:
+    if platform.machine() != "x86_64":
+        return "the guest is built for x86_64"
+    if os.geteuid() != 0:
+        return "VMs need root"
+    if shutil.which("qemu-system-x86_64") is None or shutil.which("qemu-img") is None:
+        return "QEMU is not installed"
+    try:
+        import libvirt  # noqa: F401
+    except ImportError:
+        return "libvirt-python is not installed (make libvirt)"
+    from podfit.vm.machines import folder
+
+    try:
+        folder.check_user()
+    except folder.CannotRun as error:
+        return str(error)
+    return ""
+
+
+needs_vms = pytest.mark.skipif(bool(why_no_vms()), reason=why_no_vms() or "-")
+
+
+def guest_archive(folder: Path) -> Path:
+    try:
+        return vm_image.guest_archive(folder / "guest.tar", GUEST)
+    except image.CannotBuild as error:
+        pytest.skip(f"no guest for VMs here: {error}")
+
+
+class Vms:
+    """The calls of a VM runtime, with short words for what tests do most."""
+
+    def __init__(self, socket: Path) -> None:
+        self._channel = grpc.aio.insecure_channel(f"unix://{socket}", options=OPTIONS)
+        self.runtime, self.image = calls(self._channel, RUNTIME), calls(self._channel, IMAGE)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    async def sandbox(self, name: str, folder: Path | None = None, **annotations: str) -> cri.PodSandboxConfig:
+        config = cri.PodSandboxConfig(
+            metadata=cri.PodSandboxMetadata(name=name, uid=f"uid-{name}", namespace="default"),
+            hostname=name,
+            log_directory=str(folder) if folder else "",
+            annotations={"podfit.dev/vm-" + key.strip("_").replace("_", "-"): annotations[key] for key in annotations},
+        )
+        return config
+
+    async def run(
+        self, name: str, cpus: int = 1, memory: int = 256, folder: Path | None = None, image: str = GUEST, **notes: str
+    ) -> str:
+        """Sandbox, container, started; returns the container's ID."""
+        config = await self.sandbox(name, folder, **notes)
+        sandbox = (await self.runtime["RunPodSandbox"](cri.RunPodSandboxRequest(config=config))).pod_sandbox_id
+        container = cri.ContainerConfig(
+            metadata=cri.ContainerMetadata(name="vm"),
+            image=cri.ImageSpec(image=image),
+            log_path="vm/0.log",
+            linux=cri.LinuxContainerConfig(resources=resources(cpus, memory)),
+        )
+        request = cri.CreateContainerRequest(pod_sandbox_id=sandbox, config=container, sandbox_config=config)
+        id: str = (await self.runtime["CreateContainer"](request)).container_id
+        await self.runtime["StartContainer"](cri.StartContainerRequest(container_id=id))
+        return id
+
+    async def status(self, id: str) -> cri.ContainerStatus:
+        found = await self.runtime["ContainerStatus"](cri.ContainerStatusRequest(container_id=id))
+        status: cri.ContainerStatus = found.status
+        return status
+
+    async def size(self, id: str) -> tuple[int, int]:
+        """vCPUs and MiB, as the runtime reports them."""
+        linux = (await self.status(id)).resources.linux
+        return linux.cpu_quota // (linux.cpu_period or 100_000), linux.memory_limit_in_bytes >> 20
+
+    async def resize(self, id: str, cpus: int, memory: int) -> None:
+        request = cri.UpdateContainerResourcesRequest(container_id=id, linux=resources(cpus, memory))
+        await self.runtime["UpdateContainerResources"](request)
+
+    async def exec(self, id: str, script: str) -> str:
+        request = cri.ExecSyncRequest(container_id=id, cmd=["/bin/sh", "-c", script], timeout=30)
+        ran = await self.runtime["ExecSync"](request)
+        assert ran.exit_code == 0, ran
+        out: bytes = ran.stdout
+        return out.decode()
+
+    async def booted(self, id: str) -> None:
+        """Until the guest's agent answers."""
+
+        async def answers() -> bool:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                return bool(await self.exec(id, "echo up"))
+            return False
+
+        await until(answers, 90)
+
+    async def guest(self, id: str) -> tuple[int, int]:
+        """vCPUs and MiB, as the guest itself counts them."""
+        out = await self.exec(id, "nproc; sed -n 's/MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo")
+        cpus, memory = out.split()
+        return int(cpus), int(memory) >> 10
+
+    async def stop(self, id: str, grace: int = 0) -> None:
+        await self.runtime["StopContainer"](cri.StopContainerRequest(container_id=id, timeout=grace))
+
+    async def remove_all(self) -> None:
+        for one in (await self.runtime["ListPodSandbox"](cri.ListPodSandboxRequest())).items:
+            await self.runtime["RemovePodSandbox"](cri.RemovePodSandboxRequest(pod_sandbox_id=one.id))
+
+
+def resources(cpus: int, memory: int) -> cri.LinuxContainerResources:
+    return cri.LinuxContainerResources(
+        cpu_period=100_000, cpu_quota=cpus * 100_000, cpu_shares=cpus * 1024, memory_limit_in_bytes=memory << 20
+    )
+
+
+def logged(path: Path) -> str:
+    """The text of a container log, without stamps and tags."""
+    parts = [line.split(" ", 3) for line in path.read_text().splitlines()] if path.exists() else []
+    return "".join(part[3] + ("\n" if part[2] == "F" else "") for part in parts)
+
+
+async def until(true: Callable[[], Any], seconds: float = 30) -> None:
+    """For what a guest does by itself, which nothing reports."""
+    async with asyncio.timeout(seconds):
+        while not await true():
+            await asyncio.sleep(0.05)
+
+
+def share_cache(root: Path) -> None:
+    """libvirt asks QEMU once what it can do, for seconds; the answer is kept for all tests of this machine."""
+    shared = image.cache_folder() / "libvirt"
+    shared.mkdir(exist_ok=True)
+    root.mkdir(parents=True, exist_ok=True)
+    if not (root / "cache").exists():
+        (root / "cache").symlink_to(shared)
+
+
+@contextlib.asynccontextmanager
+async def serving(folder: Path, archive: Path | None = None, **settings: Any) -> AsyncIterator[tuple[Any, Vms]]:
+    """A runtime on this folder, with the guest's image; VMs that are left are removed at the end."""
+    from podfit.vm.server.server import Server, Settings
+
+    # A process has one embedded libvirt for good.
+    libvirt = Path(f"/tmp/podfit-vms-{os.getpid()}")
+    share_cache(libvirt)
+    atexit.register(shutil.rmtree, libvirt, ignore_errors=True)
+    archives = (archive,) if archive is not None else ()
+    server = Server(Settings(folder, folder / "vm.sock", libvirt_folder=libvirt, archives=archives, **settings))
+    await server.start()
+    vms = Vms(folder / "vm.sock")
+    try:
+        yield server.runtime, vms
+    finally:
+        await vms.remove_all()
+        await vms.close()
+        await server.stop()
+
+
+@contextlib.asynccontextmanager
+async def process(folder: Path, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`podfit vm-runtime` as a user starts it, once it is ready; killed at the end."""
+    share_cache(folder / "libvirt")
+    command = [sys.executable, "-m", "podfit.cli.main", "vm-runtime", "--data-dir", str(folder)]
+    command += ["--listen", f"unix://{folder}/vm.sock", *arguments]
+    from podfit.vm.machines.process import Orphans, Processes
+
+    running = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert running.stdout is not None
+        assert (await running.stdout.readline()).startswith(b"ready")
+        # VMs that a killed runtime leaves behind may become children of this process.
+        with Orphans(Processes()).reaped():
+            yield running
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            running.kill()
+        await running.wait()
