@@ -108,3 +108,53 @@ async def test_the_signal_can_be_switched_off(cluster: Autoscaled) -> None:
             await loops.minute(2.0)
         assert await target(cluster) <= 500
     assert await condition(cluster, "CPUStarved") is None
+
+
+async def test_bursts_that_are_throttled_raise_the_limit_until_it_holds_them_and_no_further(
+    cluster: Autoscaled,
+) -> None:
+    """A third of the limit is used on average; bursts of 0.8 cores reach it."""
+    async with Loops(cluster, await starved(cluster, "300m")) as loops:
+        for _ in range(60):
+            await loops.minute(0.1)
+        limits = [await loops.minute(0.1, bursts=0.8) for _ in range(300)]
+        assert await condition(cluster, "CPUStarved") == "False"
+    assert 800 <= limits[30] < 2 * 800, limits
+    assert limits[30:] == [limits[30]] * 270, "what holds the bursts stays"
+
+
+async def test_a_container_whose_bursts_are_throttled_is_named_in_a_condition(cluster: Autoscaled) -> None:
+    async with Loops(cluster, await starved(cluster, "300m", updateMode="Off")) as loops:
+        for _ in range(8):
+            await loops.minute(0.1, bursts=0.8)
+    found = await cluster.admin.get(VPA, "default", "web")
+    [told] = [one for one in found["status"]["conditions"] if one["type"] == "CPUStarved"]
+    assert (told["status"], told["reason"]) == ("True", "BurstsThrottled")
+    assert await target(cluster) == 517
+
+
+@pytest.mark.parametrize(
+    ("minutes", "part", "flags", "policy"),
+    [
+        (3, "400m", {}, {}),
+        (60, "200m", {}, {}),
+        (60, "400m", {"throttled_above": 0.0}, {}),
+        (60, "400m", {"starved_above": 0.0}, {}),
+        (60, "400m", {}, {"controlledValues": "RequestsOnly"}),
+    ],
+)
+async def test_bursts_change_no_number_if_they_are_rare_or_switched_off_or_limits_stay(
+    cluster: Autoscaled, minutes: int, part: str, flags: dict[str, float], policy: dict[str, str]
+) -> None:
+    base = RecommenderConfig(address="")
+    config = replace(base, model=replace(base.model, **flags))  # type: ignore[arg-type]
+    pods = await starved(cluster, "300m", updateMode="Off")
+    policies = {"containerPolicies": [{"containerName": "*", **policy}]}
+    await cluster.admin.patch(VPA, "default", "web", {"spec": {"resourcePolicy": policies}})
+    async with Loops(cluster, pods, config) as loops:
+        for _ in range(5):
+            await loops.minute(0.1)
+        before = await target(cluster)
+        for _ in range(minutes):
+            await loops.minute(0.1, bursts=0.8, part=part)
+        assert await target(cluster) == before

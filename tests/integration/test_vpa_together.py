@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import LEASE, POD, VPA, kind_named
+from podfit.api.kinds import LEASE, POD, POD_METRICS, VPA, kind_named
 from podfit.api.quantity import Quantity
 from podfit.testing.expect import all_become, becomes
 from podfit.testing.whole import Whole, pod_spec, workload
@@ -72,6 +72,36 @@ async def test_a_busy_process_under_a_small_limit_is_given_more(tmp_path: Path) 
         pod["containers"][0]["command"] = ["/bin/sh", "-c", "while :; do :; done"]
         found = await _starved(whole, pod, "50m", {}, enough=200)
         assert found["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+BURSTS = "while :; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 0.5; done"
+
+
+@pytest.mark.parametrize(
+    "runtime",
+    [
+        "fake",
+        pytest.param("process", marks=[pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]),
+    ],
+)
+async def test_a_meter_knows_how_often_a_container_reaches_its_limit(tmp_path: Path, runtime: str) -> None:
+    """Bursts reach the limit of 200m; on average far less is used."""
+    async with Whole(tmp_path, runtime=runtime, stop_pods=True, meter_resolution_s=1.0) as whole:
+        pod = pod_spec("50m", "64Mi")
+        pod["containers"][0]["command"] = ["/bin/sh", "-c", BURSTS]
+        pod["containers"][0]["resources"]["limits"] = {"cpu": "200m"}
+        meta = {"name": "bursts", "annotations": {"podfit.dev/fake-cpu": "sine:0..400m:2"}}
+        await whole.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod}, "default")
+        assert whole.up.meter is not None
+        async with asyncio.timeout(60):
+            while True:
+                use = whole.up.meter.pod("default", "bursts").get("c")
+                if use is not None and use.throttled >= 0.25 and use.cores < 0.95 * 0.2:
+                    break
+                await asyncio.sleep(0.1)
+        listed = await whole.client.raw("GET", POD_METRICS.path("default"))
+        [container] = listed["items"][0]["containers"]
+        assert Quantity.parse(container["usage"]["podfit.dev/cpu-throttled"]).milli > 0
 
 
 async def _starved(whole: Whole, pod: Any, limit: str, annotations: dict[str, str], enough: int) -> Any:

@@ -39,6 +39,17 @@ def test_an_area_is_what_samples_say(curve: Curve, start: float, span: float, ca
     assert exact[0] + exact[1] == pytest.approx(sampled[0] + sampled[1], rel=0.1, abs=span * 10)
 
 
+@given(curves(), st.floats(0, 500), spans, spans, values)
+def test_the_time_above_a_cap_adds_up_and_is_none_where_nothing_is_above(
+    curve: Curve, start: float, first: float, second: float, cap: float
+) -> None:
+    middle, end = start + first, start + first + second
+    whole = curve.time_above(start, end, cap)
+    assert whole == pytest.approx(curve.time_above(start, middle, cap) + curve.time_above(middle, end, cap), abs=1e-3)
+    assert 0.0 <= whole <= (end - start) * (1 + 1e-6) + 1e-3
+    assert (whole == 0.0) == (curve.areas(start, end, cap)[1] == 0.0)
+
+
 @given(curves(), st.floats(0, 500), values)
 @example(Curve([(0.0, 0.0), (0.1, 2.0)], repeats_s=0.1), 1.0, 1.0)
 def test_before_a_crossing_the_load_is_not_above(curve: Curve, start: float, level: float) -> None:
@@ -83,3 +94,4 @@ def test_a_load_that_never_changes_is_as_any_other_curve(value: float, level: fl
     assert one.first_above(level, start) == other.first_above(level, start)
     assert one.first_below(level, start) == other.first_below(level, start)
     assert one.areas(start, start + more, level) == pytest.approx(other.areas(start, start + more, level))
+    assert one.time_above(start, start + more, level) == pytest.approx(other.time_above(start, start + more, level))

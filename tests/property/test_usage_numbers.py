@@ -20,12 +20,15 @@ NOW = 1_700_000_000.0
 _keys = st.tuples(st.sampled_from("nm"), st.sampled_from("pqr"), st.sampled_from("abc"))
 _amounts = st.one_of(st.floats(0.0, 1e10), st.integers(0, 10**10).map(float), st.floats(0.0, 1e-6))
 _times = st.one_of(st.floats(NOW - 100.0, NOW + 100.0), st.floats(NOW + 500.0, NOW + 700.0))
-_readings = st.dictionaries(_keys, st.tuples(_times, _amounts, _amounts))
+_periods = st.integers(0, 1000).flatmap(lambda total: st.tuples(st.just(total), st.integers(0, total)))
+_readings = st.dictionaries(
+    _keys, st.tuples(_times, _amounts, _amounts, st.just(0.0), _periods).map(lambda one: (*one[:4], *one[4]))
+)
 
 
-def told(readings: dict[Any, tuple[float, float, float]]) -> NodeRates:
+def told(readings: dict[Any, tuple[float, ...]]) -> NodeRates:
     rates = NodeRates(fresh_s=0.0)
-    rates.take(NodeReading(None, {key: Reading(at - 15.0, 0.0, 0.0) for key, (at, _, _) in readings.items()}))
+    rates.take(NodeReading(None, {key: Reading(at - 15.0, 0.0, 0.0) for key, (at, *_) in readings.items()}))
     rates.take(NodeReading(None, {key: Reading(*reading) for key, reading in readings.items()}))
     return rates
 
@@ -42,12 +45,13 @@ def known_to(readings: dict[Any, Any]) -> ClusterState:
 
 
 def samples(found: Scraped) -> dict[int, tuple[Any, ...]]:
-    columns = zip(found.handles, found.pods, found.names, found.instants, found.cpu, found.memory, strict=True)
-    return {int(handle): (pod.id, name, *map(float, numbers)) for handle, pod, name, *numbers in columns}
+    numbers = found.instants, found.cpu, found.memory, found.throttled
+    columns = zip(found.handles, found.pods, found.names, *numbers, strict=True)
+    return {int(handle): (pod.id, name, *map(float, row)) for handle, pod, name, *row in columns}
 
 
 @given(_readings)
-def test_numbers_count_as_their_text(readings: dict[Any, tuple[float, float, float]]) -> None:
+def test_numbers_count_as_their_text(readings: dict[Any, tuple[float, ...]]) -> None:
     rates, cluster = told(readings), known_to(readings)
     numbers, items = Numbers(), list[Object]()
     for (namespace, pod), keys in rates.placed.items():

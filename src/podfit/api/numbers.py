@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 NUMBERS = "application/vnd.podfit.numbers"
+THROTTLED = "podfit.dev/cpu-throttled"
+"""In the usage of PodMetrics: the part of the periods in which a container reached its CPU limit, if it did."""
 ACCEPT = f"{NUMBERS}, application/json"
 Key = tuple[str, str, str]
 """(namespace, pod, container)"""
@@ -25,6 +27,9 @@ class Reading(NamedTuple):
     """The working set."""
     started: float = 0.0
     """When what is counted began; 0 where nobody knows."""
+    periods: float = 0.0
+    """Periods in which the CPU limit was enforced, and those of them in which it was reached; 0 where nobody counts."""
+    throttled_periods: float = 0.0
 
 
 @dataclass(slots=True)
@@ -43,15 +48,19 @@ class Numbers:
     at: list[float] = field(default_factory=list)
     cores: list[float] = field(default_factory=list)
     memory_bytes: list[float] = field(default_factory=list)
+    throttled: list[float] = field(default_factory=list)
+    """The part of the periods in which the CPU limit was reached; 0 where nobody counts."""
 
-    def add(self, key: Key, at: float, cores: float, memory_bytes: float) -> None:
+    def add(self, key: Key, at: float, cores: float, memory_bytes: float, throttled: float = 0.0) -> None:
         self.keys.append(key)
         self.at.append(at)
         self.cores.append(cores)
         self.memory_bytes.append(memory_bytes)
+        self.throttled.append(throttled)
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def __getitem__(self, part: slice) -> Numbers:
-        return Numbers(self.keys[part], self.at[part], self.cores[part], self.memory_bytes[part])
+        columns = self.at, self.cores, self.memory_bytes, self.throttled
+        return Numbers(self.keys[part], *(column[part] for column in columns))

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from podfit.api.kinds import NODE, POD, Kind
-from podfit.api.numbers import NUMBERS
+from podfit.api.numbers import NUMBERS, THROTTLED
 from podfit.api.quantity import Quantity
 from podfit.api.status import ApiError, Object
 from podfit.client.rest import Client
@@ -159,9 +159,11 @@ def _missing(word: str, name: str) -> ApiError:
 
 
 def _usage(use: Use) -> dict[str, str]:
+    throttled = round(use.throttled * 1000)
     return {
         "cpu": str(Quantity(round(use.cores * 1e9))),
         "memory": str(Quantity.of_units(round(use.memory_bytes), "BinarySI")),
+        **({THROTTLED: str(Quantity.of_milli(throttled))} if throttled else {}),
     }
 
 

@@ -22,6 +22,8 @@ class Use(NamedTuple):
     memory_bytes: float
     at: float
     window_s: float
+    throttled: float = 0.0
+    """The part of the periods in which the CPU limit was reached; 0 where nobody counts."""
 
 
 def use_of(before: Reading | None, after: Reading, fresh_s: float) -> Use | None:
@@ -29,12 +31,21 @@ def use_of(before: Reading | None, after: Reading, fresh_s: float) -> Use | None
     if before is not None and same_run(before, after):
         passed = after.at - before.at
         if passed >= _SHORTEST_S:
-            return Use((after.cpu_s - before.cpu_s) / passed, after.memory_bytes, after.at, passed)
+            cores = (after.cpu_s - before.cpu_s) / passed
+            return Use(cores, after.memory_bytes, after.at, passed, _throttled(before, after))
         return None
     lived = after.at - after.started
     if after.started > 0 and _SHORTEST_S <= lived <= fresh_s:
-        return Use(after.cpu_s / lived, after.memory_bytes, after.at, lived)
+        return Use(after.cpu_s / lived, after.memory_bytes, after.at, lived, _throttled(None, after))
     return None
+
+
+def _throttled(before: Reading | None, after: Reading) -> float:
+    """The part of the periods since `before`, or since the start, in which the limit was reached."""
+    periods = after.periods - (before.periods if before is not None else 0.0)
+    throttled = after.throttled_periods - (before.throttled_periods if before is not None else 0.0)
+    # A limit that is set again may begin to count from nothing.
+    return min(1.0, throttled / periods) if periods > 0 and throttled > 0 else 0.0
 
 
 def same_run(before: Reading, after: Reading) -> bool:
@@ -100,7 +111,7 @@ class NodeRates:
         uses = [self.containers[key] for key in keys]
         at = min([use.at for use in uses])
         for key, use in zip(keys, uses, strict=True):
-            into.add(key, at, use.cores, use.memory_bytes)
+            into.add(key, at, use.cores, use.memory_bytes, use.throttled)
 
     @property
     def settled(self) -> bool:

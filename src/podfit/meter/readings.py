@@ -18,6 +18,13 @@ class _Found:
     cpu: dict[Key, tuple[float, float]] = field(default_factory=dict)
     memory: dict[Key, float] = field(default_factory=dict)
     started: dict[Key, float] = field(default_factory=dict)
+    periods: dict[Key, float] = field(default_factory=dict)
+    throttled: dict[Key, float] = field(default_factory=dict)
+
+    def reading(self, key: Key) -> Reading:
+        at, cpu = self.cpu[key]
+        counters = self.periods.get(key, 0.0), self.throttled.get(key, 0.0)
+        return Reading(at, cpu, self.memory[key], self.started.get(key, 0.0), *counters)
 
 
 _keys: dict[str, Key] = {}
@@ -64,18 +71,17 @@ def read_page(text: str, now: float) -> NodeReading:
             found.memory[_key(labels)] = value
         elif name == "container_start_time_seconds":
             found.started[_key(labels)] = value
+        elif name == "container_cpu_cfs_periods_total":
+            found.periods[_key(labels)] = value
+        elif name == "container_cpu_cfs_throttled_periods_total":
+            found.throttled[_key(labels)] = value
         elif name == "node_cpu_usage_seconds_total":
             node_cpu = (at, value)
         elif name == "node_memory_working_set_bytes":
             node_memory = value
     node = Reading(*node_cpu, node_memory) if node_cpu is not None and node_memory is not None else None
     # CPU without memory, or the other way round, is half an answer: no answer.
-    containers = {
-        key: Reading(at, cpu, found.memory[key], found.started.get(key, 0.0))
-        for key, (at, cpu) in found.cpu.items()
-        if key in found.memory and all(key)
-    }
-    return NodeReading(node, containers)
+    return NodeReading(node, {key: found.reading(key) for key in found.cpu if key in found.memory and all(key)})
 
 
 def _parts(line: str, now: float) -> tuple[str, str, float | None, float]:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from podfit.api.kinds import NAMESPACE, NODE, POD, POD_METRICS, VPA, Kind, kind_named
+from podfit.api.numbers import THROTTLED
 from podfit.api.status import Object
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
@@ -30,6 +31,8 @@ class Metered:
         self._inner, self._clock = inner, clock
         self.usage: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
         """(namespace, pod) → container → (cpu, memory)"""
+        self.throttled: dict[tuple[str, str], str] = {}
+        """(namespace, pod) → in which part of the periods its containers reach their CPU limit"""
         self.gone = False
         self.extra: list[Object] = []
         """PodMetrics to answer with besides, however odd."""
@@ -53,12 +56,16 @@ class Metered:
                 "timestamp": rfc3339(self._clock.now()),
                 "window": "30s",
                 "containers": [
-                    {"name": container, "usage": {"cpu": cpu, "memory": memory}}
+                    {"name": container, "usage": {"cpu": cpu, "memory": memory} | self._throttled(namespace, name)}
                     for container, (cpu, memory) in containers.items()
                 ],
             }
             for (namespace, name), containers in self.usage.items()
         ]
+
+    def _throttled(self, namespace: str, name: str) -> dict[str, str]:
+        part = self.throttled.get((namespace, name))
+        return {THROTTLED: part} if part is not None else {}
 
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
         return self._inner.stream(ask)

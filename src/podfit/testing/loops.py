@@ -29,10 +29,13 @@ class Loops:
         await self.updater.stop()
         await self.recommender.stop()
 
-    async def minute(self, cores: float) -> int:
-        """The pods need so many cores for a minute. Answers the CPU limit of the first one then, in millicores."""
+    async def minute(self, cores: float, bursts: float = 0.0, part: str = "400m") -> int:
+        """The pods need so many cores for a minute, and in `part` of the time as many as `bursts` says. Answers the CPU
+        limit of the first one then, in millicores."""
         for pod in self.pods:
-            await self._node(pod, cores)
+            limit = await self._node(pod, cores)
+            throttled = part if bursts * 1000 > limit else "0"
+            self.cluster.metered.throttled["default", pod] = throttled
         assert isinstance(self.cluster.clock, FakeClock)
         await self.cluster.clock.advance(60)
         await self.recommender.one_pass()

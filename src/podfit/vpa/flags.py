@@ -50,6 +50,8 @@ NUMBERS = frozenset(
         "pod-update-threshold",
         "low-confidence-below",
         "small-group-margin",
+        "throttled-above",
+        "throttled-growth",
         "changes-per-minute",
         "scale-down-step",
         "undo-throttled-above",

@@ -104,3 +104,19 @@ def test_whatever_is_read_rates_are_finite_and_not_negative(many: list[Reading])
             assert math.isfinite(use.cores)
             assert use.cores >= 0
             assert use.window_s > 0
+
+
+def test_throttling_is_the_part_of_the_periods_since_the_last_look() -> None:
+    one = NodeRates(fresh_s=30.0)
+    look(one, Reading(100.0, 10.0, 1.0, periods=1000, throttled_periods=900))
+    look(one, Reading(110.0, 11.0, 1.0, periods=1100, throttled_periods=925))
+    assert one.containers[KEY].throttled == 0.25
+    look(one, Reading(120.0, 12.0, 1.0, periods=1100, throttled_periods=925))
+    assert one.containers[KEY].throttled == 0.0
+    look(one, Reading(130.0, 13.0, 1.0, periods=10, throttled_periods=5))
+    assert one.containers[KEY].throttled == 0.0, "counters that begin again say nothing"
+
+
+def test_a_young_containers_throttling_counts_from_its_start() -> None:
+    use = use_of(None, Reading(110.0, 5.0, 1.0, started=100.0, periods=100, throttled_periods=30), 30.0)
+    assert use is not None and use.throttled == 0.3

@@ -25,6 +25,9 @@ class Load(Protocol):
     def areas(self, start: float, end: float, cap: float) -> tuple[float, float]:
         """The area below the curve up to `cap`, and what lies above the cap."""
 
+    def time_above(self, start: float, end: float, cap: float) -> float:
+        """How long the load is above the cap."""
+
     def first_above(self, level: float, start: float) -> float | None:
         """When the load is next above the level (now counts); None: never, or nobody can tell."""
 
@@ -78,15 +81,24 @@ class Curve:
             over = (self._level - cap) * width if self._level > cap else 0.0
             return self._level * width - over, over
         below = above = 0.0
-        for t0, t1, v0, v1 in self._pieces(start):
-            if t0 >= end:
-                break
-            if t1 > end:
-                v1, t1 = v0 + ((v1 - v0) * (end - t0) / (t1 - t0) if t1 != math.inf else 0.0), end
+        for t0, t1, v0, v1 in self._pieces_until(start, end):
             whole = (v0 + v1) / 2 * (t1 - t0)
             over = _over(t1 - t0, v0, v1, cap)
             below, above = below + whole - over, above + over
         return below, above
+
+    def time_above(self, start: float, end: float, cap: float) -> float:
+        if self._level is not None:
+            return max(0.0, end - max(start, 0.0)) if self._level > cap else 0.0
+        return sum(_longer(t1 - t0, v0, v1, cap) for t0, t1, v0, v1 in self._pieces_until(start, end))
+
+    def _pieces_until(self, start: float, end: float) -> Iterator[tuple[float, float, float, float]]:
+        for t0, t1, v0, v1 in self._pieces(start):
+            if t0 >= end:
+                return
+            if t1 > end:
+                v1, t1 = v0 + ((v1 - v0) * (end - t0) / (t1 - t0) if t1 != math.inf else 0.0), end
+            yield t0, t1, v0, v1
 
     def first_above(self, level: float, start: float) -> float | None:
         return self._crossing(start, level, 1.0)
@@ -121,6 +133,14 @@ def _over(width: float, v0: float, v1: float, cap: float) -> float:
     return high / 2 * width * high / (high - low)
 
 
+def _longer(width: float, v0: float, v1: float, cap: float) -> float:
+    """How long a straight piece is above the cap."""
+    low, high = min(v0, v1), max(v0, v1)
+    if high <= cap:
+        return 0.0
+    return width if low >= cap else width * (high - cap) / (high - low)
+
+
 class Sampled:
     """Any function of time; nobody can tell in advance when it crosses something."""
 
@@ -134,6 +154,10 @@ class Sampled:
         step = (end - start) / self._samples
         values = [self._function(start + (i + 0.5) * step) for i in range(self._samples)]
         return sum(min(v, cap) for v in values) * step, sum(max(0.0, v - cap) for v in values) * step
+
+    def time_above(self, start: float, end: float, cap: float) -> float:
+        step = (end - start) / self._samples
+        return sum(step for i in range(self._samples) if self._function(start + (i + 0.5) * step) > cap)
 
     def first_above(self, level: float, start: float) -> float | None:
         return start if self._function(start) > level else None

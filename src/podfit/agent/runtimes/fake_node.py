@@ -85,7 +85,8 @@ class FakeContainer:
         self.periods += (end - start) * 1e6 / self.limits.cpu_period_us
         if refused > 0:
             self.throttled_seconds += refused
-            self.throttled_periods += (end - start) * 1e6 / self.limits.cpu_period_us
+            throttled_s = self.cpu.time_above(start, end, allowed)
+            self.throttled_periods += throttled_s * 1e6 / self.limits.cpu_period_us
 
     def view(self) -> ContainerState:
         """Made anew when the state changes, or the message: times, code and reason are set with the state."""

@@ -84,6 +84,11 @@ def resource_page(node: NodeSample) -> str:
         "Start time of the container since unix epoch in seconds",
         [(labels, one.state.started_at, 0) for labels, one, _ in containers],
     )
+    for name, text, attribute in _THROTTLING:
+        rows: list[Row] = [
+            (labels, getattr(one.usage, attribute), at) for labels, one, at in containers if one.usage.periods
+        ]
+        page.add(f"container_{name}", "counter", text, rows)
     page.add(
         "node_cpu_usage_seconds_total",
         "counter",
@@ -142,10 +147,13 @@ def _groups(node: NodeSample, root: str) -> list[tuple[dict[str, str], PodSample
     return found
 
 
+_THROTTLING = (
+    ("cpu_cfs_periods_total", "Number of elapsed enforcement period intervals.", "periods"),
+    ("cpu_cfs_throttled_periods_total", "Number of throttled period intervals.", "throttled_periods"),
+)
 _CADVISOR = (
     ("cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.", "cpu_nanos", 1e9),
-    ("cpu_cfs_periods_total", "counter", "Number of elapsed enforcement period intervals.", "periods", 1),
-    ("cpu_cfs_throttled_periods_total", "counter", "Number of throttled period intervals.", "throttled_periods", 1),
+    *((name, "counter", text, attribute, 1) for name, text, attribute in _THROTTLING),
     (
         "cpu_cfs_throttled_seconds_total",
         "counter",

@@ -60,7 +60,8 @@ def resources_of(node: NodeSample) -> NodeReading:
 
 
 def _reading(state: ContainerState, usage: Usage) -> Reading:
-    return Reading(usage.at, usage.cpu_nanos / 1e9, usage.working_set_bytes, state.started_at)
+    counters = float(usage.periods), float(usage.throttled_periods)
+    return Reading(usage.at, usage.cpu_nanos / 1e9, usage.working_set_bytes, state.started_at, *counters)
 
 
 @dataclass(slots=True)

@@ -195,9 +195,7 @@ def _size(told: _Told, size: str) -> dict[str, Any]:
         and (more := _raised(told, told.need, size)) != amount
     ):
         amount = more
-        used_up = "the container uses up its CPU limit"
-        why = used_up if told.need.lower_bound else "what the container used lately, after it had used up its CPU limit"
-        steps.append(_step(f"raised: {why}", told.resource, amount))
+        steps.append(_step(f"raised: {_why_raised(told.need)}", told.resource, amount))
     if told.config.small_group_margin and told.pods is not None and size != "lowerBound":
         factor = group_factor(told.pods, told.config)
         amount = scaled(amount, factor)
@@ -219,6 +217,16 @@ def _size(told: _Told, size: str) -> dict[str, Any]:
     capped, words = _capped(told.vpa, told.container, told.resource, told.config, quantity)
     steps += [{"what": what, "value": value.as_written()} for what, value in words]
     return {"value": capped.as_written(), "steps": steps}
+
+
+def _why_raised(need: Need) -> str:
+    if need.lower_bound:
+        return "the container uses up its CPU limit"
+    if need.bursts:
+        return "the container's bursts are throttled by its CPU limit"
+    if need.sufficed > need.used_lately:
+        return "a request with which the container's bursts are throttled no longer"
+    return "what the container used lately, after it had used up its CPU limit"
 
 
 def _enclosing(told: _Told, size: str) -> tuple[int, Steps]:

@@ -264,7 +264,7 @@ class Recommender:
         turns = Turns(self.clock)
         for found in usage.in_parts(used, self.cluster, now, self.feed.gone):
             self.measures.quality.scraped(found, self.cluster.fleet)
-            note_starved(found, self.cluster.fleet, self.starvation, self.config.model.starved_above)
+            note_starved(found, self.cluster.fleet, self.starvation, self.config.model)
             self.measures.samples.inc(usage.ingest(found, self.cluster.fleet))
             if self.history.keeps_samples:
                 self.history.record(found.batch())

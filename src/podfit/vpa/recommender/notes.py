@@ -83,12 +83,18 @@ def metrics_gone(vpa: Vpa, missing: Missing, usage_gone: str, since: str, stale_
 
 
 def starved(needs: Mapping[str, Need] | None) -> Condition:
-    """Whether containers use up their CPU limit. Without numbers, which would change with every step."""
+    """Whether containers use up their CPU limit, always or in bursts. Without numbers: they change with every step."""
     if not needs:
         return NOT_STARVED
-    names = sorted(name for name, need in needs.items() if need.lower_bound)
-    words = [f"Container {name} uses up its CPU limit: its usage is a lower bound of its need." for name in names]
-    return Condition(CPU_STARVED, bool(names), "UsageAtLimit", " ".join(words))
+    words = [
+        f"Container {name} uses up its CPU limit: its usage is a lower bound of its need."
+        if need.lower_bound
+        else f"Container {name} uses less than its CPU limit on average, but its bursts are throttled."
+        for name, need in sorted(needs.items())
+        if need.lower_bound or need.bursts
+    ]
+    reason = "UsageAtLimit" if any(need.lower_bound for need in needs.values()) else "BurstsThrottled"
+    return Condition(CPU_STARVED, bool(words), reason, " ".join(words))
 
 
 def overruled_by(winner: str) -> str:

@@ -1,4 +1,4 @@
-"""Finds, in samples as they come, the containers that use up their CPU limit."""
+"""Finds, in samples as they come, the containers that use up their CPU limit, and those whose bursts it throttles."""
 
 from __future__ import annotations
 
@@ -9,29 +9,39 @@ from podfit.api.status import Object
 from podfit.vpa.model.pods import containers
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.cluster import AggregateKey, Pod
+from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import NO_ROW, Fleet
 from podfit.vpa.recommender.decide.fleet.rows import RowContainer
-from podfit.vpa.recommender.decide.starvation import Starvation
+from podfit.vpa.recommender.decide.starvation import Sample, Starvation
 from podfit.vpa.recommender.usage import Scraped
 
 WINDOW_S = 60.0
-"""A sample is an average over at most so long. One that began before the limit was lowered is not compared with it."""
+"""A sample is an average over at most so long. One that began before the limit was changed is not compared with it."""
+Written = dict[str, tuple[str | None, str | None]]
+"""By container, its CPU limit and request."""
 
 
-def cpu_limits(pod: Object) -> dict[str, str]:
-    """The CPU limits in force as they are written: the container's status, where it says so, else the spec."""
+def cpu_limits(pod: Object) -> Written:
+    """The CPU limits and requests in force as they are written: the container's status, where it says so, else the
+    spec."""
     found = {one.get("name") or "": one.get("resources") for one in containers(pod)}
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         if status.get("resources") is not None:
             found[status.get("name") or ""] = status["resources"]
-    limits = {name: ((resources or {}).get("limits") or {}).get("cpu") for name, resources in found.items()}
-    return {name: limit for name, limit in limits.items() if limit is not None}
+    limits = {name: (_cpu(resources, "limits"), _cpu(resources, "requests")) for name, resources in found.items()}
+    return {name: pair for name, pair in limits.items() if pair[0] is not None}
 
 
-def set_limits(pod: Pod, limits: dict[str, str], now: Seconds) -> None:
+def _cpu(resources: Object | None, field: str) -> str | None:
+    written: str | None = ((resources or {}).get(field) or {}).get("cpu")
+    return written
+
+
+def set_limits(pod: Pod, limits: Written, now: Seconds) -> None:
     for name, state in pod.containers.items():
         if isinstance(state, RowContainer):
-            state.fleet.set_limit(state.handle, _milli(limits.get(name)), now)
+            limit, request = limits.get(name, (None, None))
+            state.fleet.set_limit(state.handle, _milli(limit), _milli(request), now)
 
 
 def _milli(text: str | None) -> int:
@@ -41,21 +51,28 @@ def _milli(text: str | None) -> int:
         return 0
 
 
-def note_starved(found: Scraped, fleet: Fleet, starvation: Starvation, above: float) -> None:
-    """Before the samples are ingested: those that are new count. `above` is the part of the limit from which on."""
-    if not above or not len(found.handles):
+def note_starved(found: Scraped, fleet: Fleet, starvation: Starvation, config: Config) -> None:
+    """Before the samples are ingested: those that are new count."""
+    if not config.starved_above or not len(found.handles):
         return
     limits, rows = fleet.limit[found.handles], fleet.row[found.handles]
-    at_limit = (limits > 0) & (found.cpu >= limits * above)
-    at_limit &= found.instants - WINDOW_S >= fleet.lowered[found.handles]
+    begun = found.instants - WINDOW_S
+    at_limit = (limits > 0) & (found.cpu >= limits * config.starved_above) & (begun >= fleet.lowered[found.handles])
     concerned = at_limit | ((rows != NO_ROW) & fleet.watched[rows])
+    throttled = np.zeros(len(rows), np.bool_)
+    if config.throttled_above:
+        throttled = (limits > 0) & (found.throttled >= config.throttled_above) & ~at_limit
+        throttled &= begun >= fleet.changed[found.handles]
+        concerned |= throttled
     if not concerned.any():
         return
     concerned &= (found.cpu >= 0) & (found.instants > fleet.last_cpu[found.handles])
     for at in np.flatnonzero(concerned).tolist():
-        pod, starved = found.pods[at], bool(at_limit[at])
+        pod, handle = found.pods[at], int(found.handles[at])
         key = AggregateKey(pod.id[0], found.names[at], pod.label_text)
-        amount = int(limits[at]) if starved else int(found.cpu[at])
-        watched = starvation.note(key, int(found.handles[at]), amount, float(found.instants[at]), starved)
+        limit, used, instant = int(limits[at]), int(found.cpu[at]), float(found.instants[at])
+        given = int(fleet.request[handle]) or limit
+        sample = Sample(handle, instant, used, limit, given, bool(at_limit[at]), bool(throttled[at]))
+        watched = starvation.note(key, sample)
         if rows[at] != NO_ROW:
             fleet.watched[rows[at]] = watched

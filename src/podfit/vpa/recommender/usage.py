@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podfit.api.kinds import POD_METRICS
-from podfit.api.numbers import ACCEPT, Numbers
+from podfit.api.numbers import ACCEPT, THROTTLED, Numbers
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.api.status import ApiError, Object
 from podfit.client import Client
@@ -67,6 +67,8 @@ class Scraped:
     instants: Floats
     cpu: Ints
     memory: Ints
+    throttled: Floats
+    """The part of the periods in which the CPU limit was reached; 0 where nobody says."""
 
     def batch(self) -> Batch:
         """For a history, in order of time."""
@@ -104,12 +106,14 @@ def counted(numbers: Numbers, cluster: ClusterState, now: Seconds, gone: Collect
         names.append(container)
         handles.append(state.handle)
         found.append(index)
-    at, cores, memory = (
-        np.array(column, np.float64)[found] for column in (numbers.at, numbers.cores, numbers.memory_bytes)
+    at, cores, memory, throttled = (
+        np.array(column, np.float64)[found]
+        for column in (numbers.at, numbers.cores, numbers.memory_bytes, numbers.throttled)
     )
     nanos = _whole(cores * 1e9)
     milli = np.where(nanos == NONE, NONE, -(-nanos // 10**6))
-    made = Scraped(pods, names, np.array(handles, np.int64), np.floor(at), milli, _whole(memory))
+    part = np.rint(throttled * 1000) / 1000
+    made = Scraped(pods, names, np.array(handles, np.int64), np.floor(at), milli, _whole(memory), part)
     ahead = made.instants > now + AHEAD_S
     return _without(made, ahead) if ahead.any() else made
 
@@ -123,7 +127,8 @@ def _whole(amounts: Floats) -> Ints:
 def _without(found: Scraped, left_out: NDArray[np.bool_]) -> Scraped:
     kept = ~left_out
     pods, names = list(compress(found.pods, kept)), list(compress(found.names, kept))
-    return Scraped(pods, names, found.handles[kept], found.instants[kept], found.cpu[kept], found.memory[kept])
+    instants, throttled = found.instants[kept], found.throttled[kept]
+    return Scraped(pods, names, found.handles[kept], instants, found.cpu[kept], found.memory[kept], throttled)
 
 
 @dataclass(slots=True)
@@ -134,10 +139,12 @@ class _Columns:
     instants: list[Seconds] = field(default_factory=list)
     cpu: list[int] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
+    throttled: list[float] = field(default_factory=list)
 
     def scraped(self) -> Scraped:
         handles, cpu, memory = (np.array(column, np.int64) for column in (self.handles, self.cpu, self.memory))
-        return Scraped(self.pods, self.names, handles, np.array(self.instants, np.float64), cpu, memory)
+        instants, throttled = (np.array(column, np.float64) for column in (self.instants, self.throttled))
+        return Scraped(self.pods, self.names, handles, instants, cpu, memory, throttled)
 
 
 def scraped(items: Iterable[Object], cluster: ClusterState, now: Seconds) -> Scraped:
@@ -183,6 +190,7 @@ def _add(found: _Columns, pod: Pod, container: Object, instant: Seconds, absent:
         found.instants.append(instant)
         found.cpu.append(_amount(usage.get("cpu"), True, absent))
         found.memory.append(_amount(usage.get("memory"), False, absent))
+        found.throttled.append(max(0, _amount(usage.get(THROTTLED), True, 0)) / 1000)
 
 
 def _amount(text: object, milli: bool, absent: int) -> int:

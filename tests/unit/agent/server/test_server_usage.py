@@ -11,6 +11,7 @@ from podfit.agent.server.exposition import cadvisor_page, probes_page, resource_
 from podfit.agent.server.summary import summary
 from podfit.agent.server.usage import UsageReader, machine_usage, resources_of
 from podfit.agent.story import Story
+from podfit.api.numbers import Reading
 from podfit.kit.clock import FakeClock
 from podfit.meter.readings import read_page
 
@@ -101,8 +102,8 @@ async def test_numbers_for_a_meter_are_those_of_containers_and_nothing_else_is_a
     node.cpu_nanos = 3
     read = await reader(node).resources()
     now = node.clock.now()
-    assert read.node == (now, 3e-9, 2 * MI, 0.0)
-    assert read.containers == {("default", node.name, "c"): (now, 3e-9, 2 * MI, now)}
+    assert read.node == Reading(now, 3e-9, 2 * MI)
+    assert read.containers == {("default", node.name, "c"): Reading(now, 3e-9, 2 * MI, now, periods=7)}
 
 
 async def test_numbers_for_a_meter_are_taken_from_a_fresh_look_but_not_the_other_way_round() -> None:

@@ -52,6 +52,11 @@ class Config:
     """CPU use, as a part of the limit, from which a container counts as starved; 0 switches that off."""
     starvation_growth: float = 4.5
     """How much more than it uses a starved container is recommended."""
+    throttled_above: float = 0.25
+    """The part of the periods in which a container reaches its CPU limit, from which on it counts as starved although
+    it uses less than that limit on average; 0 switches that off."""
+    throttled_growth: float = 1.5
+    """How much more than its request a container is recommended whose bursts are throttled."""
     small_group_margin: float = 0.0
     """A further margin, divided by the number of pods: the fewer there are, the more each takes when one is gone."""
 

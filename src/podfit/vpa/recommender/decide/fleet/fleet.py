@@ -43,6 +43,10 @@ class Fleet:
         """The CPU limit in force, in millicores; 0 without one."""
         self.lowered: Floats = np.zeros(0)
         """When the limit was last lowered."""
+        self.changed: Floats = np.zeros(0)
+        """When the limit was last changed."""
+        self.request: Ints = np.zeros(0, np.int64)
+        """The CPU request in force, in millicores; 0 without one."""
         self.watched: Flags = np.zeros(0, np.bool_)
         """Rows with containers that use up their CPU limit, or did lately."""
         self.lost_row: Callable[[int], int] = lambda handle: NO_ROW
@@ -79,8 +83,8 @@ class Fleet:
         self.row[handle] = row
         for array in (self.last_cpu, self.last_memory, self.window_end):
             array[handle] = NEVER
-        self.memory_peak[handle] = self.oom_peak[handle] = self.limit[handle] = 0
-        self.lowered[handle] = NEVER
+        self.memory_peak[handle] = self.oom_peak[handle] = self.limit[handle] = self.request[handle] = 0
+        self.lowered[handle] = self.changed[handle] = NEVER
         return handle
 
     def free_handle(self, handle: int) -> None:
@@ -91,7 +95,7 @@ class Fleet:
     def nbytes(self) -> int:
         rows = (self.first, self.last, self.count, self.interval, self.watched)
         handles = (self.row, self.last_cpu, self.last_memory, self.window_end, self.memory_peak, self.oom_peak)
-        limits = (self.limit, self.lowered)
+        limits = (self.limit, self.lowered, self.changed, self.request)
         return self.cpu.nbytes + self.memory.nbytes + sum(array.nbytes for array in (*rows, *handles, *limits))
 
     def _grow_rows(self) -> None:
@@ -115,13 +119,14 @@ class Fleet:
         self.window_end = grown(self.window_end, after)
         self.memory_peak, self.oom_peak = grown(self.memory_peak, after), grown(self.oom_peak, after)
         self.limit, self.lowered = grown(self.limit, after), grown(self.lowered, after)
+        self.changed, self.request = grown(self.changed, after), grown(self.request, after)
         self._free_handles = list(range(after - 1, before - 1, -1))
 
-    def set_limit(self, handle: int, millicores: int, now: float) -> None:
-        """The CPU limit that is in force for a container from now on; 0 for none."""
-        before = int(self.limit[handle])
+    def set_limit(self, handle: int, millicores: int, request: int, now: float) -> None:
+        """The CPU limit and request that are in force for a container from now on; 0 for none."""
+        before, self.request[handle] = int(self.limit[handle]), request
         if before != millicores:
-            self.limit[handle] = millicores
+            self.limit[handle], self.changed[handle] = millicores, now
             if 0 < millicores < before:
                 self.lowered[handle] = now
 
