@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 from tests.kernelnet import leftovers, links, run, skip_without_networks
 
-from podfit.podnet import forwarding, namespaces
-from podfit.podnet.attachment import PodRequest
+from podfit.podnet import firewall, forwarding, namespaces
+from podfit.podnet.attachment import Attachments, PodRequest
 from podfit.podnet.failures import NetworkFailure, PortTaken, RangeExhausted
+from podfit.podnet.leases import Leases
 from podfit.podnet.netlink import Netlink
 from podfit.podnet.network import NetworkSettings, PodNetwork
 from podfit.podnet.ports import PortMapping
@@ -245,36 +246,40 @@ class Killed(BaseException):
     """Stands for SIGKILL: nothing cleans up behind it."""
 
 
-async def test_a_crash_at_any_step_leaves_nothing_that_cannot_be_taken_back(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, crashes, step = Netlink._ask, 0, 0
+STEPS = ((Netlink, "_send"), (Attachments, "save"), (Leases, "_write"), (Leases, "_remember"), (firewall, "_nft"))
+
+
+async def test_a_crash_at_any_step_leaves_nothing_that_cannot_be_taken_back(node: Node) -> None:
+    crashes = step = 0
     while True:
-        calls = 0
-
-        def counted(self: Netlink, kind: int, flags: int, body: bytes, last: int = step) -> object:
-            nonlocal calls
-            calls += 1
-            if calls > last:
-                raise Killed
-            return real(self, kind, flags, body)
-
-        monkeypatch.setattr(Netlink, "_ask", counted)
-        try:
-            await node.pod(f"crash-{step}")
-        except Killed:
-            crashes += 1
-        monkeypatch.setattr(Netlink, "_ask", real)
+        with pytest.MonkeyPatch.context() as patched:
+            calls = [0]
+            for owner, name in STEPS:
+                patched.setattr(owner, name, killing(getattr(owner, name), calls, step))
+            try:
+                await node.pod(f"crash-{step}", (PortMapping(0, 80),))
+            except Killed:
+                crashes += 1
         await node.restart()
-        if calls <= step:
+        if calls[0] <= step:
             break
         address = await node.pod(f"crash-{step}")
         assert node.network.is_connected(f"crash-{step}")
-        assert address not in {await node.pod(f"next-{step}")}
+        assert address != await node.pod(f"next-{step}")
         await node.network.purge()
         assert leftovers(node.mark) == []
         step += 1
     assert crashes > 10
+
+
+def killing(real: Callable[..., object], calls: list[int], last: int) -> Callable[..., object]:
+    def counted(*given: object) -> object:
+        calls[0] += 1
+        if calls[0] > last:
+            raise Killed
+        return real(*given)
+
+    return counted
 
 
 async def test_forwarding_is_on_while_pods_need_it_and_then_as_before(node: Node) -> None:

@@ -6,6 +6,7 @@ their address as well, which no other pod of the node has: nothing has to be loo
 
 from __future__ import annotations
 
+import errno
 import os
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
@@ -17,6 +18,7 @@ from podfit.podnet.leases import Leases
 from podfit.podnet.netlink import Link, Netlink
 
 _MTU = 1500
+_INDEXES = (2, 1000)
 
 
 class Bridge:
@@ -60,35 +62,37 @@ class Bridge:
             if link.name == self.name or link.name.startswith(self._prefix):
                 _delete(net, link.name)
 
-    def connect(self, uid: str, namespace: Path) -> tuple[IPv4Address, str]:
-        """In a new namespace, into which it moves the calling thread. Returns the pod's address and its link here."""
+    def connect(self, address: IPv4Address, namespace: Path, hairpin: bool) -> str:
+        """In a new namespace, into which it moves the calling thread. Returns the pod's link here. `hairpin`: the pod
+        may reach itself by a host port."""
         assert self.leases is not None and self._link is not None
-        address = self.leases.take(uid)
-        link = self._link_of(address)
+        link, network = self._link_of(address), self.leases.network
         with Netlink() as here:
-            _delete(here, link)
             descriptor = namespaces.create(namespace)
             try:
-                mac = ranges.mac_of(address)
-                here.add_veth(link, self._link.index, self._link.mtu, "eth0", descriptor, mac)
-                made = here.find(link)
-                assert made is not None
-                here.set_hairpin(made.index)
+                index = self._add_pair(here, link, descriptor, ranges.mac_of(address))
             finally:
                 os.close(descriptor)
-        self._configure(address)
-        return address, link
-
-    def _configure(self, address: IPv4Address) -> None:
-        assert self.leases is not None
-        network = self.leases.network
+            if hairpin and (made := here.find(link)) is not None:
+                here.set_hairpin(made.index)
         with Netlink() as inside:
-            inside.set_up(1)  # loopback: the first link of every namespace
-            own = inside.find("eth0")
-            assert own is not None
-            inside.add_address(own.index, IPv4Interface((address, network.prefixlen)))
-            inside.set_up(own.index)
-            inside.add_default_route(ranges.gateway(network))
+            inside.configure(index, IPv4Interface((address, network.prefixlen)), ranges.gateway(network))
+        return link
+
+    def _add_pair(self, here: Netlink, link: str, namespace: int, mac: bytes) -> int:
+        """Returns the index of the pod's eth0: the second link of its namespace, unless modules of the kernel have put
+        links of theirs into every namespace."""
+        assert self._link is not None
+        first, other = _INDEXES
+        try:
+            here.add_veth(link, self._link.index, self._link.mtu, ("eth0", first), namespace, mac)
+            return first
+        except OSError as error:
+            if error.errno not in (errno.EBUSY, errno.EEXIST):
+                raise
+        _delete(here, link)  # there only if a pod had the address before a crash
+        here.add_veth(link, self._link.index, self._link.mtu, ("eth0", other), namespace, mac)
+        return other
 
     def disconnect(self, uid: str) -> None:
         leases = self.leases or self._kept_leases()

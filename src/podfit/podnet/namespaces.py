@@ -21,7 +21,8 @@ _NS_GET_NSTYPE = 0xB703
 _MS_BIND, _MNT_DETACH = 4096, 2
 
 T = TypeVar("T")
-_libc = ctypes.CDLL(None, use_errno=True)
+# PyDLL keeps the interpreter's lock: these calls are short, and getting it back can take longer than they do.
+_libc = ctypes.PyDLL(None, use_errno=True)
 
 
 def _checked(result: int, what: str) -> None:

@@ -25,6 +25,9 @@ _UP = 1
 _NESTED = 0x8000
 _AF_BRIDGE = 7
 _MAIN_TABLE, _PROTO_BOOT, _UNICAST = 254, 3, 1
+LOOPBACK = 1
+"""The index of the first link of every namespace."""
+_Request = tuple[int, int, bytes]
 _HEADER = struct.Struct("=IHHII")
 _LINK = struct.Struct("=BxHiII")
 _ROUTE = struct.Struct("=BBBBBBBBI")
@@ -69,7 +72,7 @@ class Netlink:
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
         self._socket.bind((0, 0))
-        self._number = 0
+        self._number, self._unread = 0, b""
 
     def __enter__(self) -> Netlink:
         return self
@@ -79,7 +82,7 @@ class Netlink:
 
     # --- links
     def links(self) -> list[Link]:
-        return [_link(body) for body in self._dump(_GETLINK, _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0))]
+        return [_link(body) for body in self._ask(_GETLINK, _DUMP, _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0))]
 
     def find(self, name: str) -> Link | None:
         request = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + _text(_IFNAME, name)
@@ -92,43 +95,49 @@ class Netlink:
         """Its MAC address is given: one that follows the ports would change whenever a pod comes or goes."""
         body = _LINK.pack(socket.AF_UNSPEC, 0, 0, _UP, _UP) + _text(_IFNAME, name)
         body += _attribute(_ADDRESS, mac) + _number(_MTU, mtu)
-        self._do(_NEWLINK, _CREATE | _EXCL, body + _attribute(_LINKINFO | _NESTED, _text(_INFO_KIND, "bridge")))
+        self._do((_NEWLINK, _CREATE | _EXCL, body + _attribute(_LINKINFO | _NESTED, _text(_INFO_KIND, "bridge"))))
 
-    def add_veth(self, name: str, bridge: int, mtu: int, peer: str, namespace: int, mac: bytes) -> None:
-        """A pair: `name` here, up and a port of the bridge; `peer` in the namespace of that descriptor."""
-        other = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + _text(_IFNAME, peer) + _number(_NET_NS_FD, namespace)
+    def add_veth(self, name: str, bridge: int, mtu: int, peer: tuple[str, int], namespace: int, mac: bytes) -> None:
+        """A pair: `name` here, up and a port of the bridge; `peer`, with its index, in the namespace of that
+        descriptor."""
+        other = _LINK.pack(socket.AF_UNSPEC, 0, peer[1], 0, 0) + _text(_IFNAME, peer[0])
+        other += _number(_NET_NS_FD, namespace)
         other += _attribute(_ADDRESS, mac) + _number(_MTU, mtu)
         data = _attribute(_INFO_DATA | _NESTED, _attribute(_VETH_PEER | _NESTED, other))
         body = _LINK.pack(socket.AF_UNSPEC, 0, 0, _UP, _UP) + _text(_IFNAME, name) + _number(_MTU, mtu)
         body += _number(_MASTER, bridge)
-        self._do(_NEWLINK, _CREATE | _EXCL, body + _attribute(_LINKINFO | _NESTED, _text(_INFO_KIND, "veth") + data))
+        kind = _attribute(_LINKINFO | _NESTED, _text(_INFO_KIND, "veth") + data)
+        self._do((_NEWLINK, _CREATE | _EXCL, body + kind))
 
     def set_hairpin(self, index: int) -> None:
         """The bridge may send a frame back out of this port: a pod that reaches itself through its host port."""
         port = _attribute(_PROTINFO | _NESTED, _attribute(_BRPORT_HAIRPIN, b"\1"))
-        self._do(_SETLINK, 0, _LINK.pack(_AF_BRIDGE, 0, index, 0, 0) + port)
+        self._do((_SETLINK, 0, _LINK.pack(_AF_BRIDGE, 0, index, 0, 0) + port))
 
     def set_up(self, index: int) -> None:
-        self._do(_SETLINK, 0, _LINK.pack(socket.AF_UNSPEC, 0, index, _UP, _UP))
+        self._do((_SETLINK, 0, _set_up(index)))
 
     def delete(self, index: int) -> None:
-        self._do(_DELLINK, 0, _LINK.pack(socket.AF_UNSPEC, 0, index, 0, 0))
+        self._do((_DELLINK, 0, _LINK.pack(socket.AF_UNSPEC, 0, index, 0, 0)))
 
     # --- addresses and routes
     def add_address(self, index: int, address: IPv4Interface) -> None:
-        body = struct.pack("=BBBBI", socket.AF_INET, address.network.prefixlen, 0, 0, index)
-        body += _attribute(_IFA_LOCAL, address.ip.packed) + _attribute(_IFA_ADDRESS, address.ip.packed)
-        body += _attribute(_IFA_BROADCAST, address.network.broadcast_address.packed)
-        self._do(_NEWADDR, _CREATE | _EXCL, body)
+        self._do((_NEWADDR, _CREATE | _EXCL, _address(index, address)))
 
-    def add_default_route(self, gateway: IPv4Address) -> None:
-        body = _ROUTE.pack(socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _PROTO_BOOT, 0, _UNICAST, 0)
-        self._do(_NEWROUTE, _CREATE | _EXCL, body + _attribute(_RTA_GATEWAY, gateway.packed))
+    def configure(self, index: int, address: IPv4Interface, gateway: IPv4Address) -> None:
+        """All of a new namespace in one request: loopback and the link up, its address, the default route."""
+        route = _ROUTE.pack(socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _PROTO_BOOT, 0, _UNICAST, 0)
+        self._do(
+            (_SETLINK, 0, _set_up(LOOPBACK)),
+            (_NEWADDR, _CREATE | _EXCL, _address(index, address)),
+            (_SETLINK, 0, _set_up(index)),
+            (_NEWROUTE, _CREATE | _EXCL, route + _attribute(_RTA_GATEWAY, gateway.packed)),
+        )
 
     def routes(self) -> list[Route]:
         """Those of all tables, the addresses of this machine among them."""
         body = _ROUTE.pack(socket.AF_INET, 0, 0, 0, 0, 0, 0, 0, 0)
-        return [_route(answer) for answer in self._dump(_GETROUTE, body)]
+        return [_route(answer) for answer in self._ask(_GETROUTE, _DUMP, body)]
 
     def link_towards(self, address: IPv4Address) -> int:
         """Index of the link by which packets to the address leave."""
@@ -136,34 +145,56 @@ class Netlink:
         return _route(next(self._ask(_GETROUTE, 0, body))).link
 
     # --- messages
-    def _do(self, kind: int, flags: int, body: bytes) -> None:
-        for _ in self._ask(kind, flags | _ACK, body):
-            pass
-
-    def _dump(self, kind: int, body: bytes) -> Iterator[bytes]:
-        return self._ask(kind, _DUMP, body)
+    def _do(self, *requests: _Request) -> None:
+        """One after the other, in one call of the kernel. Raises OSError for the first one that fails."""
+        self._send([(kind, flags | _ACK, body) for kind, flags, body in requests])
+        for _ in requests:
+            for _ in self._answers(self._number, False):
+                pass
 
     def _ask(self, kind: int, flags: int, body: bytes) -> Iterator[bytes]:
         """Bodies of the answers. Raises OSError with what the kernel has against the request."""
+        self._send([(kind, flags, body)])
+        return self._answers(self._number, bool(flags & _DUMP))
+
+    def _send(self, requests: list[_Request]) -> None:
         self._number += 1
-        self._socket.send(_HEADER.pack(len(body) + 16, kind, flags | _REQUEST, self._number, 0) + body)
+        self._socket.send(
+            b"".join(
+                _HEADER.pack(len(body) + 16, kind, flags | _REQUEST, self._number, 0) + body
+                for kind, flags, body in requests
+            )
+        )
+
+    def _answers(self, number: int, many: bool) -> Iterator[bytes]:
+        """Until the end of one request's answers."""
         while True:
-            data = self._socket.recv(1 << 16)
-            while data:
-                length, answer, more, number, _ = _HEADER.unpack_from(data)
-                content, data = data[16:length], data[(length + 3) & ~3 :]
-                if number != self._number:
-                    continue
-                if answer == _ERROR:
-                    code = -struct.unpack_from("=i", content)[0]
-                    if code:
-                        raise OSError(code, os.strerror(code))
-                    return
-                if answer == _DONE:
-                    return
-                yield content
-                if not more & 0x2 and not flags & (_DUMP | _ACK):
-                    return
+            if not self._unread:
+                self._unread = self._socket.recv(1 << 16)
+            length, kind, _, told, _ = _HEADER.unpack_from(self._unread)
+            content, self._unread = self._unread[16:length], self._unread[(length + 3) & ~3 :]
+            if told != number:
+                continue
+            if kind == _ERROR:
+                code = -struct.unpack_from("=i", content)[0]
+                if code:
+                    raise OSError(code, os.strerror(code))
+                return
+            if kind == _DONE:
+                return
+            yield content
+            if not many:
+                return
+
+
+def _set_up(index: int) -> bytes:
+    return _LINK.pack(socket.AF_UNSPEC, 0, index, _UP, _UP)
+
+
+def _address(index: int, address: IPv4Interface) -> bytes:
+    body = struct.pack("=BBBBI", socket.AF_INET, address.network.prefixlen, 0, 0, index)
+    body += _attribute(_IFA_LOCAL, address.ip.packed) + _attribute(_IFA_ADDRESS, address.ip.packed)
+    return body + _attribute(_IFA_BROADCAST, address.network.broadcast_address.packed)
 
 
 def _link(body: bytes) -> Link:

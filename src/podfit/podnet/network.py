@@ -23,7 +23,7 @@ from podfit.podnet.bridge import Bridge
 from podfit.podnet.cni import chain, config
 from podfit.podnet.failures import NetworkFailure
 from podfit.podnet.firewall import Firewall, find_nft
-from podfit.podnet.netlink import Netlink
+from podfit.podnet.netlink import LOOPBACK, Netlink
 from podfit.podnet.ports import PortMapping, Reservations
 from podfit.podnet.support import missing_for_bridge, missing_for_namespaces
 
@@ -141,7 +141,7 @@ class PodNetwork:
             if isinstance(chosen, config.NetworkConfig):
                 await self._connect_by_cni(one, chosen)
             else:
-                await namespaces.in_thread(lambda: self._connect_to_bridge(one))
+                await self._connect_to_bridge(one)
             if own:
                 one.published = own
                 await namespaces.in_thread(lambda: self._firewall.publish(own, _ipv4(one.ips)))
@@ -236,8 +236,13 @@ class PodNetwork:
             return {}
         return {(address, port): (target, to) for address, port, target, to in listed}
 
-    def _connect_to_bridge(self, one: Attachment) -> None:
-        address, one.link = self._bridge.connect(one.request.uid, Path(one.namespace))
+    async def _connect_to_bridge(self, one: Attachment) -> None:
+        """The address is leased in this thread: its files are small, and each would wait for the interpreter's lock in
+        another one."""
+        assert self._bridge.leases is not None
+        address = self._bridge.leases.take(one.request.uid)
+        path, hairpin = Path(one.namespace), bool(one.request.ports)
+        one.link = await namespaces.in_thread(lambda: self._bridge.connect(address, path, hairpin))
         one.ips = (str(address),)
 
     async def _connect_by_cni(self, one: Attachment, chosen: config.NetworkConfig) -> None:
@@ -282,7 +287,7 @@ class PodNetwork:
 def _empty_namespace(path: Path) -> None:
     os.close(namespaces.create(path))
     with Netlink() as inside:
-        inside.set_up(1)
+        inside.set_up(LOOPBACK)
 
 
 def _ipv4(ips: tuple[str, ...]) -> str:
