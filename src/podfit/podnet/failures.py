@@ -7,6 +7,10 @@ class NetworkFailure(Exception):
     """Root of what this package raises."""
 
 
+class RulesRefused(NetworkFailure):
+    """nft did not do what it was asked."""
+
+
 class RangeExhausted(NetworkFailure):
     """Every address of the range is in use."""
 

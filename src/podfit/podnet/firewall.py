@@ -10,13 +10,14 @@ with a loopback destination of their own are dropped, so that nothing else of th
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Iterable
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from podfit.podnet.failures import NetworkFailure
+from podfit.podnet.failures import RulesRefused
 from podfit.podnet.ports import PortMapping
 
 BRIDGE_PREFIX = "podfit-"
@@ -25,8 +26,9 @@ _TABLE = """
 table ip {table}
 delete table ip {table}
 table ip {table} {{
-  set links {{ type ifname; {links} }}
-  set ranges {{ type ipv4_addr; flags interval; {ranges} }}
+  set links {{ type ifname; }}
+  set localnet {{ type ifname; }}
+  set ranges {{ type ipv4_addr; flags interval; }}
   map host_ports {{ type inet_proto . inet_service : ipv4_addr . inet_service; }}
   map address_ports {{ type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service; }}
   map services {{ type ipv4_addr . inet_service : ipv4_addr . inet_service; }}
@@ -73,33 +75,50 @@ class Firewall:
 
     # These block, for some milliseconds: callers run them in a thread.
 
-    def open(self, links: Iterable[str] = (), ranges: Iterable[IPv4Network] = ()) -> None:
-        """Replaces the table. Pods' packets come in by these links, and reach the world under the node's address where
-        they are from these ranges. Connections that exist go on: the kernel knows where they lead."""
-        self._links = set(links)
-        for name in self._links:
-            _route_localnet(name)
-        shown = ", ".join(f'"{name}"' for name in sorted(self._links))
-        networks = ", ".join(str(network) for network in ranges)
-        commands = _TABLE.format(
-            table=self.table,
-            prefix=BRIDGE_PREFIX,
-            links=f"elements = {{ {shown} }};" if shown else "",
-            ranges=f"elements = {{ {networks} }};" if networks else "",
-        )
-        _nft(commands + "".join(self._service(*key, *target) for key, target in self.services.items()))
+    def open(
+        self,
+        links: Iterable[str] = (),
+        ranges: Iterable[IPv4Network] = (),
+        published: Iterable[tuple[Iterable[PortMapping], str]] = (),
+    ) -> None:
+        """Replaces the table, in one step. Pods' packets come in by these links, and reach the world under the node's
+        address where they are from these ranges. Connections that exist go on: the kernel knows where they lead."""
+        commands = _TABLE.format(table=self.table, prefix=BRIDGE_PREFIX)
+        commands += "".join(f"add element ip {self.table} ranges {{ {network} }}\n" for network in ranges)
+        commands += "".join(self._service(*key, *target) for key, target in self.services.items())
+        commands += "".join(self._published(ports, address) for ports, address in published)
+        _nft(commands)
         self.is_open = True
+        self._links.clear()
+        for name in links:
+            self.add_link(name)
 
     def close(self) -> None:
+        self._restore_links()
         # Declared first, so that deleting a table that is not there is no error.
         _nft(f"table ip {self.table}\ndelete table ip {self.table}\n")
         self.is_open = False
 
     def add_link(self, name: str) -> None:
-        if name not in self._links:
-            _route_localnet(name)
-            _nft(f'add element ip {self.table} links {{ "{name}" }}\n')
-            self._links.add(name)
+        if name in self._links:
+            return
+        added = f'add element ip {self.table} links {{ "{name}" }}\n'
+        if _localnet(name).read_text().strip() == "0":
+            _localnet(name).write_text("1")
+            added += f'add element ip {self.table} localnet {{ "{name}" }}\n'
+        _nft(added)
+        self._links.add(name)
+
+    def _restore_links(self) -> None:
+        """Links of others, which CNI plugins keep, are left as they were."""
+        try:
+            listed = _nft("", "-j", "list", "set", "ip", self.table, "localnet")
+        except RulesRefused:
+            return  # there is no table
+        for item in json.loads(listed)["nftables"]:
+            for name in (item.get("set") or {}).get("elem") or ():
+                if _localnet(name).exists():
+                    _localnet(name).write_text("0")
 
     def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
         """TCP connections from pods to `address`:`port` reach `target`:`target_port` of the node."""
@@ -114,14 +133,17 @@ class Firewall:
 
     def publish(self, ports: Iterable[PortMapping], address: str) -> None:
         """Host ports of a pod lead to its address."""
+        _nft(self._published(ports, address))
+
+    def _published(self, ports: Iterable[PortMapping], address: str) -> str:
         add = f"add element ip {self.table}"
-        _nft("".join(f"{add} {_element(port)} : {address} . {port.container_port} }}\n" for port in ports))
+        return "".join(f"{add} {_element(port)} : {address} . {port.container_port} }}\n" for port in ports)
 
     def unpublish(self, ports: Iterable[PortMapping]) -> None:
         for port in ports:
             try:
                 _nft(f"delete element ip {self.table} {_element(port)} }}\n")
-            except NetworkFailure:
+            except RulesRefused:
                 continue  # it is not there: the pod's network was never finished
 
 
@@ -130,17 +152,18 @@ def _element(port: PortMapping) -> str:
     return f"address_ports {{ {port.host_ip} . {key}" if port.host_ip else f"host_ports {{ {key}"
 
 
-def _route_localnet(link: str) -> None:
-    Path(f"/proc/sys/net/ipv4/conf/{link}/route_localnet").write_text("1")
+def _localnet(link: str) -> Path:
+    return Path(f"/proc/sys/net/ipv4/conf/{link}/route_localnet")
 
 
-def _nft(commands: str) -> None:
-    if not commands:
-        return
+def _nft(commands: str, *words: str) -> str:
+    """Runs nft with commands on its standard input, or with words. Returns what it says."""
     program = find_nft()
     if not program:
-        raise NetworkFailure("nft is not installed: install nftables, or use --pod-network host")
-    done = subprocess.run([program, "-f", "-"], input=commands, capture_output=True, text=True, check=False)
+        raise RulesRefused("nft is not installed: install nftables, or use --pod-network host")
+    arguments = [program, *(words or ("-f", "-"))]
+    done = subprocess.run(arguments, input=commands, capture_output=True, text=True, check=False)
     if done.returncode:
         first = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
-        raise NetworkFailure(f"nft: {first.removeprefix('/dev/stdin:')}")
+        raise RulesRefused(f"nft: {first.removeprefix('/dev/stdin:')}")
+    return done.stdout

@@ -57,7 +57,12 @@ async def in_thread(work: Callable[[], T]) -> T:
             return  # the loop has ended, and with it whoever waited
 
     threading.Thread(target=run, name="podfit-netns", daemon=True).start()
-    return await future
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        # Whoever goes on after this has to find the work done or not begun: it is short.
+        await asyncio.gather(future, return_exceptions=True)
+        raise
 
 
 def create(path: Path) -> int:

@@ -21,7 +21,7 @@ from podfit.podnet import namespaces
 from podfit.podnet.attachment import BRIDGE, CNI, Attachment, Attachments, PodRequest
 from podfit.podnet.bridge import Bridge
 from podfit.podnet.cni import chain, config
-from podfit.podnet.failures import NetworkFailure
+from podfit.podnet.failures import NetworkFailure, RulesRefused
 from podfit.podnet.firewall import Firewall, find_nft
 from podfit.podnet.netlink import LOOPBACK, Netlink
 from podfit.podnet.ports import PortMapping, Reservations
@@ -90,7 +90,7 @@ class PodNetwork:
         for one in self._attachments.all():
             try:
                 await self.disconnect(one.request.uid)
-            except NetworkFailure as error:
+            except (NetworkFailure, OSError) as error:
                 log.warning("pod %s: %s", one.request.uid, error)
         if self._folder.exists():
             await namespaces.in_thread(self._remove_all)
@@ -147,7 +147,8 @@ class PodNetwork:
                 await namespaces.in_thread(lambda: self._firewall.publish(own, _ipv4(one.ips)))
             self._attachments.save(one)
         except (NetworkFailure, OSError) as error:
-            self._ready.clear()
+            if isinstance(error, (RulesRefused, OSError)):
+                self._ready.clear()
             await self._give_up(one)
             if isinstance(error, NetworkFailure):
                 raise
@@ -214,14 +215,12 @@ class PodNetwork:
         (self._folder / "opened").touch()
         known = self._attachments.all()
         links = [one.link for one in known if one.kind == CNI and one.link and os.path.exists(f"{_CONF}/{one.link}")]
+        published = [(one.published, _ipv4(one.ips)) for one in known if one.published]
         if what == BRIDGE:
             network = self._bridge.open()
-            self._firewall.open([self._bridge.name, *links], [network])
+            self._firewall.open([self._bridge.name, *links], [network], published)
         else:
-            self._firewall.open(links)
-        for one in known:
-            if one.published:
-                self._firewall.publish(one.published, _ipv4(one.ips))
+            self._firewall.open(links, (), published)
 
     def _hold_again(self, one: Attachment) -> None:
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from podfit.cli.checks import Finding, cluster, machine, storage, tried
+from podfit.cli.checks import Finding, cluster, machine, network, storage, tried
 from podfit.client.kubeconfig import Access
 
 STOPPED = (
@@ -149,3 +149,24 @@ def test_the_test_cgroup_leaves_nothing_behind() -> None:
     before = set(Path("/sys/fs/cgroup").rglob(f"podfit-doctor-{os.getpid()}"))
     machine.cgroups()
     assert set(Path("/sys/fs/cgroup").rglob(f"podfit-doctor-{os.getpid()}")) == before == set()
+
+
+def test_a_cni_configuration_that_pods_would_wait_for_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "10-pods.conflist"
+    file.write_text('{"name": "pods", "cniVersion": "1.0.0"}')
+    found = network.pod_network(tmp_path, [tmp_path])
+    assert found.level == "fail" and "10-pods.conflist: has no plugins" in found.found
+    file.write_text('{"name": "pods", "cniVersion": "1.0.0", "plugins": [{"type": "ptp", "ipam": {"type": "ours"}}]}')
+    (tmp_path / "ptp").write_text("#!/bin/sh\n")
+    (tmp_path / "ptp").chmod(0o755)
+    found = network.pod_network(tmp_path, [tmp_path])
+    assert found.level == "fail" and 'failed to find plugin "ours"' in found.found
+    (tmp_path / "ptp").rename(tmp_path / "ours")
+    (tmp_path / "ptp").symlink_to(tmp_path / "ours")
+    found = network.pod_network(tmp_path, [tmp_path])
+    assert found.level == "ok" and "CNI network pods" in found.found and "(ptp, ours)" in found.found
+
+
+def test_without_cni_the_bridge_is_checked(tmp_path: Path) -> None:
+    found = network.pod_network(tmp_path, [tmp_path])
+    assert found.level in ("ok", "warn") and ("bridge" in found.found or found.help)

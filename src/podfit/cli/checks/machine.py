@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from podfit.cli.checks import Finding, fail, ok, tried, warn
+from podfit.cli.checks.network import pod_network
 from podfit.kit.oserrors import system_words
 
 NEEDED = ("aiohttp", "uvloop", "msgspec", "cryptography", "numpy", "sortedcontainers", "yaml", "jwt", "cel")
@@ -176,6 +177,7 @@ def all_machine_checks(host: str, number: int) -> Iterator[Finding]:
         kernel,
         privileges,
         cgroups,
+        pod_network,
         swap,
         open_files,
         inotify,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Collection
 from contextlib import suppress
@@ -15,6 +16,8 @@ from podfit.podnet.network import PodNetwork
 
 from ..base import PodConfig, RuntimeFailure
 from .streams import TcpStream
+
+log = logging.getLogger(__name__)
 
 _LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
@@ -30,7 +33,10 @@ class Networks:
             await self._network.open()
             for one in self._network.all():
                 if one.request.uid not in known:
-                    await self.disconnect(one.request.uid)
+                    try:
+                        await self.disconnect(one.request.uid)
+                    except RuntimeFailure as error:
+                        log.warning("%s", error)
 
     async def close(self) -> None:
         if self._network is not None:
