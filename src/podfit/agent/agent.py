@@ -20,6 +20,7 @@ from podfit.agent.furnish.containers import ContainerMaker
 from podfit.agent.furnish.environment import Environment
 from podfit.agent.furnish.followed import Followed
 from podfit.agent.furnish.objects import Objects
+from podfit.agent.furnish.runtimeclasses import RuntimeClasses
 from podfit.agent.furnish.services import Services
 from podfit.agent.furnish.volumes import Volumes, remove_memory_volumes
 from podfit.agent.ledger import Ledger
@@ -108,6 +109,7 @@ class Agent:
         node_bytes = Quantity.parse(self.node.capacity[MEMORY]).value
         image_status = self.runtime.image_status
         self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger, image_status, node_bytes)
+        self.maker.local_profiles = self.runtime.local_profiles
         secrets, parallel = PullSecrets(objects, self.notices), config.parallel_pulls
         self._images = ImagePulls(self.counted, self.notices, secrets, clock, tasks, kick, parallel)
         hooks, restarts = Hooks(self._commands, clock), Restarts(self.ledger)
@@ -138,6 +140,7 @@ class Agent:
                 self.notices,
                 self.maker,
                 self._images,
+                RuntimeClasses(self.client),
                 hooks,
                 stopper,
                 restarts,

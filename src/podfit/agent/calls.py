@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from podfit.agent.metrics import AgentMetrics
-from podfit.agent.runtimes.base import ExecStream, Runtime, RuntimeFailure
+from podfit.agent.runtimes.base import Runtime, RuntimeFailure
 from podfit.kit.clock import Clock
 
 NAMES = {
@@ -45,8 +45,8 @@ class Calls:
         return cast(Runtime, _View(self._runtime, {name: self._timed(name, word) for name, word in NAMES.items()}))
 
     def commands(self) -> Runtime:
-        """The same for hooks and probes, whose commands are awaited: exec_sync, timed until its output is read."""
-        return cast(Runtime, _View(self._runtime, {"exec": self._exec_sync}))
+        """The same for hooks and probes, whose commands are awaited."""
+        return cast(Runtime, _View(self._runtime, {"exec_sync": self._timed("exec_sync", EXEC_SYNC)}))
 
     def _timed(self, name: str, operation: str) -> Callable[..., Awaitable[Any]]:
         runtime, now, done, failed = self._runtime, self._clock.monotonic, self._done, self._metrics.operation_errors
@@ -66,23 +66,6 @@ class Calls:
     def _done(self, operation: str, began: float) -> None:
         self._metrics.operations.labels(operation).inc()
         self._metrics.operation_seconds.labels(operation).observe(self._clock.monotonic() - began)
-
-    async def _exec_sync(self, *given: Any, **named: Any) -> ExecStream:
-        began = self._clock.monotonic()
-        try:
-            stream = await self._runtime.exec(*given, **named)
-        except (RuntimeFailure, OSError):
-            self._metrics.operation_errors.labels(EXEC_SYNC).inc()
-            self._done(EXEC_SYNC, began)
-            raise
-
-        async def close() -> None:
-            try:
-                await stream.close()
-            finally:
-                self._done(EXEC_SYNC, began)
-
-        return cast(ExecStream, _View(stream, {"close": close}))
 
 
 class _View:

@@ -33,6 +33,8 @@ async def observe(record: PodRecord, ledger: Ledger, runtime: Runtime) -> Snapsh
     assert allocated is not None, "only admitted pods are looked at"
     state = await runtime.pod(record.uid)
     record.state = state
+    if state is not None:
+        record.handler = state.config.handler
     seen = _seen(record, state)
     running = {name: one.last for name, one in seen.items() if one.last is not None and one.last.state == RUNNING}
     return Snapshot(record.pod, record.qos, allocated, ledger.actuated(record.uid), state, seen, running)

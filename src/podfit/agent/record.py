@@ -105,6 +105,8 @@ class PodRecord:
     waiting: dict[str, tuple[str, str]] = field(default_factory=dict)
     held: dict[str, float] = field(default_factory=dict)
     """Containers that could not be started, and when (monotonic) they may be tried again."""
+    handler: str = ""
+    """Of its RuntimeClass: which runtime has its sandbox and its images."""
     images: dict[tuple[str, str], str] = field(default_factory=dict)
     """Images that are here for containers about to start: name and image → id."""
     probes: Probes | None = None

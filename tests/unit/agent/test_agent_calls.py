@@ -40,29 +40,23 @@ async def test_a_call_that_fails_counts_as_an_operation_and_an_error() -> None:
     assert counted.value("total", "update_container") == counted.value("errors_total", "update_container") == 1
 
 
-async def test_a_command_lasts_until_its_output_is_read() -> None:
+async def test_a_command_lasts_until_it_has_ended() -> None:
     counted = Counted()
 
-    class Stream:
-        async def close(self) -> None:
-            pass
+    async def run(*given: Any, **named: Any) -> tuple[int, bytes, bytes]:
+        await counted.clock.advance(3)
+        return 0, b"", b""
 
-    async def run(*given: Any, **named: Any) -> Stream:
-        return Stream()
-
-    counted.runtime.exec = run  # type: ignore[assignment,method-assign]
-    stream = await counted.calls.commands().exec("c", ["true"])
-    assert counted.value("total", EXEC_SYNC) == 0
-    await counted.clock.advance(3)
-    await stream.close()
+    counted.runtime.exec_sync = run  # type: ignore[assignment,method-assign]
+    await counted.calls.commands().exec_sync("c", ["true"])
     assert counted.value("duration_seconds_sum", EXEC_SYNC) == 3
-    assert counted.value("total", "exec") == 0
+    assert (counted.value("total", EXEC_SYNC), counted.value("total", "exec")) == (1, 0)
 
 
 async def test_a_command_that_cannot_be_started_is_an_error() -> None:
     counted = Counted()
     with pytest.raises(NotFound):
-        await counted.calls.commands().exec("nobody", ["true"])
+        await counted.calls.commands().exec_sync("nobody", ["true"])
     assert counted.value("total", EXEC_SYNC) == counted.value("errors_total", EXEC_SYNC) == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,9 @@ class ContainerMaker:
         self._config, self._environment, self._volumes, self._ledger = config, environment, volumes, ledger
         self._image_status, self._node_bytes = image_status, node_bytes
 
+        self.local_profiles = False
+        """Whether the runtime has profiles of the node."""
+
     def pod_config(self, record: PodRecord, limits: Limits) -> PodConfig:
         spec = record.pod["spec"]
         meta = record.pod["metadata"]
@@ -82,6 +86,9 @@ class ContainerMaker:
             annotations={**(meta.get("annotations") or {}), NAME: record.name, NAMESPACE: record.namespace},
             resolv_conf=netfiles.resolv_conf(record.pod, self._config),
             host_ports=_host_ports(spec),
+            sysctls={one["name"]: one["value"] for one in (spec.get("securityContext") or {}).get("sysctls") or ()},
+            handler=record.handler,
+            security=pod_security(spec),
         )
 
     def log_folder(self, record: PodRecord) -> Path:
@@ -106,7 +113,8 @@ class ContainerMaker:
         pod = record.sized(allocated).pod if allocated is not None else record.pod
         ips = record.state.ips if record.state is not None else ()
         await self._check_user(record, container)
-        _check_profiles(record, container)
+        if not self.local_profiles:
+            _check_profiles(record, container)
         await self._mount(pod, ips)
         try:
             environment = await self._environment.of(pod, container, ips)
@@ -139,6 +147,7 @@ class ContainerMaker:
             stdin=bool(container.get("stdin")),
             stdin_once=bool(container.get("stdinOnce")),
             security=security(pod["spec"], container),
+            stop_signal=(container.get("lifecycle") or {}).get("stopSignal") or "",
             target=container.get("targetContainerName") or "",
         )
 
@@ -258,7 +267,7 @@ def security(spec: dict[str, Any], container: Object) -> Security:
     pod, own = spec.get("securityContext") or {}, container.get("securityContext") or {}
     merged = {**pod, **own}
     capabilities = own.get("capabilities") or {}
-    profile = (merged.get("seccompProfile") or {}).get("type") or ""
+    seccomp = _profile(merged.get("seccompProfile"))
     privileged = bool(own.get("privileged"))
     groups = [*(pod.get("supplementalGroups") or ()), *([pod["fsGroup"]] if pod.get("fsGroup") is not None else [])]
     return Security(
@@ -271,5 +280,20 @@ def security(spec: dict[str, Any], container: Object) -> Security:
         drop_capabilities=tuple(capabilities.get("drop") or ()),
         no_new_privileges=own.get("allowPrivilegeEscalation") is not True and not privileged,
         read_only_root=bool(own.get("readOnlyRootFilesystem")),
-        seccomp="RuntimeDefault" if profile == "RuntimeDefault" else "",
+        seccomp="" if seccomp == "Unconfined" else seccomp,
+        apparmor=_profile(merged.get("appArmorProfile")),
+        escalation=own.get("allowPrivilegeEscalation"),
+        unmasked_proc=own.get("procMount") == "Unmasked",
     )
+
+
+def pod_security(spec: dict[str, Any]) -> Security:
+    """What holds for the sandbox: it is privileged if any container is."""
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    privileged = any((one.get("securityContext") or {}).get("privileged") for one in containers)
+    return replace(security(spec, {}), privileged=privileged)
+
+
+def _profile(profile: Object | None) -> str:
+    kind = (profile or {}).get("type") or ""
+    return f"Localhost/{(profile or {}).get('localhostProfile') or ''}" if kind == "Localhost" else kind

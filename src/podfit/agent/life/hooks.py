@@ -10,13 +10,11 @@ from podfit.agent.decide.states import Object
 from podfit.agent.life.web import LIFECYCLE_AGENT, NoAnswer, get_status, port_number
 from podfit.agent.notices import WARNING, Notices
 from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import ExecStream, Runtime, RuntimeFailure
+from podfit.agent.runtimes.base import Runtime, RuntimeFailure
 from podfit.api.status import go_quote
 from podfit.kit.clock import Clock
 
-_MOST_OUTPUT = 10 * 1024
 _PATIENCE_S = 30.0
-_STDERR = 2
 
 
 class Hooks:
@@ -84,22 +82,5 @@ async def run_command(runtime: Runtime, container_id: str, command: list[str]) -
 
 
 async def _run(runtime: Runtime, container_id: str, command: list[str]) -> tuple[int, str, str]:
-    stream = await runtime.exec(container_id, list(command))
-    try:
-        output, errors = await _collect(stream)
-        return await stream.wait(), output, errors
-    finally:
-        await stream.close()
-
-
-async def _collect(stream: ExecStream) -> tuple[str, str]:
-    """What it says, and what it complains of; both together are bounded."""
-    output, errors = b"", b""
-    while (piece := await stream.read()) is not None:
-        channel, data = piece
-        kept = data[: max(0, _MOST_OUTPUT - len(output) - len(errors))]
-        if channel == _STDERR:
-            errors += kept
-        else:
-            output += kept
-    return output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+    code, output, errors = await runtime.exec_sync(container_id, list(command))
+    return code, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")

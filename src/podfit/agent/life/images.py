@@ -97,7 +97,7 @@ class ImagePulls:
             reference = parse(image)
         except InvalidReference as error:
             raise invalid_image(image, str(error)) from error
-        state, policy = await self._runtime.image_status(image), _policy(container)
+        state, policy = await self._runtime.image_status(image, record.handler), _policy(container)
         if state is not None and state.host_files:
             return state.id
         if state is not None and policy != "Always":
@@ -123,22 +123,22 @@ class ImagePulls:
         slot = self._slots.setdefault(reference.registry, asyncio.Semaphore(self._parallel))
         async with slot:
             began = self._clock.monotonic()
-            found = await self._try_each(image, credentials)
+            found = await self._try_each(image, credentials, record.handler)
             ended = self._clock.monotonic()
         self._pulled(record, image)
-        state = await self._runtime.image_status(image)
+        state = await self._runtime.image_status(image, record.handler)
         took, waited = _shown(ended - began), _shown(ended - asked)
         how = f"in {took} ({waited} including waiting). Image size: {state.size_bytes if state else 0} bytes."
         self._notices.say(record.pod, NORMAL, "Pulled", f'Successfully pulled image "{image}" {how}', name)
         return found
 
-    async def _try_each(self, image: str, credentials: list[Credentials]) -> str:
+    async def _try_each(self, image: str, credentials: list[Credentials], handler: str) -> str:
         """All credentials that apply, one after the other; without any, none."""
         reasons: list[str] = []
         tries: list[Credentials | None] = [*credentials] or [None]
         for each in tries:
             try:
-                return await self._runtime.pull_image(image, each)
+                return await self._runtime.pull_image(image, each, handler)
             except ImageMissing as error:
                 reasons.append(str(error))
         distinct = list(dict.fromkeys(reasons))
@@ -182,13 +182,13 @@ class ImagePulls:
         while (now := _wanted(record, name)) is not None and now["image"] == image:
             until, _ = self._failures.get((record.uid, image), (float("inf"), ""))
             left = until - self._clock.monotonic()
-            if left <= 0 or (_policy(now) != "Always" and await self._here(image)):
+            if left <= 0 or (_policy(now) != "Always" and await self._here(image, record.handler)):
                 return
             await self._clock.sleep(min(left, _LOOK_S))
 
-    async def _here(self, image: str) -> bool:
+    async def _here(self, image: str, handler: str) -> bool:
         try:
-            return await self._runtime.image_status(image) is not None
+            return await self._runtime.image_status(image, handler) is not None
         except (RuntimeFailure, OSError):
             return False
 

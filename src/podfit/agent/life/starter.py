@@ -9,6 +9,7 @@ from dataclasses import replace
 from podfit.agent.decide import kernel
 from podfit.agent.decide.states import Object, effective, every_container
 from podfit.agent.furnish.containers import ConfigProblem, ContainerMaker, VolumeProblem
+from podfit.agent.furnish.runtimeclasses import RuntimeClasses
 from podfit.agent.ledger import Ledger
 from podfit.agent.life.ending import Stopper
 from podfit.agent.life.hooks import Hooks, tell_failure
@@ -41,6 +42,7 @@ class Starter:
         notices: Notices,
         maker: ContainerMaker,
         images: ImagePulls,
+        classes: RuntimeClasses,
         hooks: Hooks,
         stopper: Stopper,
         restarts: Restarts,
@@ -49,6 +51,7 @@ class Starter:
         kick: Callable[[str], None],
     ) -> None:
         self._runtime, self._ledger, self._notices, self._maker = runtime, ledger, notices, maker
+        self._classes = classes
         self._images, self._hooks, self._stopper, self._restarts = images, hooks, stopper, restarts
         self._clock, self._tasks, self._kick = clock, tasks, kick
         self._trouble = Backoff(1.0, _TROUBLE_S)
@@ -85,6 +88,7 @@ class Starter:
         try:
             if record.pod["spec"].get("hostUsers") is False:
                 raise RuntimeFailure(_NO_USERS)
+            record.handler = await self._classes.handler(record.pod)
             await self._runtime.run_pod(self._maker.pod_config(record, limits))
         except (RuntimeFailure, OSError) as error:
             self._notices.say(

@@ -318,10 +318,30 @@ class ByteStream(Protocol):
     async def close(self) -> None: ...
 
 
+class Handler(Struct, frozen=True):
+    """One way of running pods, by the name that a RuntimeClass has for it; "" is the default."""
+
+    name: str
+    recursive_read_only_mounts: bool = False
+    user_namespaces: bool = False
+
+
+def no_handler(name: str) -> RuntimeFailure:
+    return RuntimeFailure(f'failed to get sandbox runtime: no runtime for "{name}" is configured')
+
+
 class Runtime(Protocol):
     name: str
     """As in `name://version` of the Node's containerRuntimeVersion, and the scheme of container ids."""
     version: str
+
+    @property
+    def local_profiles(self) -> bool:
+        """Whether it can confine containers by seccomp and AppArmor profiles that are kept on the node."""
+
+    @property
+    def handlers(self) -> tuple[Handler, ...]:
+        """What a RuntimeClass may choose, as the Node's status lists it; () where there is nothing to choose."""
 
     async def open(self) -> None:
         """Gets ready and finds the pods that ran on while the agent was away."""
@@ -390,6 +410,12 @@ class Runtime(Protocol):
         self, container_id: str, command: list[str], tty: bool = False, stdin: bool = False
     ) -> ExecStream: ...
 
+    async def exec_sync(
+        self, container_id: str, command: list[str], timeout_s: float = 0.0
+    ) -> tuple[int, bytes, bytes]:
+        """Runs a command to its end: exit code, output and errors, of which only the beginning is kept. The command is
+        killed if the call is cancelled, or after `timeout_s` (0: never)."""
+
     async def attach(self, container_id: str, stdin: bool = False) -> ExecStream: ...
 
     async def connect(self, uid: str, port: int) -> ByteStream: ...
@@ -403,10 +429,10 @@ class Runtime(Protocol):
         """The Node's spec.podCIDR, for pods that are made from now on."""
 
     # images
-    async def image_status(self, image: str) -> ImageState | None:
+    async def image_status(self, image: str, handler: str = "") -> ImageState | None:
         """An image on this node, by any of its names or its id; None if it is absent."""
 
-    async def pull_image(self, image: str, credentials: Credentials | None = None) -> str:
+    async def pull_image(self, image: str, credentials: Credentials | None = None, handler: str = "") -> str:
         """Pulls from the registry even if the image is here, and returns its id. Raises ImageMissing."""
 
     async def images(self) -> list[ImageState]: ...

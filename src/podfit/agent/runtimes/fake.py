@@ -26,6 +26,7 @@ from .base import (
     ContainerState,
     Event,
     ExecStream,
+    Handler,
     ImageMissing,
     ImageState,
     Limits,
@@ -37,6 +38,7 @@ from .base import (
     WriteRefused,
     invalid_image,
 )
+from .execs import exec_sync
 from .fake_load import Load, as_load, parse_load
 from .fake_node import (
     DEFAULT_CPU,
@@ -63,6 +65,8 @@ Loadable = float | Callable[[float], float] | Load
 class FakeRuntime:
     name = "fake"
     version = "1"
+    handlers: tuple[Handler, ...] = ()
+    local_profiles = False
 
     def __init__(
         self, clock: Clock | None = None, state: FakeNodeState | None = None, host_ip: str = "127.0.0.1"
@@ -320,6 +324,11 @@ class FakeRuntime:
             raise CannotRun(f"failed to exec in container: {_no_program(command[0])} ({_PLAYED})", "ExecFailed")
         return FakeStream.of_program(program, command, stdin, self._clock)
 
+    async def exec_sync(
+        self, container_id: str, command: list[str], timeout_s: float = 0.0
+    ) -> tuple[int, bytes, bytes]:
+        return await exec_sync(self, container_id, command, timeout_s)
+
     async def attach(self, container_id: str, stdin: bool = False) -> ExecStream:
         container = self._container(container_id)
         if container.state != RUNNING:
@@ -337,12 +346,12 @@ class FakeRuntime:
             raise RuntimeFailure(f"cannot connect to port {port} of the pod: Connection refused")
         return FakeConnection(handler)
 
-    async def image_status(self, image: str) -> ImageState | None:
+    async def image_status(self, image: str, handler: str = "") -> ImageState | None:
         if image in self.state.missing_images:
             return None
         return ImageState(f"fake:{image}", (image,), user=self.state.image_users.get(image, "65532"))
 
-    async def pull_image(self, image: str, credentials: Credentials | None = None) -> str:
+    async def pull_image(self, image: str, credentials: Credentials | None = None, handler: str = "") -> str:
         self._step("pull_image", image, credentials)
         try:
             parse(image)

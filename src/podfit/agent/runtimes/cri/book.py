@@ -138,7 +138,9 @@ class Book:
         known.touched = time.monotonic()
         if state.state == RUNNING:
             if not known.group and self.cgroups is not None:
-                known.group = group_of(state.pid, "memory" if self.cgroups.version == 1 else "")
+                group = group_of(state.pid, "memory" if self.cgroups.version == 1 else "")
+                # Only below the pod's: a virtual machine may be a process of somebody else's group.
+                known.group = group if group.startswith(f"{pod.group}/") else ""
             self._exits.follow(state.id, state.pid, self._exited)
             if not self._exits.followed(state.id):
                 self.relist_soon()

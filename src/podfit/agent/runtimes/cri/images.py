@@ -16,16 +16,17 @@ class Images:
     def __init__(self, client: CriClient) -> None:
         self._client = client
 
-    async def status(self, image: str) -> ImageState | None:
-        request = api.ImageStatusRequest(image=api.ImageSpec(image=image))
+    async def status(self, image: str, handler: str = "") -> ImageState | None:
+        request = api.ImageStatusRequest(image=api.ImageSpec(image=image, runtime_handler=handler))
         try:
             answer = await self._client.ask("ImageStatus", request)
         except CriError as error:
             raise failure(error) from error
         return _state(answer.image) if answer.HasField("image") and answer.image.id else None
 
-    async def pull(self, image: str, credentials: Credentials | None) -> str:
-        request = api.PullImageRequest(image=api.ImageSpec(image=image), auth=_auth(credentials))
+    async def pull(self, image: str, credentials: Credentials | None, handler: str) -> str:
+        spec = api.ImageSpec(image=image, runtime_handler=handler)
+        request = api.PullImageRequest(image=spec, auth=_auth(credentials))
         try:
             answer = await self._client.ask("PullImage", request)
         except CriError as error:

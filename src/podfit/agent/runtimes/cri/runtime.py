@@ -6,6 +6,7 @@ restart: the runtime is the only place where that is kept, so it cannot disagree
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 from collections.abc import AsyncIterator
@@ -24,6 +25,7 @@ from ..base import (
     ContainerState,
     Event,
     ExecStream,
+    Handler,
     ImageState,
     Limits,
     PodConfig,
@@ -44,12 +46,16 @@ from .rotation import Rotation
 from .sandboxes import Sandboxes
 from .subpaths import SubPaths
 
+EXEC_S = 10.0
+NO_DEADLINE_S = 86_400.0
 _UPPER = re.compile(r"[ ,]upperdir=([^, ]+)")
 
 
 class CriRuntime:
     name = "cri"
     version = ""
+    handlers: tuple[Handler, ...] = ()
+    local_profiles = True
 
     def __init__(
         self,
@@ -64,7 +70,6 @@ class CriRuntime:
         in cgroups below the pod's; without it the runtime alone sets limits and reports usage."""
         self.client = CriClient(endpoint)
         self.data_dir = Path(data_dir).absolute()
-        self.handlers: list[api.RuntimeHandler] = []
         self._node, self._cgroup_root, self._ips, self._own_cgroups = node, cgroup_root, (host_ip,), own_cgroups
         self._images = Images(self.client)
         self._cgroups: Cgroups | None = None
@@ -83,7 +88,10 @@ class CriRuntime:
                 "is it running, and does --container-runtime-endpoint name its socket?"
             ) from error
         self.name, self.version = version.runtime_name, version.runtime_version
-        self.handlers = list(status.runtime_handlers)
+        self.handlers = tuple(
+            Handler(one.name, one.features.recursive_read_only_mounts, one.features.user_namespaces)
+            for one in status.runtime_handlers
+        )
         self._cgroups = detect() if self._own_cgroups else None
         places = Places(self._cgroup_root, await self._driver())
         self._book = Book(self.client, self._node, places, self._cgroups)
@@ -203,6 +211,18 @@ class CriRuntime:
             raise CannotRun(error.details, "ExecFailed") from error
         return await streaming.start(answer.url, stdin, tty)
 
+    async def exec_sync(
+        self, container_id: str, command: list[str], timeout_s: float = 0.0
+    ) -> tuple[int, bytes, bytes]:
+        self._running(container_id, "ExecFailed")
+        request = api.ExecSyncRequest(container_id=container_id, cmd=command, timeout=math.ceil(timeout_s))
+        try:
+            # Without a time-out the command decides when it ends, as a hook does.
+            answer = await self.client.ask("ExecSync", request, timeout_s + EXEC_S if timeout_s else NO_DEADLINE_S)
+        except CriError as error:
+            raise CannotRun(error.details, "ExecFailed") from error
+        return answer.exit_code, answer.stdout, answer.stderr
+
     async def attach(self, container_id: str, stdin: bool = False) -> ExecStream:
         known = self._running(container_id, "AttachFailed")
         tty = known.kept.tty
@@ -227,11 +247,11 @@ class CriRuntime:
         return await streaming.forward(answer.url, port)
 
     # --- images and files
-    async def image_status(self, image: str) -> ImageState | None:
-        return await self._images.status(image)
+    async def image_status(self, image: str, handler: str = "") -> ImageState | None:
+        return await self._images.status(image, handler)
 
-    async def pull_image(self, image: str, credentials: Credentials | None = None) -> str:
-        return await self._images.pull(image, credentials)
+    async def pull_image(self, image: str, credentials: Credentials | None = None, handler: str = "") -> str:
+        return await self._images.pull(image, credentials, handler)
 
     async def images(self) -> list[ImageState]:
         return await self._images.all()

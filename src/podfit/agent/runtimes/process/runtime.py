@@ -33,6 +33,7 @@ from ..base import (
     ContainerState,
     Event,
     ExecStream,
+    Handler,
     ImageState,
     Limits,
     LinuxUser,
@@ -41,9 +42,11 @@ from ..base import (
     PodState,
     RuntimeFailure,
     Usage,
+    no_handler,
 )
 from ..cgroups import Cgroups, Vanished, pod_group
 from ..cgroups.watch import OomWatch, memory_below
+from ..execs import exec_sync
 from .images import HOST, Images
 from .keeper.terminal import receive_terminal
 from .launchspec import confine_devices, launch_spec
@@ -60,6 +63,8 @@ KILL_WAIT_S = 10.0
 class ProcessRuntime:
     name = "podfit"
     version = "1"
+    handlers: tuple[Handler, ...] = ()
+    local_profiles = False
 
     def __init__(
         self,
@@ -147,6 +152,8 @@ class ProcessRuntime:
         known = self._pods.get(config.uid)
         if known is not None and not known.record.stopped:
             return
+        if config.handler:
+            raise no_handler(config.handler)
         group = pod_group(self.cgroup_root, config.qos, config.uid)
         self._cgroups.create(group, config.limits)
         await self._networks.connect(config)
@@ -398,6 +405,11 @@ class ProcessRuntime:
                 console.close()
         return ProcessExec(self._link, key, ended, ours[0] if tty else -1, ours)
 
+    async def exec_sync(
+        self, container_id: str, command: list[str], timeout_s: float = 0.0
+    ) -> tuple[int, bytes, bytes]:
+        return await exec_sync(self, container_id, command, timeout_s)
+
     async def attach(self, container_id: str, stdin: bool = False) -> ExecStream:
         self._container(container_id)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -433,13 +445,13 @@ class ProcessRuntime:
 
     # images
 
-    async def image_status(self, image: str) -> ImageState | None:
+    async def image_status(self, image: str, handler: str = "") -> ImageState | None:
         if not self._images.present(image):
             return None
         found = self._images.find(image)
         return ImageState(found.id, (image,), user=found.user, host_files=not found.rootfs)
 
-    async def pull_image(self, image: str, credentials: Credentials | None = None) -> str:
+    async def pull_image(self, image: str, credentials: Credentials | None = None, handler: str = "") -> str:
         return self._images.find(image).id
 
     async def images(self) -> list[ImageState]:

@@ -1,0 +1,30 @@
+"""The handler that a pod's RuntimeClass names: how its runtime runs it, or which of several runtimes does."""
+
+from __future__ import annotations
+
+from podfit.agent.decide.states import Object
+from podfit.agent.runtimes.base import RuntimeFailure
+from podfit.api.kinds import kind_named
+from podfit.api.status import ApiError
+from podfit.client.rest import Client
+from podfit.client.transport import Unreachable
+
+RUNTIME_CLASS = kind_named("RuntimeClass")
+
+
+class RuntimeClasses:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def handler(self, pod: Object) -> str:
+        """ "" is the default. Read when a sandbox is made, which is seldom: nothing is watched for it."""
+        name = pod["spec"].get("runtimeClassName") or ""
+        if not name:
+            return ""
+        try:
+            found = await self._client.find(RUNTIME_CLASS, "", name)
+        except (ApiError, Unreachable) as error:
+            raise RuntimeFailure(f"failed to get RuntimeClass {name}: {error}") from error
+        if found is None:
+            raise RuntimeFailure(f'runtimeclass.node.k8s.io "{name}" not found')
+        return str(found.get("handler") or "")
