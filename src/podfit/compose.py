@@ -1,4 +1,5 @@
-"""Builds every object: the only file that names a concrete store or runtime, and the one place where parts meet.
+"""Builds every object: the only file that names a concrete store, and the one place where parts meet. Runtimes are made
+by compose_runtimes.
 
 `Up` is everything in one process. The components that run alone (`podfit scheduler`, `podfit agent` …) are built by
 the small functions at the end, from a kubeconfig.
@@ -7,7 +8,6 @@ the small functions at the end, from a kubeconfig.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import os
 import socket
@@ -23,7 +23,8 @@ from podfit.apiserver.local import local_client
 from podfit.apiserver.request import ADMIN, Request, Response, User
 from podfit.client import Client, EventRecorder
 from podfit.client.transport import SharedLines
-from podfit.kit.addresses import reached_at
+from podfit.compose_runtimes import CONTAINERD, RuntimeSettings, make_runtime
+from podfit.kit.badsetting import BadSetting as BadSetting
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     # A process loads the parts it runs, when it builds them: the API server alone starts in half the time and memory.
     from podfit.agent.agent import Agent
     from podfit.agent.config import AgentConfig
-    from podfit.agent.runtimes.base import Runtime
     from podfit.agent.server.server import NodeServer
     from podfit.apiserver.config import Config
     from podfit.client.kubeconfig import Access
@@ -50,12 +50,6 @@ log = logging.getLogger(__name__)
 CONTROLLERS = User("system:kube-controller-manager", ("system:authenticated",))
 Signer = Callable[[bytes, Sequence[str], int | None], bytes]
 SCHEDULER = User("system:kube-scheduler", ("system:authenticated",))
-
-
-class BadSetting(ValueError):
-    """A setting that cannot work; the message tells the user what would."""
-
-    exit_code = 2
 
 
 # --- parts --------------------------------------------------------------------------------------------------------
@@ -77,38 +71,6 @@ def open_store(setting: str, data_dir: Path) -> Store:
         if urls := [url for url in setting.removeprefix("etcd=").split(",") if url]:
             return EtcdStore(urls)
     raise BadSetting(f"--store {setting!r}: it is sqlite, memory or etcd=URL[,URL…]")
-
-
-def make_runtime(
-    setting: str,
-    folder: Path,
-    clock: Clock,
-    address: str = "",
-    image_fallback: str = "",
-    network: NetworkSettings | None = None,
-) -> Runtime:
-    """`address`: the node's, which pods without a network of their own share. `image_fallback`: "host" or ""."""
-    if setting == "fake":
-        from podfit.agent.runtimes.fake import FakeRuntime
-
-        return FakeRuntime(clock, host_ip=reached_at(address))
-    if setting == "process":
-        from podfit.agent.runtimes.process.runtime import ProcessRuntime
-        from podfit.podnet.network import NetworkSettings, PodNetwork
-
-        # The root's name is bound to the data directory: another podfit on the machine has other cgroups, and a
-        # restart finds its own again.
-        mark = hashlib.sha256(f"{folder.absolute()}".encode()).hexdigest()[:8]
-        return ProcessRuntime(
-            folder / "runtime",
-            cgroup_root=f"/podfit-{mark}",
-            host_ip=reached_at(address),
-            image_fallback=image_fallback,
-            network=PodNetwork(folder.absolute() / "runtime" / "network", mark, network or NetworkSettings()),
-        )
-    if setting == "cri":
-        raise BadSetting("--runtime cri: this version runs containers as processes or not at all (process, fake)")
-    raise BadSetting(f"--runtime {setting!r}: it is process or fake")
 
 
 def make_world(client: Client, clock: Clock, cluster_ca: bytes = b"") -> World:
@@ -161,6 +123,11 @@ class UpOptions:
     image_fallback: str = ""
     """What images that are absent run on: "host" for the node's own files, "" for nothing."""
     network: NetworkSettings | None = None
+    runtime_endpoint: str = CONTAINERD
+    """Of --runtime cri."""
+    runtime_endpoints: Mapping[str, str] = field(default_factory=dict)
+    """Further runtimes, by the handler of the RuntimeClass that chooses them."""
+    cgroup_root: str = ""
     """How pods are connected; None for the defaults."""
     meter_resolution_s: float = 15.0
     """How often what containers use is read."""
@@ -277,8 +244,16 @@ class Up:
             api_server=self.server.url,
         )
         client = self.client(node_user(name), f"agent-{name}")
-        options, fallback = self.options, self.options.image_fallback
-        runtime = make_runtime(options.runtime, folder, self.clock, config.address, fallback, options.network)
+        options = self.options
+        settings = RuntimeSettings(
+            options.runtime,
+            options.image_fallback,
+            options.network,
+            options.runtime_endpoint,
+            options.runtime_endpoints,
+            options.cgroup_root,
+        )
+        runtime = make_runtime(settings, folder, self.clock, config.address)
         agent = Agent(client, runtime, config, self.clock)
         await self._serve_node(agent, client)
         await agent.start()
@@ -351,22 +326,6 @@ class Up:
         await self.server.stop()
 
 
-async def remove_leftovers(data_dir: Path) -> int:
-    """Ends the pods that a `podfit up` or `podfit agent` on this data directory left running; returns how many."""
-    from podfit.agent.furnish.volumes import remove_memory_volumes
-    from podfit.agent.runtimes.base import running_pods
-
-    ended = 0
-    for folder in sorted([*data_dir.glob("nodes/*/runtime"), *data_dir.glob("runtime")]):
-        runtime = make_runtime("process", folder.parent, RealClock())
-        await runtime.open()
-        ended += len(await running_pods(runtime))
-        await runtime.purge()
-        await runtime.close()
-        remove_memory_volumes(folder.parent / "pods")
-    return ended
-
-
 # --- one component alone ------------------------------------------------------------------------------------------
 
 
@@ -412,22 +371,16 @@ async def scheduler_alone(access: Access, elect: bool, config: SchedulerConfig) 
     await as_leader(client, "kube-scheduler", Scheduler(client, config, clock).run, elect, clock)
 
 
-async def agent_alone(
-    access: Access,
-    runtime: str,
-    config: AgentConfig,
-    image_fallback: str = "",
-    network: NetworkSettings | None = None,
-) -> Agent:
+async def agent_alone(access: Access, runtime: RuntimeSettings, config: AgentConfig) -> Agent:
     """A started agent; the caller stops it."""
     from podfit.agent.agent import Agent
 
     clock = RealClock()
     config = replace(config, api_server=config.api_server or access.server)
     client = Client(access.transport(f"podfit-agent-{config.node_name}"))
-    made = make_runtime(runtime, config.data_dir, clock, config.address, image_fallback, network)
+    made = make_runtime(runtime, config.data_dir, clock, config.address)
     agent = Agent(client, made, config, clock)
-    node = await _serve_alone(agent, access, client, runtime != "fake")
+    node = await _serve_alone(agent, access, client, runtime.kind != "fake")
     agent.at_stop.append(node.stop)
     await agent.start()
     return agent

@@ -247,7 +247,8 @@ async def test_a_container_that_is_deaf_to_sigterm_is_killed_after_its_grace(ben
 
 async def test_an_image_without_a_program_waits_and_leaves_when_told(bench: Bench) -> None:
     uid = await bench.pod()
-    cid = await bench.container(uid, image="registry.k8s.io/pause:3.10")
+    image = "registry.k8s.io/pause:3.10" if bench.kind == "cri" else bench.image
+    cid = await bench.container(uid, image=image)
     await bench.runtime.start_container(cid)
     assert (await bench.state(cid)).state == RUNNING
     await bench.runtime.stop_container(cid, grace_s=WAIT_S)

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from podfit.api.status import Object
-from podfit.compose import remove_leftovers
+from podfit.compose_runtimes import remove_leftovers
 from tests.e2e.conftest import KUBECTL, Running, eventually
 from tests.e2e.parts import Part
 

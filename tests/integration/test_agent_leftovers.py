@@ -10,7 +10,7 @@ import pytest
 from podfit.agent.runtimes.base import ContainerConfig, Limits, PodConfig
 from podfit.agent.runtimes.process.runtime import ProcessRuntime
 from podfit.agent.runtimes.process.support import check_support
-from podfit.compose import make_runtime, remove_leftovers
+from podfit.compose_runtimes import RuntimeSettings, make_runtime, remove_leftovers
 from podfit.kit.clock import RealClock
 
 
@@ -19,7 +19,7 @@ async def test_pods_left_behind_are_ended_with_their_groups(tmp_path: Path, node
     if missing := check_support():
         pytest.skip("; ".join(missing))
     folder = (tmp_path / node).resolve()
-    runtime = make_runtime("process", folder, RealClock())
+    runtime = make_runtime(RuntimeSettings(), folder, RealClock())
     assert isinstance(runtime, ProcessRuntime)
     await runtime.open()
     await runtime.run_pod(PodConfig("u", "web", "default", "Burstable", Limits(512), "web", tmp_path / "logs"))

@@ -15,7 +15,7 @@ from pathlib import Path
 from podfit import FULL_VERSION
 from podfit.agent.config import AgentConfig, architecture
 from podfit.agent.decide import pressure
-from podfit.agent.runtimes.base import Runtime
+from podfit.agent.runtimes.base import Handler, Runtime
 from podfit.agent.status_writes import REJECTED, write_status
 from podfit.api.kinds import LEASE, NODE
 from podfit.api.quantity import Quantity
@@ -232,6 +232,8 @@ class NodeKeeper:
             "declaredFeatures": list(FEATURES),
             "features": {"supplementalGroupsPolicy": True},
         }
+        if handlers := [_handler(one) for one in self._runtime.handlers]:
+            status["runtimeHandlers"] = handlers
         self.changed()
         outcome = await write_status(self._send_status, self._node.get("status") or {}, status)
         if outcome.answer is None:
@@ -328,6 +330,14 @@ class NodeKeeper:
                 await self._client.delete(kind, namespace, self._config.node_name)
             except (ApiError, Unreachable) as error:
                 log.info("deregistering %s: %s", self._config.node_name, error)
+
+
+def _handler(handler: Handler) -> Object:
+    features = {
+        "recursiveReadOnlyMounts": handler.recursive_read_only_mounts,
+        "userNamespaces": handler.user_namespaces,
+    }
+    return {"name": handler.name, "features": features}
 
 
 def _line(path: str) -> str:

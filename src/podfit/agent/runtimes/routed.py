@@ -37,14 +37,7 @@ class RoutedRuntime:
         self._default, self._others = default, others
         self._all: list[Runtime] = [default, *others.values()]
         self._tasks = Tasks("runtimes")
-
-    @property
-    def name(self) -> str:
-        return self._default.name
-
-    @property
-    def version(self) -> str:
-        return self._default.version
+        self.name, self.version = default.name, default.version
 
     @property
     def handlers(self) -> tuple[Handler, ...]:
@@ -58,6 +51,7 @@ class RoutedRuntime:
     async def open(self) -> None:
         for runtime in self._all:
             await runtime.open()
+        self.name, self.version = self._default.name, self._default.version
 
     async def close(self) -> None:
         await self._tasks.stop()
@@ -179,6 +173,14 @@ class RoutedRuntime:
 
     async def connect(self, uid: str, port: int) -> ByteStream:
         return await (await self._of_pod(uid)).connect(uid, port)
+
+    async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
+        for runtime in self._all:
+            await runtime.redirect(address, port, target, target_port)
+
+    def use_range(self, pod_range: str) -> None:
+        for runtime in self._all:
+            runtime.use_range(pod_range)
 
     # --- images and files
     async def image_status(self, image: str, handler: str = "") -> ImageState | None:

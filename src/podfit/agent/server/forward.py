@@ -70,6 +70,8 @@ class ChannelForward:
         try:
             while data := await connection.read():
                 await self._send(2 * index, data)
+        except RuntimeFailure as error:
+            await self._send(2 * index + 1, why_not(port, error))
         finally:
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from podfit.agent.runtimes.base import ExecStream
+from podfit.agent.runtimes.base import ExecStream, RuntimeFailure
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +60,9 @@ async def converse(end: RemoteEnd, stream: ExecStream, wanted: frozenset[int], a
         await asyncio.wait((outward, inward), return_when=asyncio.FIRST_COMPLETED)
         if outward.done():
             # Attaching says nothing of how the container ends: that is in the pod's status.
-            code = 0 if attached else await stream.wait()
+            status = exit_status(0) if attached else await _status(stream)
             with suppress(ConnectionError):
-                await end.finish(exit_status(code))
+                await end.finish(status)
             outward.result()
     except ConnectionError:
         log.debug("the client of an exec is gone")
@@ -71,6 +71,14 @@ async def converse(end: RemoteEnd, stream: ExecStream, wanted: frozenset[int], a
             task.cancel()
         await asyncio.gather(outward, inward, return_exceptions=True)
         await stream.close()
+
+
+async def _status(stream: ExecStream) -> dict[str, Any]:
+    try:
+        return exit_status(await stream.wait())
+    except RuntimeFailure as error:
+        # Some runtimes know only now that the command could not be started.
+        return failure_status(f"error executing command in container: {error}")
 
 
 async def _outward(end: RemoteEnd, stream: ExecStream, wanted: frozenset[int]) -> None:

@@ -116,7 +116,10 @@ class TunnelForward:
             except (RuntimeFailure, OSError) as error:
                 await errors.write(why_not(port, error))
                 return
-            await _both_ways(data, connection)
+            try:
+                await _both_ways(data, connection)
+            except RuntimeFailure as error:
+                await errors.write(why_not(port, error))
         except ConnectionError:
             log.debug("the client of a forwarded port is gone")
         finally:

@@ -33,7 +33,9 @@ from podfit.cli.ports import (
     with_flags,
 )
 from podfit.cli.run import run, serve, until_stopped
+from podfit.cli.runtimes import CgroupRoot, RuntimeEndpoint, RuntimeEndpoints, RuntimeName, endpoints
 from podfit.cli.signing import RootCa, SigningCert, SigningKey, certificate_in, signer_of
+from podfit.compose_runtimes import CONTAINERD
 from podfit.kit.addresses import CannotListen
 from podfit.kit.dirlock import DirectoryLock
 
@@ -46,7 +48,6 @@ Listen = Annotated[
     str, typer.Option("--listen", metavar="HOST:PORT", help="Where the API server listens; port 0 picks one.")
 ]
 StoreName = Annotated[str, typer.Option("--store", help="sqlite, memory or etcd=URL[,URL…].")]
-RuntimeName = Annotated[str, typer.Option("--runtime", help="process (real cgroups) or fake (in memory).")]
 ImageFallback = Annotated[
     str,
     typer.Option(
@@ -131,6 +132,9 @@ def up(
     listen: Listen = "127.0.0.1:6443",
     store: StoreName = "sqlite",
     runtime: RuntimeName = "process",
+    container_runtime_endpoint: RuntimeEndpoint = CONTAINERD,
+    runtime_endpoint: RuntimeEndpoints = None,
+    cgroup_root: CgroupRoot = "",
     nodes: Annotated[int, typer.Option("--nodes", min=0, max=5000, help="How many nodes to run.")] = 1,
     node_name: Annotated[str, typer.Option("--node-name", help="The node's name; default this machine's.")] = "",
     node_cpu: NodeCpu = "",
@@ -195,6 +199,9 @@ def up(
         node_port=node_port,
         image_fallback=fallback(image_fallback),
         network=network_settings(pod_network, cni_conf_dir, cni_bin_dir),
+        runtime_endpoint=container_runtime_endpoint,
+        runtime_endpoints=endpoints(runtime_endpoint),
+        cgroup_root=cgroup_root,
         context=cluster.context,
         resize_dialect=resize_dialect,
     )
@@ -341,6 +348,9 @@ def agent(
     port: AgentPort = 10250,
     data_dir: DataDir = DEFAULT_DATA,
     runtime: RuntimeName = "process",
+    container_runtime_endpoint: RuntimeEndpoint = CONTAINERD,
+    runtime_endpoint: RuntimeEndpoints = None,
+    cgroup_root: CgroupRoot = "",
     pod_network: PodNetworkMode = "auto",
     cni_conf_dir: CniConfDir = None,
     cni_bin_dir: CniBinDir = "",
@@ -369,10 +379,19 @@ def agent(
     from podfit.agent.rivals import refuse_second
     from podfit.client.kubeconfig import Access, load
     from podfit.compose import BadSetting, agent_alone
+    from podfit.compose_runtimes import RuntimeSettings
 
     if bool(server) != bool(token):
         raise BadSetting("--server and --token go together: where to join, and what to show there")
     name, network = named(node_name), network_settings(pod_network, cni_conf_dir, cni_bin_dir)
+    settings = RuntimeSettings(
+        runtime,
+        fallback(image_fallback),
+        network,
+        container_runtime_endpoint,
+        endpoints(runtime_endpoint),
+        cgroup_root,
+    )
     config = AgentConfig(
         name,
         data_dir,
@@ -396,7 +415,7 @@ def agent(
         else:
             access = load(kubeconfig)
         await refuse_second(access, name)
-        started = await agent_alone(access, runtime, config, fallback(image_fallback), network)
+        started = await agent_alone(access, settings, config)
 
         async def start() -> str:
             await started.synced.wait()

@@ -53,7 +53,7 @@ def down(
 
 
 async def _end_pods(data_dir: Path, delete: bool) -> None:
-    from podfit.compose import remove_leftovers
+    from podfit.compose_runtimes import remove_leftovers
 
     ended = await remove_leftovers(data_dir)
     if not ended:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from podfit.agent.runtimes.base import CannotRun, Mount, Security, hidden_folder
-from podfit.agent.runtimes.process import devices
+from podfit.agent.runtimes.cgroups import devices
 from podfit.agent.runtimes.process.keeper import beneath
 
 OPEN_FUSE = """

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from pathlib import Path
 
 from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
 
-from ..base import EXITED, RUNNING, CannotRun, ContainerConfig, Mount
+from ..base import EXITED, RUNNING, CannotRun, ContainerConfig
 from . import configs
 from .book import Book
 from .failures import failure
@@ -25,12 +24,11 @@ class Containers:
     def __init__(self, book: Book, subpaths: SubPaths) -> None:
         self._book, self._subpaths = book, subpaths
 
-    async def create(self, uid: str, config: ContainerConfig, hosts_file: Path) -> str:
+    async def create(self, uid: str, config: ContainerConfig) -> str:
         book, pod = self._book, self._book.pod(uid)
         _check_lasts(pod, "CreateContainerError")
         config.log_file.parent.mkdir(parents=True, exist_ok=True)
         mounts = self._subpaths.resolve(uid, config.name, config.attempt, config.mounts)
-        mounts += _hosts_mount(pod, mounts, hosts_file)
         request = api.CreateContainerRequest(
             pod_sandbox_id=pod.sandbox_id,
             config=configs.container(config, pod.config, book.node, mounts, _target(pod, config.target)),
@@ -102,13 +100,3 @@ def _target(pod: Pod, name: str) -> str:
         if name and known.state.name == name and known.state.state == RUNNING:
             return known.state.id
     return ""
-
-
-def _hosts_mount(pod: Pod, mounts: list[Mount], file: Path) -> list[Mount]:
-    if not pod.config.etc_hosts or any(mount.container_path.rstrip("/") == "/etc/hosts" for mount in mounts):
-        return []
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(pod.config.etc_hosts)
-        file.chmod(0o644)
-    return [Mount(file, "/etc/hosts")]

@@ -6,6 +6,7 @@ restart: the runtime is the only place where that is kept, so it cannot disagree
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 from podfit.cri import CriClient, CriError
 from podfit.cri import api_pb2 as api
 from podfit.images.credentials import Credentials
+from podfit.kit.tasks import Tasks
 
 from ..base import (
     RUNNING,
@@ -39,12 +41,15 @@ from .book import Book
 from .containers import Containers
 from .failures import failure
 from .images import Images
+from .notes import Note, write_note
 from .places import CGROUPFS, SYSTEMD, Places
 from .records import Container
 from .resources import Resources
 from .rotation import Rotation
 from .sandboxes import Sandboxes
 from .subpaths import SubPaths
+
+log = logging.getLogger(__name__)
 
 EXEC_S = 10.0
 NO_DEADLINE_S = 86_400.0
@@ -71,6 +76,8 @@ class CriRuntime:
         self.client = CriClient(endpoint)
         self.data_dir = Path(data_dir).absolute()
         self._node, self._cgroup_root, self._ips, self._own_cgroups = node, cgroup_root, (host_ip,), own_cgroups
+        self._range = ""
+        self._tasks = Tasks("cri")
         self._images = Images(self.client)
         self._cgroups: Cgroups | None = None
         self._book: Book
@@ -96,12 +103,13 @@ class CriRuntime:
         places = Places(self._cgroup_root, await self._driver())
         self._book = Book(self.client, self._node, places, self._cgroups)
         subpaths = SubPaths(self.data_dir / "subpaths")
-        self._sandboxes = Sandboxes(self._book, subpaths, self.data_dir)
+        self._sandboxes = Sandboxes(self._book, subpaths)
         self._containers = Containers(self._book, subpaths)
         self._resources = Resources(self._book)
         if self._cgroups is not None:
             self._cgroups.create(places.root, Limits())
             self._cgroups.expect_cpusets()
+        write_note(self.data_dir, Note(self.client.endpoint, self._node, self._cgroup_root))
         await self._book.open()
         self._book.tasks.start(Rotation(self._book).run(), "cri-logs")
 
@@ -114,6 +122,7 @@ class CriRuntime:
         return SYSTEMD if answer.HasField("linux") and answer.linux.cgroup_driver == api.SYSTEMD else CGROUPFS
 
     async def close(self) -> None:
+        await self._tasks.stop()
         await self._book.close()
         await self.client.close()
 
@@ -153,7 +162,7 @@ class CriRuntime:
 
     # --- containers
     async def create_container(self, uid: str, config: ContainerConfig) -> str:
-        return await self._containers.create(uid, config, self._sandboxes.hosts_file(uid))
+        return await self._containers.create(uid, config)
 
     async def start_container(self, container_id: str) -> None:
         await self._containers.start(container_id)
@@ -246,6 +255,22 @@ class CriRuntime:
             raise failure(error) from error
         return await streaming.forward(answer.url, port)
 
+    async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
+        """The network is the runtime's and CNI's: nothing of it is changed here."""
+
+    def use_range(self, pod_range: str) -> None:
+        if pod_range and pod_range != self._range:
+            self._range = pod_range
+            self._tasks.start(self._announce(pod_range), "cri-range")
+
+    async def _announce(self, pod_range: str) -> None:
+        """For runtimes that write CNI's configuration from a template; others ignore it."""
+        config = api.RuntimeConfig(network_config=api.NetworkConfig(pod_cidr=pod_range))
+        try:
+            await self.client.ask("UpdateRuntimeConfig", api.UpdateRuntimeConfigRequest(runtime_config=config))
+        except CriError as error:
+            log.info("the runtime did not take the range of pods %s: %s", pod_range, error)
+
     # --- images and files
     async def image_status(self, image: str, handler: str = "") -> ImageState | None:
         return await self._images.status(image, handler)
@@ -287,7 +312,7 @@ class CriRuntime:
         return Path(found[1]) if found is not None else None
 
     async def pod_files(self, uid: str) -> list[Path]:
-        return [file for file in (self._sandboxes.hosts_file(uid),) if file.exists()]
+        return []
 
     async def reclaim_disk(self) -> None:
         """What ended containers wrote is removed with them, by the runtime."""

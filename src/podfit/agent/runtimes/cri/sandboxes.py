@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 
 from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
@@ -22,11 +21,8 @@ GONE = "NOT_FOUND"
 
 
 class Sandboxes:
-    def __init__(self, book: Book, subpaths: SubPaths, folder: Path) -> None:
-        self._book, self._subpaths, self._folder = book, subpaths, folder
-
-    def hosts_file(self, uid: str) -> Path:
-        return self._folder / "hosts" / uid
+    def __init__(self, book: Book, subpaths: SubPaths) -> None:
+        self._book, self._subpaths = book, subpaths
 
     async def run(self, config: PodConfig) -> None:
         book, known = self._book, self._book.pods.get(config.uid)
@@ -75,7 +71,6 @@ class Sandboxes:
         if self._book.cgroups is not None:
             await self.remove_group(pod.group)
         self._subpaths.remove(uid)
-        self.hosts_file(uid).unlink(missing_ok=True)
         self._book.drop_pod(uid)
 
     async def _ask(self, method: str, request: api.StopPodSandboxRequest | api.RemovePodSandboxRequest) -> None:

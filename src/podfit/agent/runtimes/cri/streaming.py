@@ -24,6 +24,8 @@ CONNECT_S = 10.0
 KILLED = 137
 _STDOUT, _STDERR = 1, 2
 _WAITING = 64
+_SAID_AGAIN = ("Internal error occurred: ", "error executing command in container: ")
+"""What the agent's own server puts in front of the reason, too."""
 
 
 class Connection:
@@ -173,7 +175,10 @@ def outcome(text: bytes) -> int:
     for cause in (status.get("details") or {}).get("causes") or ():
         if cause.get("reason") == "ExitCode" and str(cause.get("message", "")).isdecimal():
             return int(cause["message"])
-    raise CannotRun(str(status.get("message") or "exec failed"), "ExecFailed")
+    message = str(status.get("message") or "exec failed")
+    for prefix in _SAID_AGAIN:
+        message = message.removeprefix(prefix)
+    raise CannotRun(message, "ExecFailed")
 
 
 async def start(url: str, stdin: bool, tty: bool, ended: Callable[[], Awaitable[int]] | None = None) -> CriExec:

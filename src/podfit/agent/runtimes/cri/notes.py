@@ -1,24 +1,14 @@
-"""How a node reaches its container runtimes, and the note of it that lets `podfit down` find their pods."""
+"""The note of how a container runtime was reached, by which `podfit down` finds the pods that were left in it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from podfit.kit.atomicfile import write_again
 
-DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
 _FILE = "settings.json"
-
-
-class CriSettings(msgspec.Struct, frozen=True):
-    endpoint: str = DEFAULT_ENDPOINT
-    others: Mapping[str, str] = {}
-    """Handlers of RuntimeClasses that have a runtime of their own: name → endpoint."""
-    cgroup_root: str = ""
-    """"" for one of the agent's own, named by its data directory."""
 
 
 class Note(msgspec.Struct, frozen=True):

@@ -1,0 +1,50 @@
+"""The options for the runtimes of a node."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+RuntimeName = Annotated[
+    str,
+    typer.Option("--runtime", help="process (podfit's own), cri (containerd, CRI-O) or fake (in memory)."),
+]
+RuntimeEndpoint = Annotated[
+    str,
+    typer.Option(
+        "--container-runtime-endpoint",
+        metavar="URL",
+        help="Where the runtime of --runtime cri listens.",
+    ),
+]
+RuntimeEndpoints = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--runtime-endpoint",
+        metavar="NAME=URL",
+        help="Another CRI runtime, for pods whose RuntimeClass has the handler NAME. May be repeated.",
+    ),
+]
+CgroupRoot = Annotated[
+    str,
+    typer.Option(
+        "--cgroup-root",
+        metavar="PATH",
+        help="With --runtime cri, the parent of kubepods; default one named after the data directory.",
+    ),
+]
+
+
+def endpoints(given: list[str] | None) -> dict[str, str]:
+    from podfit.compose import BadSetting
+
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, _, url = text.partition("=")
+        if not name or not url:
+            raise BadSetting(f"--runtime-endpoint {text!r}: must be NAME=URL, as vm=unix:///run/podfit-vm.sock")
+        if name in found:
+            raise BadSetting(f"--runtime-endpoint {text!r}: {name} was given an endpoint before")
+        found[name] = url
+    return found
