@@ -292,3 +292,25 @@ async def test_forwarding_is_on_while_pods_need_it_and_then_as_before(node: Node
     await node.network.purge()
     with forwarding.shared() as folder:
         assert not (folder / "users" / node.mark).exists()
+
+
+def test_links_of_others_are_left_as_they_were(tmp_path: Path) -> None:
+    skip_without_networks()
+    mark = uuid.uuid4().hex[:8]
+    ours, theirs = f"pfa{mark}", f"pfb{mark}"
+    switch = "/proc/sys/net/ipv4/conf/{}/route_localnet"
+    for name in (ours, theirs):
+        run("ip", "link", "add", name, "type", "bridge")
+    try:
+        Path(switch.format(theirs)).write_text("1")
+        table = firewall.Firewall(mark)
+        table.open([ours, theirs])
+        assert Path(switch.format(ours)).read_text() == "1\n"
+        again = firewall.Firewall(mark)
+        again.open([ours, theirs])
+        again.close()
+        assert [Path(switch.format(name)).read_text() for name in (ours, theirs)] == ["0\n", "1\n"]
+    finally:
+        for name in (ours, theirs):
+            run("ip", "link", "delete", name)
+    assert leftovers(mark) == []

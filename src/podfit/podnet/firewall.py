@@ -83,7 +83,9 @@ class Firewall:
     ) -> None:
         """Replaces the table, in one step. Pods' packets come in by these links, and reach the world under the node's
         address where they are from these ranges. Connections that exist go on: the kernel knows where they lead."""
+        changed = self._changed_links()
         commands = _TABLE.format(table=self.table, prefix=BRIDGE_PREFIX)
+        commands += "".join(f'add element ip {self.table} localnet {{ "{name}" }}\n' for name in changed)
         commands += "".join(f"add element ip {self.table} ranges {{ {network} }}\n" for network in ranges)
         commands += "".join(self._service(*key, *target) for key, target in self.services.items())
         commands += "".join(self._published(ports, address) for ports, address in published)
@@ -94,7 +96,9 @@ class Firewall:
             self.add_link(name)
 
     def close(self) -> None:
-        self._restore_links()
+        for name in self._changed_links():
+            if _localnet(name).exists():  # a link of a CNI plugin, which stays
+                _localnet(name).write_text("0")
         # Declared first, so that deleting a table that is not there is no error.
         _nft(f"table ip {self.table}\ndelete table ip {self.table}\n")
         self.is_open = False
@@ -109,16 +113,14 @@ class Firewall:
         _nft(added)
         self._links.add(name)
 
-    def _restore_links(self) -> None:
-        """Links of others, which CNI plugins keep, are left as they were."""
+    def _changed_links(self) -> list[str]:
+        """Links that had no route_localnet before."""
         try:
             listed = _nft("", "-j", "list", "set", "ip", self.table, "localnet")
         except RulesRefused:
-            return  # there is no table
-        for item in json.loads(listed)["nftables"]:
-            for name in (item.get("set") or {}).get("elem") or ():
-                if _localnet(name).exists():
-                    _localnet(name).write_text("0")
+            return []  # there is no table
+        sets = [item["set"] for item in json.loads(listed)["nftables"] if "set" in item]
+        return [name for found in sets for name in found.get("elem") or ()]
 
     def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
         """TCP connections from pods to `address`:`port` reach `target`:`target_port` of the node."""
