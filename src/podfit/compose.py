@@ -120,6 +120,7 @@ class UpOptions:
     vpa_flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Command lines of the autoscaler's components: recommender, updater, admission."""
     node_port: int = 0
+    insecure_registries: tuple[str, ...] = ()
     image_fallback: str = ""
     """What images that are absent run on: "host" for the node's own files, "" for nothing."""
     network: NetworkSettings | None = None
@@ -252,6 +253,7 @@ class Up:
             options.runtime_endpoint,
             options.runtime_endpoints,
             options.cgroup_root,
+            options.insecure_registries,
         )
         runtime = make_runtime(settings, folder, self.clock, config.address)
         agent = Agent(client, runtime, config, self.clock)

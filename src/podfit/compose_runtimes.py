@@ -37,6 +37,8 @@ class RuntimeSettings:
     """Further runtimes, by the handler of the RuntimeClass that chooses them."""
     cgroup_root: str = ""
     """Parent of `kubepods`; "" for one of the agent's own."""
+    insecure_registries: tuple[str, ...] = ()
+    """Asked for images without TLS, or with any certificate. Of the process runtime."""
 
 
 def make_runtime(settings: RuntimeSettings, folder: Path, clock: Clock, address: str = "") -> Runtime:
@@ -63,7 +65,9 @@ def _make(settings: RuntimeSettings, folder: Path, clock: Clock, host_ip: str) -
 
         return FakeRuntime(clock, host_ip=host_ip)
     if settings.kind == "process":
+        from podfit.agent.runtimes.base import hidden_folder
         from podfit.agent.runtimes.process.runtime import ProcessRuntime
+        from podfit.images.store import IMAGES
         from podfit.podnet.network import NetworkSettings, PodNetwork
 
         mark = _mark(folder)
@@ -72,6 +76,8 @@ def _make(settings: RuntimeSettings, folder: Path, clock: Clock, host_ip: str) -
             cgroup_root=f"/podfit-{mark}",
             host_ip=host_ip,
             image_fallback=settings.image_fallback,
+            insecure_registries=settings.insecure_registries,
+            images_dir=hidden_folder(folder.absolute()) / IMAGES,
             network=PodNetwork(folder.absolute() / "runtime" / "network", mark, settings.network or NetworkSettings()),
         )
     if settings.kind == "cri":

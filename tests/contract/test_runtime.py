@@ -245,7 +245,7 @@ async def test_a_container_that_is_deaf_to_sigterm_is_killed_after_its_grace(ben
     assert (state.state, state.exit_code, state.reason) == (EXITED, 137, "Error")
 
 
-async def test_an_image_without_a_program_waits_and_leaves_when_told(bench: Bench) -> None:
+async def test_a_container_without_a_program_of_its_own_waits_and_ends_when_asked(bench: Bench) -> None:
     uid = await bench.pod()
     image = "registry.k8s.io/pause:3.10" if bench.kind == "cri" else bench.image
     cid = await bench.container(uid, image=image)

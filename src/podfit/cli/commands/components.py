@@ -56,6 +56,14 @@ ImageFallback = Annotated[
         help="Run absent images on the node's own files; nothing is pulled.",
     ),
 ]
+InsecureRegistry = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--insecure-registry",
+        metavar="HOST[:PORT]",
+        help="A registry to ask over plain http, or https with any certificate. Loopback is always asked so.",
+    ),
+]
 Kubeconfig = Annotated[
     str, typer.Option("--kubeconfig", help="The kubeconfig to use; default $KUBECONFIG, ~/.kube/config.")
 ]
@@ -163,6 +171,7 @@ def up(
     vpa_admission: VpaAdmission = None,
     meter_resolution: MeterResolution = 15.0,
     image_fallback: ImageFallback = "",
+    insecure_registry: InsecureRegistry = None,
     verbose: Verbose = 0,
 ) -> None:
     from podfit.agent.runtimes.process.support import require_support
@@ -198,6 +207,7 @@ def up(
         meter_resolution_s=meter_resolution,
         node_port=node_port,
         image_fallback=fallback(image_fallback),
+        insecure_registries=tuple(insecure_registry or ()),
         network=network_settings(pod_network, cni_conf_dir, cni_bin_dir),
         runtime_endpoint=container_runtime_endpoint,
         runtime_endpoints=endpoints(runtime_endpoint),
@@ -373,6 +383,7 @@ def agent(
     ] = 5,
     stop_pods: StopPods = False,
     image_fallback: ImageFallback = "",
+    insecure_registry: InsecureRegistry = None,
     verbose: Verbose = 0,
 ) -> None:
     from podfit.agent.config import AgentConfig
@@ -391,6 +402,7 @@ def agent(
         container_runtime_endpoint,
         endpoints(runtime_endpoint),
         cgroup_root,
+        tuple(insecure_registry or ()),
     )
     config = AgentConfig(
         name,

@@ -117,20 +117,6 @@ async def test_a_program_in_the_hosts_pid_namespace_leaves_no_children_behind(ma
     assert not os.path.exists(f"/proc/{machine.text(uid).strip()}")
 
 
-async def test_an_image_folder_is_the_root(machine: Any, tmp_path: Path) -> None:
-    busybox = next((path for path in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(path)), None)
-    if busybox is None:
-        pytest.skip("busybox-static is not installed")
-    root = tmp_path / "data" / "images" / "tiny:1"
-    (root / "bin").mkdir(parents=True)
-    (root / "bin" / "sh").write_bytes(Path(busybox).read_bytes())
-    (root / "bin" / "sh").chmod(0o755)
-    (root / "only-here").write_text("image")
-    said = await machine.says("sh", "-c", "read x < /only-here; echo $x; test -e /usr || echo alone", image="tiny:1")
-    assert said == "image\nalone"
-    assert not (root / "proc").exists()
-
-
 async def test_what_cannot_be_mounted_is_told(machine: Any, tmp_path: Path) -> None:
     uid = await machine.pod()
     with pytest.raises(CannotRun, match="missing"):

@@ -1,36 +1,34 @@
-"""Image names to root file systems: a folder or an archive that was put into the images folder, or the host's files.
-
-Below the images folder, `nginx:1.25` is looked for as the folder `nginx:1.25/` (a root file system) or the file
-`nginx:1.25.tar` (an OCI layout or a `docker save` archive, unpacked once); a slash in a name is written `!`. The image
-`host` is the node's own files. With a fallback to it, so is every image that is not there.
-"""
+"""The images of a process node: from its store, pulled by its own client, or the node's own files named `host`."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-import os
-import re
+import asyncio
+import shlex
 import shutil
-import tarfile
-import zlib
+import signal
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ..base import ImageMissing, invalid_image
-from . import layers
+from podfit.images.credentials import Credentials
+from podfit.images.errors import ImageError, NoSuchImage
+from podfit.images.index import StoredImage
+from podfit.images.pull import STALL_S, Puller
+from podfit.images.references import InvalidReference, Reference, parse
+from podfit.images.store import ImageStore
 
-_NAME = re.compile(r"^[a-z0-9]+(?:[._:/-]+[A-Za-z0-9_]+)*(?:@sha256:[0-9a-f]{64})?$")
+from ..base import CannotRun, ContainerConfig, ImageMissing, ImageState, RuntimeFailure, invalid_image
+from .records import Container, Records
+
 HOST = "host"
-UNPACKED = ".unpacked"
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait $!; done")
-"""What runs when neither the pod nor the image names a program: it waits, and leaves at once when told to."""
+"""What runs on the host's files when the pod names no program: it waits, and ends at once when asked to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
+    """What a container is made of."""
+
     id: str
     rootfs: str = ""
     """"" is the host's."""
@@ -39,128 +37,155 @@ class Image:
     environment: tuple[str, ...] = ()
     working_dir: str = ""
     user: str = ""
+    stop_signal: str = ""
+    reported: str = HOST
+    """As status reports it."""
 
 
-class Images:
-    def __init__(self, folder: Path, fallback: str) -> None:
-        """`fallback`: HOST runs images that are absent on the node's own files; "" does not."""
-        self._folder, self._fallback = folder, fallback
-        self._known: dict[str, Image] = {}
+class NodeImages:
+    def __init__(
+        self, folder: Path, owner: str, fallback: str = "", insecure: Collection[str] = (), stall_s: float = STALL_S
+    ) -> None:
+        """`owner`: names this node among others that share the store. `fallback`: HOST runs absent images on it."""
+        self._store, self._owner, self._fallback = ImageStore(folder), owner, fallback
+        self._puller = Puller(self._store, insecure, stall_s)
 
-    def find(self, name: str) -> Image:
-        if name in self._known:
-            return self._known[name]
-        if not _NAME.match(name) or len(name) > 512:
-            raise invalid_image(name)
-        image = Image(id=HOST) if name == HOST else self._local(name)
-        if image is None:
-            if self._fallback != HOST:
-                raise ImageMissing(f'failed to pull image "{name}": it is not in {self._folder}', "ErrImagePull")
-            image = Image(id=HOST)
-        self._known[name] = image
-        return image
+    @property
+    def folder(self) -> Path:
+        return self._store.folder
 
-    def set_aside_unused(self, used: set[str]) -> list[Path]:
-        """Unpacked images but those with the ids `used`, under names by which nobody finds them any more.
+    def open(self, containers: Collection[str]) -> None:
+        """Those of the node's containers that are still there keep their images."""
+        self._store.prepare()
+        self._store.keep_leases(self._owner, containers)
 
-        Their archives stay: an image that is asked for again is unpacked again.
-        """
-        aside = []
-        for folder in (self._folder / UNPACKED).glob("[!.]*"):
-            if f"sha256:{folder.name}" not in used:
-                gone = folder.with_name(f".{folder.name}.unused")
-                with contextlib.suppress(OSError):
-                    os.rename(folder, gone)
-                aside.append(gone)
-        self._known = {name: image for name, image in self._known.items() if Path(image.rootfs or "/").exists()}
-        return aside
+    def close(self) -> None:
+        self._puller.close()
 
-    def present(self, name: str) -> bool:
-        return name == HOST or self._fallback == HOST or self._local(name) is not None
+    def status(self, name: str) -> ImageState | None:
+        found = None if name == HOST else self._store.find(name)
+        if found is not None:
+            return _state(found)
+        return ImageState(HOST, host_files=True) if HOST in (name, self._fallback) else None
 
-    def _local(self, name: str) -> Image | None:
-        for candidate in _spellings(name):
-            path = self._folder / candidate.replace("/", "!")
-            if path.is_dir():
-                return Image(id=f"folder:{path.name}", rootfs=str(path))
-            archive = path.with_name(path.name + ".tar")
-            if archive.is_file():
-                return _unpacked(archive, self._folder / UNPACKED)
-        return None
+    def list(self) -> list[ImageState]:
+        return [_state(image) for image in self._store.images()]
+
+    async def pull(self, name: str, credentials: Credentials | None) -> str:
+        reference = _reference(name)
+        try:
+            return (await self._puller.pull(reference, credentials)).id
+        except ImageError as error:
+            raise ImageMissing(str(error)) from error
+
+    async def remove(self, image_id: str) -> None:
+        try:
+            await asyncio.to_thread(self._store.remove, image_id)
+        except NoSuchImage:
+            return
+        except ImageError as error:
+            raise RuntimeFailure(str(error)) from error
+
+    def take(self, config: ContainerConfig, container_id: str) -> Image:
+        """The image for a container, which keeps it from being removed until `release`."""
+        found = None if HOST in (config.image, config.image_id) else self._store.find(config.image_id or config.image)
+        try:
+            if found is not None:
+                return _image(self._store.lease(found.id, f"{self._owner}-{container_id}"))
+        except NoSuchImage:
+            found = None
+        if HOST in (config.image, config.image_id, self._fallback):
+            return Image(HOST)
+        raise CannotRun(f'image "{config.image}" is not on the node any more', "CreateContainerError")
+
+    def release(self, image_id: str, container_id: str) -> None:
+        if image_id and image_id != HOST:
+            self._store.release(image_id, f"{self._owner}-{container_id}")
+
+    async def sweep(self) -> None:
+        await asyncio.to_thread(self._store.sweep, True)
 
 
-def _spellings(name: str) -> list[str]:
-    """As given, then without the default tag and registry."""
-    base = name.split("@")[0]
-    short = base.removeprefix("docker.io/").removeprefix("library/")
-    untagged = short[: -len(":latest")] if short.endswith(":latest") else short
-    return list(dict.fromkeys([name, base, short, untagged]))
+class ImageCalls:
+    """The part of a runtime that is about images and disk."""
+
+    _images: NodeImages
+    _records: Records
+    _containers: Mapping[str, Container]
+
+    async def image_status(self, image: str, handler: str = "") -> ImageState | None:
+        return self._images.status(image)
+
+    async def pull_image(self, image: str, credentials: Credentials | None = None, handler: str = "") -> str:
+        return await self._images.pull(image, credentials)
+
+    async def images(self) -> list[ImageState]:
+        return self._images.list()
+
+    async def remove_image(self, image_id: str) -> None:
+        await self._images.remove(image_id)
+
+    async def images_folder(self) -> Path | None:
+        return self._images.folder
+
+    async def writable_layer(self, container_id: str) -> Path | None:
+        return self._records.folder(container_id) / "upper"
+
+    async def pod_files(self, uid: str) -> list[Path]:
+        return self._records.pod_files(uid)
+
+    async def reclaim_disk(self) -> None:
+        ended = [self._records.folder(cid) / "upper" for cid, item in self._containers.items() if item.exited]
+        await asyncio.to_thread(_remove_all, ended)
+        await self._images.sweep()
 
 
-def _unpacked(archive: Path, into: Path) -> Image:
+def _reference(name: str) -> Reference:
     try:
-        return unpack(archive, into)
-    except (OSError, ValueError, LookupError, TypeError, tarfile.TarError, EOFError, zlib.error) as error:
-        raise ImageMissing(f"failed to unpack {archive.name}: {error}", "ErrImagePull") from error
+        return parse(name)
+    except InvalidReference as error:
+        raise invalid_image(name, str(error)) from error
 
 
-def unpack(archive: Path, into: Path) -> Image:
-    """Unpacks once: a folder named by the configuration's digest is complete, as it is renamed into place last."""
-    with tarfile.open(archive) as tar:
-        config_name, layers = _contents(tar)
-        raw = _member(tar, config_name)
-        digest = hashlib.sha256(raw).hexdigest()
-        target = into / digest
-        if not target.exists():
-            partial = into / f".{digest}.{os.getpid()}"
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True)
-            for layer in layers:
-                _apply(tar, layer, partial)
-            os.rename(partial, target)
-    settings: dict[str, Any] = json.loads(raw).get("config") or {}
+def _state(image: StoredImage) -> ImageState:
+    return ImageState(image.id, image.tags, image.digests, image.size_bytes, image.settings.user)
+
+
+def _image(image: StoredImage) -> Image:
+    settings = image.settings
     return Image(
-        id=f"sha256:{digest}",
-        rootfs=str(target),
-        entrypoint=tuple(settings.get("Entrypoint") or ()),
-        command=tuple(settings.get("Cmd") or ()),
-        environment=tuple(settings.get("Env") or ()),
-        working_dir=settings.get("WorkingDir") or "",
-        user=settings.get("User") or "",
+        image.id,
+        image.rootfs,
+        settings.entrypoint,
+        settings.command,
+        settings.environment,
+        settings.working_dir,
+        settings.user,
+        settings.stop_signal,
+        image.reported,
     )
 
 
-def _contents(tar: tarfile.TarFile) -> tuple[str, list[str]]:
-    """The names of the configuration and the layers, from whichever of the two formats it is."""
-    names = {name.removeprefix("./") for name in tar.getnames()}
-    if "manifest.json" in names:
-        manifest = json.loads(_member(tar, "manifest.json"))[0]
-        return manifest["Config"], manifest["Layers"]
-    if "index.json" not in names:
-        raise ImageMissing(f"{tar.name!s} is neither an OCI layout nor a docker archive", "ErrImagePull")
-    document = json.loads(_member(tar, "index.json"))
-    while "manifests" in document:
-        document = json.loads(_member(tar, _blob(document["manifests"][0])))
-    return _blob(document["config"]), [_blob(layer) for layer in document["layers"]]
+def runs_on_host(image: str, argv: list[str]) -> str:
+    """The warning for a container whose image was replaced by the host's files."""
+    return (
+        f'Image "{image}" is not on this node and was not pulled (--image-fallback host): '
+        f"the container runs `{shlex.join(argv)}` on the node's own files"
+    )
 
 
-def _blob(descriptor: dict[str, Any]) -> str:
-    return "blobs/" + str(descriptor["digest"]).replace(":", "/")
+def stop_signal(text: str) -> int:
+    """SIGTERM unless the image names another: `SIGQUIT`, `QUIT`, `3`, `SIGRTMIN+3`."""
+    name, _, offset = text.strip().upper().partition("+")
+    name = name if name.startswith("SIG") or name.isdecimal() else f"SIG{name}"
+    try:
+        base = int(name) if name.isdecimal() else signal.Signals[name].value
+        number = base + int(offset or 0)
+    except (KeyError, ValueError):
+        return signal.SIGTERM
+    return number if 0 < number < signal.NSIG else signal.SIGTERM
 
 
-def _member(tar: tarfile.TarFile, name: str) -> bytes:
-    for spelling in (name, f"./{name}"):
-        try:
-            file = tar.extractfile(spelling)
-        except KeyError:
-            continue
-        if file is not None:
-            return file.read()
-    raise ImageMissing(f"{tar.name!s} lacks {name}", "ErrImagePull")
-
-
-def _apply(tar: tarfile.TarFile, layer: str, root: Path) -> None:
-    source = tar.extractfile(layer)
-    if source is None:
-        raise ImageMissing(f"{tar.name!s} lacks {layer}", "ErrImagePull")
-    layers.apply(source, root)
+def _remove_all(folders: list[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..base import ContainerConfig, PodConfig, Security, hidden_folder
+from ..base import CannotRun, ContainerConfig, PodConfig, Security, hidden_folder
 from ..cgroups import Cgroups
 from .images import HOST, PAUSE, Image
 from .keeper.linux import CAPABILITIES, DEFAULT_CAPABILITIES
@@ -82,7 +82,9 @@ def argv(config: ContainerConfig, image: Image) -> tuple[str, ...]:
     if image.entrypoint:
         return image.entrypoint + (config.args or image.command)
     if image.rootfs:
-        return config.args or image.command or PAUSE
+        if found := config.args or image.command:
+            return found
+        raise CannotRun("no command specified: neither the pod nor its image names a program", "CreateContainerError")
     if config.args and (config.image == HOST or shutil.which(config.args[0], path=PATH)):
         return config.args
     return PAUSE

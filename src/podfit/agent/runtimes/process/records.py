@@ -40,6 +40,10 @@ class ContainerRecord:
     group: str
     user: LinuxUser | None = None
     warning: str = ""
+    image_key: str = ""
+    """The image's id in the store, which is kept for this container; "host" without one."""
+    stop_signal: str = ""
+    """As the image names it."""
 
 
 @dataclass(slots=True)

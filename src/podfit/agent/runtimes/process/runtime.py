@@ -7,18 +7,13 @@ records on disk, so that a new agent finds the pods that ran on without it.
 from __future__ import annotations
 
 import asyncio
-import os
-import shlex
-import shutil
 import signal
-import socket
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from podfit.images.credentials import Credentials
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
 from podfit.podnet.network import PodNetwork
@@ -32,9 +27,7 @@ from ..base import (
     ContainerConfig,
     ContainerState,
     Event,
-    ExecStream,
     Handler,
-    ImageState,
     Limits,
     LinuxUser,
     NotFound,
@@ -47,20 +40,19 @@ from ..base import (
 from ..cgroups import Cgroups, Vanished, pod_group
 from ..cgroups.watch import OomWatch, memory_below
 from ..execs import exec_sync
-from .images import HOST, Images
-from .keeper.terminal import receive_terminal
+from .images import HOST, Image, ImageCalls, NodeImages, runs_on_host, stop_signal
 from .launchspec import confine_devices, launch_spec
 from .link import KeeperFailed, Link
 from .networks import Networks
 from .records import Container, ContainerRecord, Pod, PodRecord, Records
-from .streams import ProcessAttach, ProcessExec, console_pair, end_exec, pipes
+from .sessions import StreamCalls
 from .support import require_support
 
 REMOVE_TRIES = 200
 KILL_WAIT_S = 10.0
 
 
-class ProcessRuntime:
+class ProcessRuntime(ImageCalls, StreamCalls):
     name = "podfit"
     version = "1"
     handlers: tuple[Handler, ...] = ()
@@ -71,6 +63,7 @@ class ProcessRuntime:
         data_dir: Path,
         cgroup_root: str = "/podfit",
         image_fallback: str = "",
+        insecure_registries: Collection[str] = (),
         images_dir: Path | None = None,
         host_ip: str = "127.0.0.1",
         clock: Clock | None = None,
@@ -80,7 +73,8 @@ class ProcessRuntime:
         `network`: connects pods; without it they share the host's network."""
         self.data_dir = Path(data_dir).absolute()
         self.cgroup_root = "/" + cgroup_root.strip("/")
-        self._images = Images(images_dir or self.data_dir / "images", image_fallback)
+        owner, folder = self.cgroup_root.strip("/").replace("/", "-"), images_dir or self.data_dir / "images"
+        self._images = NodeImages(folder, owner, image_fallback, insecure_registries)
         self._networks = Networks(network, host_ip)
         self._clock = clock or RealClock()
         self._records = Records(self.data_dir)
@@ -116,6 +110,7 @@ class ProcessRuntime:
         for uid, pod in self._pods.items():
             pod.lost = not pod.record.stopped and self._networks.is_lost(uid)
         await self._remove_strays()
+        self._images.open(self._containers)
 
     async def _remove_strays(self) -> None:
         """Groups without a record: an agent died in the middle of making or removing them."""
@@ -133,6 +128,7 @@ class ProcessRuntime:
         await self._link.close()
         await self._networks.close()
         self._oom.close()
+        self._images.close()
 
     async def purge(self) -> None:
         """Ends and removes everything this runtime ever made, its root cgroups too."""
@@ -205,10 +201,21 @@ class ProcessRuntime:
         if self._networks.is_lost(uid):
             self._lose(pod)
             raise CannotRun(f"the network namespace of pod {uid} is gone", "CreateContainerError")
-        image = self._images.find(config.image)
         cid = uuid.uuid4().hex
+        image = self._images.take(config, cid)
+        try:
+            record = self._make(pod, cid, config, image)
+        except BaseException:
+            self._images.release(image.id, cid)
+            raise
+        self._containers[cid] = pod.containers[cid] = Container(record)
+        self._ends[cid] = asyncio.get_running_loop().create_future()
+        self._oom.add(cid, record.group)
+        return cid
+
+    def _make(self, pod: Pod, cid: str, config: ContainerConfig, image: Image) -> ContainerRecord:
         group = f"{pod.record.group}/{cid}"
-        folder, network = self._records.folder(cid), self._networks.namespace(uid)
+        folder, network = self._records.folder(cid), self._networks.namespace(pod.record.config.uid)
         spec = launch_spec(cid, pod.record.config, config, image, self._cgroups, group, folder, network)
         try:
             self._cgroups.create(group, config.limits)
@@ -216,14 +223,20 @@ class ProcessRuntime:
         except RuntimeFailure as error:
             self._cgroups.remove(group)
             raise CannotRun(f"failed to create container: {error}", "CreateContainerError") from error
-        who = LinuxUser(spec["uid"], spec["gid"], tuple(spec["groups"]))
-        warning = _runs_on_host(config.image, spec["argv"]) if image.id == HOST != config.image else ""
-        record = ContainerRecord(cid, uid, config, image.id, self._clock.now(), group, who, warning)
+        record = ContainerRecord(
+            id=cid,
+            pod_uid=pod.record.config.uid,
+            config=config,
+            image_id=image.reported,
+            created_at=self._clock.now(),
+            group=group,
+            user=LinuxUser(spec["uid"], spec["gid"], tuple(spec["groups"])),
+            warning=runs_on_host(config.image, spec["argv"]) if image.id == HOST != config.image else "",
+            image_key=image.id,
+            stop_signal=image.stop_signal,
+        )
         self._records.save_container(record, spec)
-        self._containers[cid] = pod.containers[cid] = Container(record)
-        self._ends[cid] = asyncio.get_running_loop().create_future()
-        self._oom.add(cid, group)
-        return cid
+        return record
 
     async def start_container(self, container_id: str) -> None:
         container = self._container(container_id)
@@ -279,7 +292,8 @@ class ProcessRuntime:
         if container is None or not container.running:
             return
         if grace_s > 0:
-            await self._link.ask("signal", id=container_id, signal=int(signal.SIGTERM))
+            number = stop_signal(container.record.stop_signal)
+            await self._link.ask("signal", id=container_id, signal=int(number))
             with suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
                     await self._until_ended(container_id)
@@ -299,6 +313,7 @@ class ProcessRuntime:
         self._ends.pop(container_id, None)
         await self._remove_group(container.record.group)
         self._records.drop_container(container_id)
+        self._images.release(container.record.image_key, container_id)
         self._containers.pop(container_id, None)
         pod = self._pods.get(container.record.pod_uid)
         if pod is not None:
@@ -373,110 +388,22 @@ class ProcessRuntime:
             # A group that is gone uses nothing.
             await memory_below(self._cgroups, record.group, bytes)
 
-    # streams
-
-    async def exec(self, container_id: str, command: list[str], tty: bool = False, stdin: bool = False) -> ExecStream:
-        if not self._container(container_id).running:
-            raise CannotRun(f"container {container_id} is not running", "ExecFailed")
-        key = uuid.uuid4().hex
-        ended = self._execs[key] = asyncio.get_running_loop().create_future()
-        console, theirs = console_pair() if tty else (None, ())
-        ours = (-1, -1, -1)
-        if console is None:
-            ours, theirs = pipes(stdin)
-        try:
-            await self._link.ask("exec", theirs, id=container_id, key=key, argv=command, tty=tty)
-            if console is not None:
-                # Made inside the container before the program began: it is here by now.
-                terminal = receive_terminal(console)
-                ours = (terminal, terminal, -1)
-        except BaseException as error:
-            self._execs.pop(key, None)
-            for descriptor in {item for item in ours if item >= 0}:
-                os.close(descriptor)
-            if isinstance(error, KeeperFailed):
-                raise CannotRun(f"failed to exec in container: {error}", "ExecFailed") from error
-            self._tasks.start(end_exec(self._link, key), f"end-{key}")
-            raise
-        finally:
-            for descriptor in theirs:
-                os.close(descriptor)
-            if console is not None:
-                console.close()
-        return ProcessExec(self._link, key, ended, ours[0] if tty else -1, ours)
-
     async def exec_sync(
         self, container_id: str, command: list[str], timeout_s: float = 0.0
     ) -> tuple[int, bytes, bytes]:
         return await exec_sync(self, container_id, command, timeout_s)
 
-    async def attach(self, container_id: str, stdin: bool = False) -> ExecStream:
-        self._container(container_id)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            await self._link.ask("attach", (theirs.fileno(),), id=container_id)
-        except KeeperFailed as error:
-            ours.close()
-            raise CannotRun(f"failed to attach to container: {error}", "AttachFailed") from error
-        finally:
-            theirs.close()
-
-        async def resize(columns: int, rows: int) -> None:
-            await self._link.ask("winsize", id=container_id, columns=columns, rows=rows)
-
-        async def ended() -> int:
-            await self._until_ended(container_id)
-            container = self._containers.get(container_id)
-            return int(container.state.get("exit_code", 0)) if container is not None else 0
-
-        return ProcessAttach(ours, resize, ended)
+    # networks
 
     async def connect(self, uid: str, port: int) -> ByteStream:
         self._pod(uid)
         return await self._networks.dial(uid, port)
-
-    # networks
 
     async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
         await self._networks.redirect(address, port, target, target_port)
 
     def use_range(self, pod_range: str) -> None:
         self._networks.use_range(pod_range)
-
-    # images
-
-    async def image_status(self, image: str, handler: str = "") -> ImageState | None:
-        if not self._images.present(image):
-            return None
-        found = self._images.find(image)
-        return ImageState(found.id, (image,), user=found.user, host_files=not found.rootfs)
-
-    async def pull_image(self, image: str, credentials: Credentials | None = None, handler: str = "") -> str:
-        return self._images.find(image).id
-
-    async def images(self) -> list[ImageState]:
-        return []
-
-    async def remove_image(self, image_id: str) -> None:
-        """Unpacked images are removed by `reclaim_disk`."""
-
-    async def images_folder(self) -> Path | None:
-        return self.data_dir
-
-    async def writable_layer(self, container_id: str) -> Path | None:
-        return self._records.folder(container_id) / "upper"
-
-    async def pod_files(self, uid: str) -> list[Path]:
-        return self._records.pod_files(uid)
-
-    async def reclaim_disk(self) -> None:
-        """What is deleted is put aside first: nothing that is made meanwhile finds half of it."""
-        used = {item.record.image_id for item in self._containers.values() if not item.exited}
-        aside = self._images.set_aside_unused(used)
-        for cid, container in self._containers.items():
-            if container.exited:
-                aside.append(self._records.folder(cid) / "upper")
-        await asyncio.to_thread(_remove_all, aside)
 
     # what we are told
 
@@ -529,11 +456,6 @@ class ProcessRuntime:
             if container.running and "exit_code" in state:
                 self._ended(cid, state)
 
-    async def _until_ended(self, container_id: str) -> None:
-        end = self._ends.get(container_id)
-        if end is not None:
-            await asyncio.shield(end)
-
     async def _remove_group(self, group: str) -> None:
         """A member may take a moment to die after SIGKILL: its group is busy until then."""
         for attempt in range(REMOVE_TRIES):
@@ -548,21 +470,3 @@ class ProcessRuntime:
         if pod is None:
             raise NotFound(f"pod {uid} not found")
         return pod
-
-    def _container(self, container_id: str) -> Container:
-        container = self._containers.get(container_id)
-        if container is None:
-            raise NotFound(f"container {container_id} not found")
-        return container
-
-
-def _remove_all(folders: list[Path]) -> None:
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _runs_on_host(image: str, argv: list[str]) -> str:
-    return (
-        f'Image "{image}" is not on this node and was not pulled (--image-fallback host): '
-        f"the container runs `{shlex.join(argv)}` on the node's own files"
-    )

@@ -1,0 +1,30 @@
+"""What can go wrong with images. Messages are for users: they end up in Events and on the command line.
+
+ImageError
+├── PullFailed       the registry does not give the image
+├── BrokenImage      an archive, manifest or layer that cannot be used
+├── NoSuchImage      not in the store
+└── ImageInUse       containers run on it
+"""
+
+from __future__ import annotations
+
+
+class ImageError(Exception):
+    """Root of this package's errors."""
+
+
+class PullFailed(ImageError):
+    """The registry does not give the image; the message has its reason."""
+
+
+class BrokenImage(ImageError):
+    """An archive, manifest or layer that cannot be used."""
+
+
+class NoSuchImage(ImageError):
+    """The store has no such image."""
+
+
+class ImageInUse(ImageError):
+    """Containers run on it."""

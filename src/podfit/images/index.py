@@ -1,0 +1,119 @@
+"""The list of images in a store: one file, replaced whole, shared by processes.
+
+Readers notice a change by the file's identity and need no lock. Writers hold the lock from reading to replacing it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from podfit.images.errors import ImageError
+from podfit.images.manifests import Settings
+from podfit.images.references import InvalidReference, parse
+from podfit.kit.atomicfile import write_atomic
+
+_ID = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")
+
+
+class StoredImage(Struct, frozen=True):
+    id: str
+    """`sha256:…`, the digest of its configuration."""
+    rootfs: str = ""
+    """The folder it is unpacked in. Filled in by the store."""
+    tags: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
+    """`registry/repository@sha256:…`."""
+    layers: tuple[str, ...] = ()
+    size_bytes: int = 0
+    """Of its layers as they are transferred, and its configuration."""
+    added_at: float = 0.0
+    settings: Settings = Settings()
+
+    @property
+    def hex(self) -> str:
+        return self.id.partition(":")[2]
+
+    @property
+    def reported(self) -> str:
+        """What status reports as imageID."""
+        return self.digests[0] if self.digests else self.id
+
+
+Images = dict[str, StoredImage]
+_decoder: msgspec.json.Decoder[Images] = msgspec.json.Decoder(Images)
+
+
+class Index:
+    def __init__(self, folder: Path, durable: bool = True) -> None:
+        self._file, self._lock, self._durable = folder / "index.json", folder / "index.lock", durable
+        self._kept: tuple[tuple[int, int, int], Images] | None = None
+
+    def read(self) -> Images:
+        """By id. The same object until the file changes: nobody may change it."""
+        try:
+            found = os.stat(self._file)
+        except FileNotFoundError:
+            return {}
+        seen, kept = (found.st_ino, found.st_mtime_ns, found.st_size), self._kept
+        if kept is None or kept[0] != seen:
+            kept = self._kept = (seen, self._load())
+        return kept[1]
+
+    def _load(self) -> Images:
+        try:
+            return _decoder.decode(self._file.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except msgspec.DecodeError as error:
+            raise ImageError(f"{self._file} is damaged: {error}. Delete it to start with no images") from error
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[Images]:
+        """A copy to change and write. Other processes wait for their turn; it takes milliseconds."""
+        with locked(self._lock):
+            yield dict(self._load())
+
+    def write(self, images: Images) -> None:
+        write_atomic(self._file, msgspec.json.encode(images), durable=self._durable)
+
+
+def is_id(name: str) -> bool:
+    return _ID.fullmatch(name) is not None
+
+
+def find(images: Images, name: str) -> StoredImage | None:
+    """By a reference, or by an id of which 12 digits are enough."""
+    if (found := _ID.fullmatch(name)) is not None:
+        matching = [one for one in images.values() if one.hex.startswith(found[1])]
+        if len(matching) == 1:
+            return matching[0]
+    try:
+        reference = parse(name)
+    except InvalidReference:
+        return None
+    if reference.digest:
+        return next((one for one in images.values() if reference.pinned in one.digests), None)
+    return next((one for one in images.values() if reference.tagged in one.tags), None)
+
+
+@contextlib.contextmanager
+def locked(file: Path, shared: bool = False, wait: bool = True) -> Iterator[bool]:
+    """Holds a lock among processes, which the kernel drops when its holder dies. False: another has it."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(descriptor)
