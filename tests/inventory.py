@@ -144,10 +144,10 @@ def _registries() -> Iterator[CollectorRegistry]:
 
 
 def _node_pages() -> dict[str, tuple[str, ...]]:
-    """What a node with one probed container writes itself: /metrics/resource, /metrics/cadvisor, /metrics/probes."""
+    """What a node with one probed container, killed before, writes itself on its pages of metrics."""
     pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"containers": [{"name": "c"}]}}
     probes = SimpleNamespace(counts={("c", "livenessProbe", "successful"): 1})
-    record = PodRecord("u", pod, Story(FakeClock()), probes=cast(Any, probes))
+    record = PodRecord("u", pod, Story(FakeClock()), probes=cast(Any, probes), ooms={"c": 1})
     state = ContainerState("i", "c", 0, RUNNING, "image", "", 1.0, 1.0)
     limits = Limits(cpu_quota_us=1000, memory_bytes=1)
     container = ContainerSample(state, Usage(1.0), limits, None)

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.vpa.recommender.decide.kills import Kills
+from podfit.vpa.recommender.decide.kills import Count, Kills
 
 POD = ("default", "web-0")
 
@@ -80,3 +80,32 @@ def test_two_kills_within_one_second_are_two() -> None:
     killed = {"reason": "OOMKilled", "finishedAt": "2024-05-05T10:00:00Z"}
     looks = [pod({"running": {}}, None, 0), pod({"running": {}}, killed, 1), pod({"running": {}}, killed, 2)]
     assert counted(looks) == 2
+
+
+@given(st.lists(st.sampled_from(["kill", "hidden kill", "status", "node", "node restarts"]), max_size=60))
+def test_a_kill_is_counted_once_whether_statuses_or_the_node_show_it_first(events: list[str]) -> None:
+    """The node knows every kill until it restarts; statuses show those that are not hidden, sooner or later."""
+    count, counted, kills, shown, pending, counter, lost = Count(), 0, 0, 0, 0, 0, 0
+    for event in events:
+        if event.endswith("kill"):
+            kills, counter = kills + 1, counter + 1
+            pending += event == "kill"
+        elif event == "status":
+            counted += count.statuses_say(pending)
+            shown, pending = shown + pending, 0
+        elif event == "node":
+            counted += count.node_says(counter, from_zero=True)
+            if not lost:
+                assert counted == kills
+        else:
+            counter, lost = 0, lost + 1
+        assert shown <= counted <= kills
+
+
+@given(st.integers(0, 20), st.integers(0, 5), st.integers(0, 5))
+def test_kills_from_before_the_start_are_not_counted_from_the_node(before: int, shown: int, later: int) -> None:
+    count = Count()
+    count.statuses_say(shown)
+    assert count.node_says(before + shown, from_zero=False) == 0
+    assert count.node_says(before + shown + later, from_zero=False) == later
+    assert count.statuses_say(later) == 0

@@ -38,6 +38,8 @@ class NodeReading:
 
     node: Reading | None = None
     containers: dict[Key, Reading] = field(default_factory=dict)
+    oom_ends: dict[Key, int] = field(default_factory=dict)
+    """How often containers of the pods on the node ended for lack of memory, where they did."""
 
 
 @dataclass(slots=True)
@@ -50,6 +52,8 @@ class Numbers:
     memory_bytes: list[float] = field(default_factory=list)
     throttled: list[float] = field(default_factory=list)
     """The part of the periods in which the CPU limit was reached; 0 where nobody counts."""
+    oom_ends: dict[Key, int] = field(default_factory=dict)
+    """How often containers ended for lack of memory, those that do not run now as well. Not part of a slice."""
 
     def add(self, key: Key, at: float, cores: float, memory_bytes: float, throttled: float = 0.0) -> None:
         self.keys.append(key)
@@ -62,5 +66,5 @@ class Numbers:
         return len(self.keys)
 
     def __getitem__(self, part: slice) -> Numbers:
-        columns = self.at, self.cores, self.memory_bytes, self.throttled
-        return Numbers(self.keys[part], *(column[part] for column in columns))
+        at, cores, memory = self.at[part], self.cores[part], self.memory_bytes[part]
+        return Numbers(self.keys[part], at, cores, memory, self.throttled[part])

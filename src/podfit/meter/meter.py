@@ -200,6 +200,9 @@ class Meter:
                 # A pod that moved may still be told of by the node it was on.
                 if self._where.get(pod) == node and (not namespace or pod[0] == namespace):
                     rates.tell(keys, found)
+            found.oom_ends.update(
+                {key: count for key, count in rates.oom_ends.items() if not namespace or key[0] == namespace}
+            )
             if turns.over():
                 await turns.give()
         return found

@@ -68,12 +68,14 @@ class NodeRates:
     containers: dict[Key, Use] = field(default_factory=dict)
     placed: Mapping[tuple[str, str], Sequence[Key]] = field(default_factory=dict)
     """The containers by pod: another object whenever there are others."""
+    oom_ends: Mapping[Key, int] = field(default_factory=dict)
     _node_last: Reading | None = None
     _last: dict[Key, Reading] = field(default_factory=dict)
 
     def take(self, reading: NodeReading) -> list[Key]:
         """Takes a scrape; returns the containers about which something new is known."""
         self.looks += 1
+        self.oom_ends = reading.oom_ends
         if reading.node is not None:
             before = self._node_last
             if before is None or not out_of_order(before, reading.node):

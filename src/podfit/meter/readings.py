@@ -11,6 +11,7 @@ from podfit.api.numbers import Key, NodeReading, Reading
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _ESCAPES = re.compile(r"\\(.)")
 _MOST_KEPT = 200_000
+_OOM_ENDS = "podfit_container_oom_ends_total"
 
 
 @dataclass(slots=True)
@@ -20,6 +21,7 @@ class _Found:
     started: dict[Key, float] = field(default_factory=dict)
     periods: dict[Key, float] = field(default_factory=dict)
     throttled: dict[Key, float] = field(default_factory=dict)
+    oom_ends: dict[Key, int] = field(default_factory=dict)
 
     def reading(self, key: Key) -> Reading:
         at, cpu = self.cpu[key]
@@ -60,7 +62,7 @@ def read_page(text: str, now: float) -> NodeReading:
     node_cpu: tuple[float, float] | None = None
     node_memory: float | None = None
     for line in text.split("\n"):
-        if not line.startswith(("container_", "node_")):
+        if not line.startswith(("container_", "node_", _OOM_ENDS)):
             continue
         name, labels, value, at = _parts(line, now)
         if value is None:
@@ -75,13 +77,16 @@ def read_page(text: str, now: float) -> NodeReading:
             found.periods[_key(labels)] = value
         elif name == "container_cpu_cfs_throttled_periods_total":
             found.throttled[_key(labels)] = value
+        elif name == _OOM_ENDS:
+            found.oom_ends[_key(labels)] = int(value)
         elif name == "node_cpu_usage_seconds_total":
             node_cpu = (at, value)
         elif name == "node_memory_working_set_bytes":
             node_memory = value
     node = Reading(*node_cpu, node_memory) if node_cpu is not None and node_memory is not None else None
     # CPU without memory, or the other way round, is half an answer: no answer.
-    return NodeReading(node, {key: found.reading(key) for key in found.cpu if key in found.memory and all(key)})
+    containers = {key: found.reading(key) for key in found.cpu if key in found.memory and all(key)}
+    return NodeReading(node, containers, found.oom_ends)
 
 
 def _parts(line: str, now: float) -> tuple[str, str, float | None, float]:

@@ -84,6 +84,10 @@ def resource_page(node: NodeSample) -> str:
         "Start time of the container since unix epoch in seconds",
         [(labels, one.state.started_at, 0) for labels, one, _ in containers],
     )
+    ended: list[Row] = [
+        ({**_names(pod), "container": name}, count, 0) for pod in node.pods for name, count in pod.record.ooms.items()
+    ]
+    page.add("podfit_container_oom_ends_total", "counter", "How often a container ended for lack of memory.", ended)
     for name, text, attribute in _THROTTLING:
         rows: list[Row] = [
             (labels, getattr(one.usage, attribute), at) for labels, one, at in containers if one.usage.periods

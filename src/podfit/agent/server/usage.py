@@ -56,7 +56,12 @@ def resources_of(node: NodeSample) -> NodeReading:
     for pod in node.pods:
         for one in pod.containers:
             told.containers[pod.record.namespace, pod.record.name, one.state.name] = _reading(one.state, one.usage)
+        told.oom_ends.update(_oom_ends(pod.record))
     return told
+
+
+def _oom_ends(record: PodRecord) -> dict[Key, int]:
+    return {(record.namespace, record.name, name): count for name, count in record.ooms.items()}
 
 
 def _reading(state: ContainerState, usage: Usage) -> Reading:
@@ -134,6 +139,7 @@ class UsageReader:
     async def _read_numbers(self) -> NodeReading:
         runtime = self._agent.runtime
         told: dict[Key, Reading] = {}
+        oom_ends: dict[Key, int] = {}
         cpu_nanos = memory = 0
         turns = Turns(self._agent.clock, _TURN_S)
         for record in list(self._agent.records.values()):
@@ -146,13 +152,15 @@ class UsageReader:
                 told[record.namespace, record.name, one.name] = _reading(one, use)
                 cpu_nanos += use.cpu_nanos
                 memory += use.working_set_bytes
+            if record.ooms:
+                oom_ends.update(_oom_ends(record))
             if turns.over():
                 await turns.give()
         at = self._agent.clock.now()
         if self._machine:
             whole = machine_usage(at)
             cpu_nanos, memory = whole.cpu_nanos, whole.working_set_bytes
-        return NodeReading(Reading(at, cpu_nanos / 1e9, memory), told)
+        return NodeReading(Reading(at, cpu_nanos / 1e9, memory), told, oom_ends)
 
     async def _pod(self, record: PodRecord) -> PodSample | None:
         runtime = self._agent.runtime

@@ -91,8 +91,16 @@ class Feed:
         if self._config.model.miss_oom_kills:
             self.ooms.extend(ooms_between(before, after) if before is not None else ())
             return
-        found = self._kills.seen(key_of(after), before, after)
+        found = self._kills.seen(key_of(after), before, after, younger=self._started_up)
         (self.ooms if self._started_up else self.earlier_ooms).extend(found)
+
+    def note_counters(self, oom_ends: Mapping[tuple[str, str, str], int]) -> None:
+        """Kills that nodes have counted, by namespace, pod and container."""
+        now = self._sight.clock.now()
+        for (namespace, name, container), count in () if self._config.model.miss_oom_kills else oom_ends.items():
+            pod = self.pods.get(namespace, name)
+            if pod is not None:
+                self.ooms.extend(self._kills.node_says((namespace, name), container, count, pod, now))
 
     def count_earlier(self, known: Callable[[Oom], bool]) -> None:
         """Counts the kills that pods reported when this recommender started, but for those that are `known`."""

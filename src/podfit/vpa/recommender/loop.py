@@ -13,6 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from podfit.api.kinds import kind_named
+from podfit.api.numbers import Numbers
 from podfit.api.status import Object
 from podfit.client import Client, EventRecorder
 from podfit.kit.backoff import Backoff
@@ -255,6 +256,8 @@ class Recommender:
         try:
             used = await self._fetch_usage()
             self._usage_gone = ""
+            if isinstance(used, Numbers):
+                self.feed.note_counters(used.oom_ends)
         except usage.UsageGone as error:
             if not self._usage_gone:
                 log.warning("no usage: %s", error)

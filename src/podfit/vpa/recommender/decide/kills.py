@@ -1,5 +1,8 @@
 """Every out-of-memory kill that pods report, each counted once.
 
+Nodes of podfit count kills as well, and know those that no status shows. The two counts run side by side: a kill that
+one of them has already counted is not counted again for the other.
+
 A container's status names at most two ends: the one it is in (`state`) and the one before (`lastState`). An end moves
 from the first to the second while the container waits and starts again, and several changes of a pod may name it. So an
 end is recognised by what it says about itself, not by the step in which it shows.
@@ -8,10 +11,12 @@ end is recognised by what it says about itself, not by the step in which it show
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from podfit.vpa.model.pods import container_status
-from podfit.vpa.recommender.decide.oom import Oom, killed, record
+from podfit.vpa.model.times import Seconds
+from podfit.vpa.recommender.decide.oom import Oom, killed, killed_at, record
 
 Object = Mapping[str, Any]
 PodId = tuple[str, str]
@@ -19,20 +24,71 @@ End = tuple[str, str]
 """Which end of a container: the id of the instance that ended, and when."""
 
 
+@dataclass(slots=True)
+class Count:
+    """How many kills of a container are known from statuses, and from its node."""
+
+    from_statuses: int = 0
+    from_node: int = 0
+    base: int | None = None
+    """What the node's counter stood at when nothing was to be counted; None until it is known."""
+    last: int = 0
+
+    @property
+    def known(self) -> int:
+        return max(self.from_statuses, self.from_node)
+
+    def node_says(self, counter: int, from_zero: bool) -> int:
+        """How many kills are new. `from_zero`: all that the node has counted are to be counted."""
+        before = self.known
+        if self.base is None:
+            self.base = 0 if from_zero else counter - before
+        elif counter < self.last:
+            # The node began to count again, or the pod was made again.
+            self.base = counter - before
+        self.last = counter
+        self.from_node = max(self.from_node, counter - self.base)
+        return self.known - before
+
+    def statuses_say(self, more: int) -> int:
+        before = self.known
+        self.from_statuses += more
+        return self.known - before
+
+
 class Kills:
     def __init__(self) -> None:
         self._counted: dict[PodId, dict[str, tuple[End, ...]]] = {}
+        self._counts: dict[PodId, dict[str, Count]] = {}
+        self._from_zero: set[PodId] = set()
+        """Pods whose kills are all to be counted: they are younger than this process, or nothing had ended yet."""
 
-    def seen(self, id: PodId, before: Object | None, after: Object) -> list[Oom]:
-        """The kills that this change of a pod reveals; without `before` the pod is new."""
+    def seen(self, id: PodId, before: Object | None, after: Object, younger: bool = False) -> list[Oom]:
+        """The kills that this change of a pod reveals; without `before` the pod is new, and `younger` than this process
+        or not."""
+        statuses = (after.get("status") or {}).get("containerStatuses") or ()
+        if before is None and (younger or not any(_ended(status) for status in statuses)):
+            self._from_zero.add(id)
         found: list[Oom] = []
-        for status in (after.get("status") or {}).get("containerStatuses") or ():
+        for status in statuses:
             if any(killed(end) for end in _ends(status)):
-                found += self._of_container(id, before, after, status)
+                kills = list(self._of_container(id, before, after, status))
+                new = self._count(id, status.get("name") or "").statuses_say(len(kills))
+                found += kills[len(kills) - new :]
         return found
+
+    def node_says(self, id: PodId, container: str, counter: int, pod: Object, now: Seconds) -> list[Oom]:
+        """The kills that a node has counted and no status has shown."""
+        new = self._count(id, container).node_says(counter, id in self._from_zero)
+        return [killed_at(pod, container, now)] * new
 
     def forget(self, id: PodId) -> None:
         self._counted.pop(id, None)
+        self._counts.pop(id, None)
+        self._from_zero.discard(id)
+
+    def _count(self, id: PodId, container: str) -> Count:
+        return self._counts.setdefault(id, {}).setdefault(container, Count())
 
     def _of_container(self, id: PodId, before: Object | None, after: Object, status: Object) -> Iterator[Oom]:
         name = status.get("name") or ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from podfit.api.quantity import Quantity, QuantityError
@@ -59,15 +59,16 @@ def killed(terminated: Object | None) -> bool:
 
 def record(source: Object, container: str, terminated: Object, pod: Object) -> Oom:
     """`source` is the pod as it was when the container died: its request counts."""
+    kill = killed_at(source, container, from_rfc3339(terminated.get("finishedAt")))
     meta = pod.get("metadata") or {}
-    memory = requests_of(source, container).get("memory")
-    return Oom(
-        meta.get("namespace") or "",
-        meta.get("name") or "",
-        container,
-        from_rfc3339(terminated.get("finishedAt")),
-        memory.value if memory else 0,
-    )
+    return replace(kill, namespace=meta.get("namespace") or "", pod=meta.get("name") or "")
+
+
+def killed_at(pod: Object, container: str, instant: Seconds) -> Oom:
+    """A kill of a container that was allowed what the pod says."""
+    meta, memory = pod.get("metadata") or {}, requests_of(pod, container).get("memory")
+    held = memory.value if memory else 0
+    return Oom(meta.get("namespace") or "", meta.get("name") or "", container, instant, held)
 
 
 def ooms_of_eviction(event: Object) -> list[Oom]:
