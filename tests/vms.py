@@ -162,15 +162,47 @@ def share_cache(root: Path) -> None:
         (root / "cache").symlink_to(shared)
 
 
+class _Kept:
+    """A connection that runtimes of this process take turns to use; closing it closes nothing."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def close(self) -> None:
+        return
+
+
+def _keep_connection(root: Path) -> None:
+    """A process can open an embedded libvirt ten times at most, and only ever the same one."""
+    import libvirt
+
+    if "podfit" in vars(libvirt.open):
+        return
+    real, kept = libvirt.open, dict[str, _Kept]()
+
+    def opened(uri: str) -> _Kept:
+        if uri not in kept:
+            kept[uri] = _Kept(real(uri))
+        return kept[uri]
+
+    vars(opened)["podfit"] = True
+    libvirt.open = opened
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+
+
 @contextlib.asynccontextmanager
-async def serving(folder: Path, archive: Path | None = None, **settings: Any) -> AsyncIterator[tuple[Any, Vms]]:
-    """A runtime on this folder, with the guest's image; VMs that are left are removed at the end."""
+async def serving(
+    folder: Path, archive: Path | None = None, keep: bool = False, **settings: Any
+) -> AsyncIterator[tuple[Any, Vms]]:
+    """A runtime on this folder, with the guest's image; VMs that are left are removed at the end, unless kept."""
     from podfit.vm.server.server import Server, Settings
 
-    # A process has one embedded libvirt for good.
     libvirt = Path(f"/tmp/podfit-vms-{os.getpid()}")
     share_cache(libvirt)
-    atexit.register(shutil.rmtree, libvirt, ignore_errors=True)
+    _keep_connection(libvirt)
     archives = (archive,) if archive is not None else ()
     server = Server(Settings(folder, folder / "vm.sock", libvirt_folder=libvirt, archives=archives, **settings))
     await server.start()
@@ -178,7 +210,8 @@ async def serving(folder: Path, archive: Path | None = None, **settings: Any) ->
     try:
         yield server.runtime, vms
     finally:
-        await vms.remove_all()
+        if not keep:
+            await vms.remove_all()
         await vms.close()
         await server.stop()
 

@@ -89,17 +89,20 @@ class Lives:
     async def create(self, sandbox: Sandbox, container: Container) -> None:
         """cgroup, record, domain, in this order; a failure undoes what was done."""
         try:
-            disks = await self._disks.create(container.id, container.image)
-            self._cgroups.create(container.group)
-            boot = container.layout.boot
-            self._cgroups.write(container.group, container.limits, self.limit_bytes(container, boot.memory_mib))
-            self._records.save(container)
-            await self._hypervisor.define(domain_xml(self._definition(sandbox, container, disks)))
+            await self.define(sandbox, container)
         except BaseException:
             await self._undo(container)
             raise
         self.presence(container)
         self._post(container, notices.CREATED)
+
+    async def define(self, sandbox: Sandbox, container: Container) -> None:
+        disks = await self._disks.create(container.id, container.image)
+        self._cgroups.create(container.group)
+        boot = container.layout.boot
+        self._cgroups.write(container.group, container.limits, self.limit_bytes(container, boot.memory_mib))
+        self._records.save(container)
+        await self._hypervisor.define(domain_xml(self._definition(sandbox, container, disks)))
 
     def _definition(self, sandbox: Sandbox, container: Container, disks: tuple[Disk, ...]) -> Definition:
         image, network = container.image, self._networks.of(sandbox)

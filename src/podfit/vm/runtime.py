@@ -9,7 +9,6 @@ from pathlib import Path
 
 from podfit.cri import api_pb2 as cri
 from podfit.kit.dirlock import DirectoryLock
-from podfit.kit.tasks import Tasks
 from podfit.vm.cgroups import Cgroups
 from podfit.vm.decide.sizes import Limits, actual_limits
 from podfit.vm.disks import Disks
@@ -33,7 +32,6 @@ class Runtime:
     def __init__(self, folder: Path, hypervisor: Hypervisor, images: Images, networks: Networks) -> None:
         self.folder, self.hypervisor, self.images, self.networks = folder, hypervisor, images, networks
         self._lock = DirectoryLock(folder, LOCK, "podfit vm-runtime", "two runtimes cannot share their VMs")
-        self._tasks = Tasks("vm runtime")
         self.notices, self.waits = Notices(), Waits()
 
     async def open(self) -> None:
@@ -50,7 +48,6 @@ class Runtime:
 
     async def close(self) -> None:
         """VMs go on running."""
-        await self._tasks.stop()
         await self.resizer.close()
         await self.lives.close()
         await self.hypervisor.close()
@@ -62,7 +59,7 @@ class Runtime:
         self.waits.heard(event)
         container = self.lives.container_of(event.uuid)
         if event.kind == AGENT_UP and container is not None and container.state == RUNNING:
-            self._tasks.start(self.resizer.agent_is_up(container), "agent is up")
+            self.resizer.agent_is_up(container)
 
     # --- lookups
     def sandbox(self, id: str) -> Sandbox:

@@ -179,7 +179,7 @@ class Machine:
         await self._do(work)
 
     async def set_balloon(self, guest_mib: int) -> None:
-        """Asks the balloon to leave the guest this much. The definition follows, so a restart begins with it."""
+        """Asks the balloon to leave the guest this much of its boot memory and its DIMMs."""
         await self._do(lambda domain: domain.setMemoryFlags(guest_mib << 10, LIVE))
 
     # --- vCPUs

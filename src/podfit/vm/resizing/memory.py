@@ -37,7 +37,8 @@ class MemoryOf:
         held = (await self._machine.statistics()).get("actual")
         if held is None:
             return memory
-        return replace(memory, balloon=max(0, memory.total - (held >> 10)))
+        # QEMU's balloon does not count what a virtio-mem device has.
+        return replace(memory, balloon=max(0, memory.total - memory.virtio - (held >> 10)))
 
     async def set(self, target: int) -> int:
         """Returns what the guest has in the end. Raises GuestBusy if that is more than the target, and the reason."""
@@ -61,11 +62,15 @@ class MemoryOf:
     async def _set_balloon(self, target: int) -> int:
         """Waits until the balloon is there or stands still; returns what the guest has."""
         with self._waits.following(self._machine.uuid, BALLOON) as heard:
-            await self._machine.set_balloon(target)
+            await self._leave(target)
             while (guest := (await self.actual()).guest) != target:
                 if not await heard.wait(BALLOON_S):
                     break
         return guest
+
+    async def _leave(self, guest: int) -> None:
+        """Asks the balloon to leave the guest this much."""
+        await self._machine.set_balloon(guest - (await self._machine.live()).memory.virtio)
 
     # --- shrinking
     async def _shrink(self, memory: Memory, target: int) -> None:
@@ -138,10 +143,13 @@ class MemoryOf:
 
     async def _inflate(self, goal: int) -> None:
         """Steps down to the goal; after a step that the guest did not follow, the balloon asks for no more."""
+        if (await self.actual()).guest < goal:
+            # Devices went, and the balloon still holds what it held beside them.
+            await self._set_balloon(goal)
         while (present := (await self.actual()).guest) > goal:
             step = next_step(present, goal, await self._guest())
             if step >= present or await self._set_balloon(step) > step:
-                await self._machine.set_balloon((await self.actual()).guest)
+                await self._leave((await self.actual()).guest)
                 return
 
     # --- virtio-mem

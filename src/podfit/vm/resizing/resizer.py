@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from podfit.kit.tasks import Tasks
 from podfit.vm.cgroups import Cgroups
@@ -35,11 +36,33 @@ class Worker:
     """The update of one VM."""
 
     def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        """Requests are accepted in the order in which they came."""
         self.wake = asyncio.Event()
-        self.attempted = asyncio.Event()
-        """Set at the end of each attempt."""
         self.failure: Exception | None = None
         self.task: asyncio.Task[None] | None = None
+        self._answers: list[tuple[Size, asyncio.Future[None]]] = []
+
+    def expect(self, target: Size) -> asyncio.Future[None]:
+        """Ends with the next attempt to reach the target."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._answers.append((target, answer))
+        return answer
+
+    def attempted(self, target: Size | None, now: Size | None) -> None:
+        """Answers whoever waits for this target, and whoever waits for one that is no longer wanted."""
+        waiting, self._answers = self._answers, []
+        for wanted, answer in waiting:
+            if wanted == now and wanted != target:
+                self._answers.append((wanted, answer))
+            elif answer.done():
+                continue
+            elif wanted == target and self.failure is None:
+                answer.set_result(None)
+            else:
+                answer.set_exception(self.failure or GuestBusy(f"a newer size replaced {wanted}"))
+                # A caller that has left does not hear it.
+                answer.exception()
 
 
 class Resizer:
@@ -64,25 +87,29 @@ class Resizer:
     # --- requests
     async def update(self, container: Container, newer: Limits) -> None:
         """Raises Refused, LibvirtFailed or OSError if the VM does not have its new size when this returns."""
+        worker = self._workers.setdefault(container.id, Worker())
+        async with worker.turn:
+            target = await self._accept(container, worker, newer)
+        await self._answer(worker.expect(target), target)
+
+    async def _accept(self, container: Container, worker: Worker, newer: Limits) -> Size:
         limits = container.limits.updated(newer)
         target = size_of(limits)
         container.layout.check(target)
         settings_of(limits, target.vcpus)
-        if container.state == RUNNING:
-            plan(container.layout, await self.memory(container).actual(), target.memory_mib)
-        worker = self._workers.setdefault(container.id, Worker())
-        waiting = container.update is not None and container.update.target == target and limits == container.limits
-        if waiting and container.update is not None and container.update.problem and not container.update.running:
-            raise GuestBusy(container.update.problem)
-        if not waiting:
-            before = container.limits
-            await self._promise(container, limits, target)
-            worker.attempted.clear()
-            worker.wake.set()
-            self._run(container, worker, before)
-        await self._answer(container, worker)
+        plan(container.layout, await self.memory(container).actual(), target.memory_mib)
+        update = container.update
+        if limits == container.limits and update is not None and update.target == target:
+            if update.problem and not update.running:
+                raise worker.failure or GuestBusy(update.problem)
+            return target
+        before = container.limits
+        self._promise(container, limits, target)
+        worker.wake.set()
+        self._run(container, worker, before)
+        return target
 
-    async def _promise(self, container: Container, limits: Limits, target: Size) -> None:
+    def _promise(self, container: Container, limits: Limits, target: Size) -> None:
         """The first two stores: cgroup, then record."""
         now = self._cgroups.memory_limit(container.group) or 0
         wanted = self._lives.limit_bytes(container, target.memory_mib)
@@ -91,21 +118,12 @@ class Resizer:
         container.update = progress.requested(container.update, target)
         self._records.save(container)
 
-    async def _answer(self, container: Container, worker: Worker) -> None:
+    async def _answer(self, answer: asyncio.Future[None], target: Size) -> None:
         try:
             async with asyncio.timeout(ANSWER_S):
-                while container.update is not None:
-                    await worker.attempted.wait()
-                    if container.update is not None and worker.wake.is_set():
-                        worker.attempted.clear()
-                        continue
-                    break
+                await asyncio.shield(answer)
         except TimeoutError:
-            raise GuestBusy(
-                f"the change to {container.limits and size_of(container.limits)} is still going on"
-            ) from None
-        if worker.failure is not None:
-            raise worker.failure
+            raise GuestBusy(f"the change to {target} is still going on") from None
 
     def resume(self, container: Container) -> None:
         """Goes on with an update that an earlier process began."""
@@ -120,8 +138,15 @@ class Resizer:
     async def _work(self, container: Container, worker: Worker, before: Limits) -> None:
         while container.update is not None and container.state == RUNNING:
             worker.wake.clear()
-            await self._attempt(container, worker, before)
-            worker.attempted.set()
+            target = container.update.target
+            try:
+                await self._attempt(container, worker, before)
+            except (LibvirtFailed, OSError) as error:
+                # libvirt went away: the target stays in the record, and the next attempt comes in a while.
+                worker.failure = error
+                if container.update is not None:
+                    container.update = replace(progress.interrupted(container.update), problem=str(error))
+            worker.attempted(target, container.update.target if container.update is not None else None)
             if container.update is None:
                 return
             if container.update.problem:
@@ -143,22 +168,26 @@ class Resizer:
         worker.failure = None
         try:
             await self._apply(container, container.update.target)
-        except Refused as error:
+        except (Refused, LibvirtFailed, OSError) as error:
             worker.failure = error
-        except (LibvirtFailed, OSError) as error:
-            worker.failure = error
-            if container.state == RUNNING and size_of(before) != container.update.target:
-                await self._roll_back(container, before)
-                return
         if container.state != RUNNING:
-            return
+            worker.failure = GuestBusy("the VM has ended")
+        elif isinstance(worker.failure, (LibvirtFailed, OSError)) and size_of(before) != container.update.target:
+            await self._roll_back(container, before)
+        else:
+            await self._conclude(container, worker)
+
+    async def _conclude(self, container: Container, worker: Worker) -> None:
+        """What the guest has now is written down; if it is not the target, there will be another attempt."""
+        assert container.update is not None
         actual = await self.actual(container)
         await self._settle(container, actual)
-        container.update = progress.ended(container.update, actual, str(worker.failure or ""))
-        if container.update is None:
+        left = progress.ended(container.update, actual, str(worker.failure or f"the guest has {actual}"))
+        if left is None:
             worker.failure = None
-        elif not container.update.problem and container.update.attempts:
-            container.update = progress.Update(container.update.target, problem=f"the guest has {actual}", attempts=1)
+        elif left.problem and worker.failure is None:
+            worker.failure = GuestBusy(left.problem)
+        container.update = left
         self._records.save(container)
 
     async def _apply(self, container: Container, target: Size) -> None:
@@ -191,12 +220,15 @@ class Resizer:
         self._records.save(container)
 
     # --- what the guest does by itself
-    async def agent_is_up(self, container: Container) -> None:
+    def agent_is_up(self, container: Container) -> None:
         """A guest that booted has all of its vCPUs online again: those it must not use go offline."""
-        if container.state == RUNNING and container.update is None:
-            target = size_of(container.limits)
-            container.update = progress.requested(None, target)
-            self._run(container, self._workers.setdefault(container.id, Worker()), container.limits)
+        if container.state != RUNNING:
+            return
+        worker = self._workers.setdefault(container.id, Worker())
+        if container.update is None:
+            container.update = progress.requested(None, size_of(container.limits))
+        worker.wake.set()
+        self._run(container, worker, container.limits)
 
     async def close(self) -> None:
         await self._tasks.stop()

@@ -9,7 +9,7 @@ from typing import Any
 
 from podfit.cri import api_pb2 as cri
 from podfit.vm.decide.layout import layout_of
-from podfit.vm.decide.sizes import MIB, size_of
+from podfit.vm.decide.sizes import MIB, Limits, size_of
 from podfit.vm.records import CREATED, EXITED, Container, Sandbox
 from podfit.vm.runtime import Runtime
 from podfit.vm.server.answers import (
@@ -105,8 +105,19 @@ class Containers:
         container = self._runtime.container(request.container_id)
         if container.state == EXITED:
             raise WrongState(f"the container {container.id} has ended")
-        await self._runtime.resizer.update(container, limits_from(request.linux))
+        if container.state == CREATED:
+            await self._redefine(container, limits_from(request.linux))
+        else:
+            await self._runtime.resizer.update(container, limits_from(request.linux))
         return cri.UpdateContainerResourcesResponse()
+
+    async def _redefine(self, container: Container, newer: Limits) -> None:
+        """A VM that has not been started yet starts with its new size."""
+        sandbox = self._runtime.sandbox(container.sandbox_id)
+        limits = container.limits.updated(newer)
+        layout = layout_of(size_of(limits), sandbox.config.annotations)
+        container.limits, container.layout = limits, layout
+        await self._runtime.lives.define(sandbox, container)
 
     @answered
     async def ReopenContainerLog(

@@ -1,0 +1,140 @@
+"""A resize that is cut off before or after any write to cgroup, record, domain or guest ends as if it had not been."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.vms import Vms, guest_archive, needs_vms, serving, until
+
+from podfit.vm.decide.sizes import MIB
+
+pytestmark = needs_vms
+LARGE, SMALL = (2, 385), (1, 256)
+MOST_WRITES = 30
+
+
+class Killed(Exception):
+    """The process is dead from here on: it writes nothing more."""
+
+
+class Saboteur:
+    """Counts the writes of all stores, and ends the process at one of them."""
+
+    def __init__(self) -> None:
+        self.at, self.after, self.dead, self.count = -1, False, False, 0
+
+    def arm(self, at: int, after: bool) -> None:
+        self.at, self.after, self.dead, self.count = at, after, False, 0
+
+    def wrap(self, owner: type, name: str, patch: pytest.MonkeyPatch) -> None:
+        real = getattr(owner, name)
+
+        def write(*arguments: Any, **named: Any) -> Any:
+            self._before()
+            result = real(*arguments, **named)
+            self._after()
+            return result
+
+        async def write_async(*arguments: Any, **named: Any) -> Any:
+            self._before()
+            result = await real(*arguments, **named)
+            self._after()
+            return result
+
+        patch.setattr(owner, name, write_async if real.__code__.co_flags & 0x80 else write)
+
+    def _before(self) -> None:
+        if self.dead or (self.count == self.at and not self.after):
+            self.dead = True
+            raise Killed
+
+    def _after(self) -> None:
+        self.count += 1
+        if self.count == self.at + 1 and self.after:
+            self.dead = True
+            raise Killed
+
+
+@pytest.fixture
+def saboteur(monkeypatch: pytest.MonkeyPatch) -> Saboteur:
+    from podfit.vm.cgroups import Cgroups
+    from podfit.vm.machines.guest import GuestAgent
+    from podfit.vm.machines.machine import Machine
+    from podfit.vm.records import Records
+
+    found = Saboteur()
+    writes: dict[type, tuple[str, ...]] = {
+        Cgroups: ("write",),
+        Records: ("save",),
+        Machine: ("attach", "detach", "settle_definition", "set_balloon", "add_vcpus", "set_size_xml"),
+        GuestAgent: ("set_vcpus", "set_blocks"),
+    }
+    for owner, names in writes.items():
+        for name in names:
+            found.wrap(owner, name, monkeypatch)
+    return found
+
+
+async def in_sync(runtime: Any, id: str, size: tuple[int, int]) -> None:
+    """The record, the cgroup, the domain's definition and the running domain say the same."""
+    from podfit.vm.decide.conversions import from_xml, limits_of
+
+    container = runtime.container(id)
+    machine = runtime.lives.machine(container)
+    assert container.update is None
+    assert limits_of(from_xml(await machine.size_xml())) == container.limits
+    assert runtime.cgroups.memory_limit(container.group) == (size[1] + container.overhead_mib) * MIB
+    assert container.limits.memory_bytes == size[1] * MIB
+
+
+async def attempt(vms: Vms, id: str, target: tuple[int, int], saboteur: Saboteur) -> None:
+    """Asks for the size; leaves when the process has died."""
+    call = asyncio.ensure_future(vms.resize(id, *target))
+
+    async def over() -> bool:
+        return call.done() or saboteur.dead
+
+    await until(over, 60)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+
+
+async def test_a_crash_at_any_write_of_a_resize_leaves_one_of_the_two_sizes_everywhere(
+    tmp_path: Path, saboteur: Saboteur
+) -> None:
+    archive = guest_archive(tmp_path)
+    async with serving(tmp_path, archive, keep=True) as (_, vms):
+        id = await vms.run("crash")
+        await vms.booted(id)
+    sizes, points = [LARGE, SMALL], 0
+    for at, after in product(range(MOST_WRITES), (False, True)):
+        target = sizes[points % 2]
+        async with serving(tmp_path, keep=True) as (_, vms):
+            saboteur.arm(at, after)
+            await attempt(vms, id, target, saboteur)
+        if not saboteur.dead:
+            break
+        points += 1
+        saboteur.arm(-2, False)
+        async with serving(tmp_path, keep=True) as (runtime, vms):
+            await settled(vms, runtime, id)
+            assert await vms.size(id) in sizes
+            await vms.resize(id, *target)
+            assert await vms.size(id) == target
+            await in_sync(runtime, id, target)
+    saboteur.arm(-2, False)
+    assert points > 12
+    async with serving(tmp_path):
+        pass
+
+
+async def settled(vms: Vms, runtime: Any, id: str) -> None:
+    async def idle() -> bool:
+        return runtime.container(id).update is None
+
+    await until(idle, 60)
+    await vms.booted(id)

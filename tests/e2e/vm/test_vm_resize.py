@@ -1,0 +1,118 @@
+"""Sizes of running guests: the cases of the VM design's last section, on real QEMU guests."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import grpc
+import pytest
+from tests.vms import Vms, guest_archive, needs_vms, resources, serving, until
+
+from podfit.cri import api_pb2 as cri
+
+pytestmark = needs_vms
+X, DELTA = 256, 128
+
+
+async def sees(vms: Vms, id: str, cpus: int, memory: int) -> None:
+    """The runtime reports the size, and the guest itself counts as much, but for what its kernel keeps."""
+    assert await vms.size(id) == (cpus, memory)
+
+    async def guest_follows() -> bool:
+        seen = await vms.guest(id)
+        return seen[0] == cpus and memory - 60 <= seen[1] <= memory
+
+    await until(guest_follows)
+
+
+async def test_memory_grows_in_steps_and_goes_back(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("memory", memory=X)
+        await vms.booted(id)
+        for memory in (X + DELTA, X, X + DELTA, X + 3 * DELTA, X):
+            await vms.resize(id, 1, memory)
+            await sees(vms, id, 1, memory)
+
+
+async def test_vcpus_grow_and_go_back_alone_and_together_with_memory(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("vcpus", memory=X)
+        await vms.booted(id)
+        for cpus, memory in ((2, X), (1, X), (4, X), (2, X), (1, X), (2, X + DELTA), (4, X + 3 * DELTA), (2, X)):
+            await vms.resize(id, cpus, memory)
+            await sees(vms, id, cpus, memory)
+
+
+async def test_every_whole_mib_is_met_by_devices_and_balloon(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("odd-sizes", memory=X)
+        await vms.booted(id)
+        for memory in (X + 1, 700, 513, 300, X - 20):
+            await vms.resize(id, 1, memory)
+            assert await vms.size(id) == (1, memory)
+
+
+async def test_what_a_vm_cannot_have_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
+        id = await vms.run("refused", memory=X)
+        half = resources(1, X)
+        half.cpu_quota = 150_000
+        request = cri.UpdateContainerResourcesRequest(container_id=id, linux=half)
+        with pytest.raises(grpc.aio.AioRpcError) as fraction:
+            await vms.runtime["UpdateContainerResources"](request)
+        assert fraction.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "whole vCPUs only" in (fraction.value.details() or "")
+        for cpus, memory, annotation in ((5, X, "vm-max-vcpus"), (1, 4 * X + 1, "vm-max-memory")):
+            with pytest.raises(grpc.aio.AioRpcError) as beyond:
+                await vms.resize(id, cpus, memory)
+            assert beyond.value.code() is grpc.StatusCode.OUT_OF_RANGE
+            assert annotation in (beyond.value.details() or "")
+        assert await vms.size(id) == (1, X) and runtime.container(id).update is None
+
+
+async def test_virtio_mem_meets_every_size_both_ways(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
+        id = await vms.run("virtio", memory_="virtio-mem")
+        await vms.booted(id)
+        for memory in (X + DELTA, 701, X + 2, X, X - 21):
+            await vms.resize(id, 1, memory)
+            assert await vms.size(id) == (1, memory)
+        memory = await runtime.resizer.memory(runtime.container(id)).actual()
+        assert not memory.devices
+
+
+async def test_numa_cells_get_memory_where_it_was_asked_for(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("numa", cpus=1, memory=512, numa_cells="4", numa_node="1")
+        await vms.booted(id)
+        script = "sed -n 's/.*MemTotal: *\\([0-9]*\\).*/\\1/p' /sys/devices/system/node/node[0-3]/meminfo"
+        before = [int(line) >> 10 for line in (await vms.exec(id, script)).split()]
+        for memory in (512 + DELTA, 512 + 3 * DELTA, 512):
+            await vms.resize(id, 1, memory)
+            await sees_cells(vms, id, script, [*before[:1], before[1] + memory - 512, *before[2:]])
+
+
+async def sees_cells(vms: Vms, id: str, script: str, expected: list[int]) -> None:
+    async def placed() -> bool:
+        found = [int(line) >> 10 for line in (await vms.exec(id, script)).split()]
+        return all(abs(one - wanted) <= 8 for one, wanted in zip(found, expected, strict=True))
+
+    await until(placed)
+
+
+async def test_the_size_survives_a_reboot_of_the_guest(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
+        id = await vms.run("reboot", cpus=2, memory=X)
+        await vms.booted(id)
+        await vms.resize(id, 3, X + DELTA)
+        await vms.resize(id, 2, X + DELTA)
+        await runtime.lives.machine(runtime.container(id)).reset()
+
+        async def rebooted() -> bool:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                return float((await vms.exec(id, "cat /proc/uptime")).split()[0]) < 30 and (await vms.guest(id))[0] == 2
+            return False
+
+        await until(rebooted, 60)
+        await sees(vms, id, 2, X + DELTA)

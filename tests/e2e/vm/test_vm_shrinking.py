@@ -1,0 +1,105 @@
+"""Shrinking never hurts the guest, and an update in progress is neither lost nor repeated."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import grpc
+import pytest
+from tests.vms import Vms, guest_archive, needs_vms, process, serving, until
+
+pytestmark = needs_vms
+HOG = "mount -t tmpfs -o size=600m hog /mnt && dd if=/dev/zero of=/mnt/hog bs=1M count=%d 2>/dev/null; sync"
+
+
+async def refused_shrink(vms: Vms, id: str, memory: int) -> str:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await vms.resize(id, 1, memory)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    return refused.value.details() or ""
+
+
+@pytest.mark.parametrize("device", ["dimm", "virtio-mem"])
+async def test_memory_in_use_stays_until_the_guest_frees_it(tmp_path: Path, device: str) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("busy", memory_=device)
+        await vms.booted(id)
+        await vms.resize(id, 1, 640)
+        await vms.exec(id, HOG % 330)
+        assert "still in use by the guest" in await refused_shrink(vms, id, 256)
+        reported = (await vms.size(id))[1]
+        assert 256 < reported < 640
+        assert abs((await vms.guest(id))[1] - reported) < 60
+        assert "Killed process" not in await vms.exec(id, "dmesg")
+        assert await vms.exec(id, "wc -c </mnt/hog") == f"{330 << 20}\n"
+        await vms.exec(id, "umount /mnt")
+
+        async def shrunk() -> bool:
+            return (await vms.size(id))[1] == 256
+
+        await until(shrunk, 60)
+
+
+async def test_a_repeated_target_is_absorbed_and_a_newer_one_takes_over(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
+        id = await vms.run("changing")
+        await vms.booted(id)
+        await vms.resize(id, 1, 640)
+        await vms.exec(id, HOG % 330)
+        await refused_shrink(vms, id, 256)
+        attempts = runtime.container(id).update.attempts
+        await refused_shrink(vms, id, 256)
+        assert runtime.container(id).update.attempts == attempts
+        older = asyncio.ensure_future(vms.resize(id, 2, 256))
+
+        async def accepted() -> bool:
+            return runtime.container(id).update.target.vcpus == 2
+
+        await until(accepted)
+        await vms.resize(id, 2, 768)
+        await asyncio.gather(older, return_exceptions=True)
+        assert await vms.size(id) == (2, 768) and runtime.container(id).update is None
+
+
+async def test_a_runtime_that_was_killed_goes_on_with_the_update(tmp_path: Path) -> None:
+    archive, folder = guest_archive(tmp_path), tmp_path / "data"
+    async with process(folder, "--image-archive", str(archive)) as first:
+        vms = Vms(folder / "vm.sock")
+        id = await vms.run("interrupted")
+        await vms.booted(id)
+        await vms.resize(id, 1, 640)
+        await vms.exec(id, HOG % 330)
+        await refused_shrink(vms, id, 256)
+        await vms.exec(id, "umount /mnt")
+        first.kill()
+        await vms.close()
+    async with process(folder):
+        vms = Vms(folder / "vm.sock")
+
+        async def shrunk() -> bool:
+            return await vms.size(id) == (1, 256)
+
+        await until(shrunk, 60)
+        await vms.remove_all()
+        await vms.close()
+
+
+async def test_a_guest_without_an_agent_grows_and_shrinks_by_what_its_balloon_reports(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
+        line = "console=ttyS0 quiet panic=-1 swiotlb=512 memhp_default_state=online_movable podfit.agent=off"
+        id = await vms.run("mute", cpus=2, cmdline=line)
+        machine = runtime.lives.machine(runtime.container(id))
+
+        async def reports() -> bool:
+            return "usable" in await machine.statistics()
+
+        await until(reports, 60)
+        for memory in (384, 300):
+            await vms.resize(id, 2, memory)
+            assert await vms.size(id) == (2, memory)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await vms.resize(id, 1, 300)
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "qemu-guest-agent" in (refused.value.details() or "")
+        assert await vms.size(id) == (2, 300)
