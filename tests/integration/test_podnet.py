@@ -18,6 +18,7 @@ from podfit.podnet.leases import Leases
 from podfit.podnet.netlink import Netlink
 from podfit.podnet.network import NetworkSettings, PodNetwork
 from podfit.podnet.ports import PortMapping
+from podfit.podnet.redirects import Redirects
 
 NO_CNI = NetworkSettings(cni_conf_dir=Path("/nonexistent"))
 
@@ -177,6 +178,29 @@ async def test_a_service_address_leads_to_the_hosts_loopback(node: Node) -> None
         task = asyncio.create_task(serve())
         assert await ask("10.96.0.1", 443, attachment.namespace) == attachment.ips[0].encode()
         task.cancel()
+
+
+async def test_pods_of_another_network_are_redirected_once_they_are_followed(node: Node) -> None:
+    """As for a container runtime that has CNI connect its pods."""
+    ip = await node.pod("a")
+    attachment = node.network.of("a")
+    assert attachment is not None
+    redirects = Redirects(f"podfit-{node.mark}_cri-vm.fast")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        await redirects.redirect("10.96.0.1", 443, *server.getsockname())
+        await redirects.follow(("fd00::1", ip))
+
+        async def serve() -> None:
+            connection, _ = await asyncio.get_running_loop().sock_accept(server)
+            with connection:
+                await asyncio.get_running_loop().sock_sendall(connection, b"reached")
+
+        task = asyncio.create_task(serve())
+        assert await ask("10.96.0.1", 443, attachment.namespace) == b"reached"
+        await task
+    await redirects.purge()
+    assert not [line for line in leftovers(node.mark) if "cri" in line]
 
 
 async def test_packets_of_pods_for_the_hosts_loopback_are_dropped(node: Node) -> None:

@@ -17,6 +17,8 @@ from podfit.cri import CriClient, CriError
 from podfit.cri import api_pb2 as api
 from podfit.images.credentials import Credentials
 from podfit.kit.tasks import Tasks
+from podfit.podnet.failures import NetworkFailure
+from podfit.podnet.redirects import Redirects
 
 from ..base import (
     RUNNING,
@@ -77,6 +79,7 @@ class CriRuntime:
         self.data_dir = Path(data_dir).absolute()
         self._node, self._cgroup_root, self._ips, self._own_cgroups = node, cgroup_root, (host_ip,), own_cgroups
         self._range = ""
+        self._redirects = Redirects(f"{node}_{self.data_dir.name}".removeprefix("podfit-"))
         self._tasks = Tasks("cri")
         self._images = Images(self.client)
         self._cgroups: Cgroups | None = None
@@ -132,6 +135,7 @@ class CriRuntime:
             await self.remove_pod(uid)
         if self._cgroups is not None:
             await self._sandboxes.remove_group(self._book.places.own)
+        await self._redirects.purge()
         shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def events(self) -> AsyncIterator[Event]:
@@ -146,6 +150,12 @@ class CriRuntime:
     # --- pods
     async def run_pod(self, config: PodConfig) -> None:
         await self._sandboxes.run(config)
+        await self._follow(config.uid)
+
+    async def _follow(self, uid: str) -> None:
+        pod = self._book.pods.get(uid)
+        if pod is not None and not pod.config.host_network:
+            await self._redirects.follow(pod.ips)
 
     async def stop_pod(self, uid: str) -> None:
         await self._sandboxes.stop(uid)
@@ -256,7 +266,13 @@ class CriRuntime:
         return await streaming.forward(answer.url, port)
 
     async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
-        """The network is the runtime's and CNI's: nothing of it is changed here."""
+        """The network is the runtime's and CNI's: only the way to this address is ours."""
+        try:
+            await self._redirects.redirect(address, port, target, target_port)
+        except NetworkFailure as error:
+            raise RuntimeFailure(f"{address}:{port} cannot be redirected to {target}:{target_port}: {error}") from error
+        for uid in list(self._book.pods):
+            await self._follow(uid)
 
     def use_range(self, pod_range: str) -> None:
         if pod_range and pod_range != self._range:
