@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +39,6 @@ from podfit.agent.runtimes.cri.runtime import CriRuntime
 from podfit.agent.runtimes.fake import FakeNodeState, FakeRuntime
 from podfit.agent.runtimes.process.runtime import ProcessRuntime
 from podfit.agent.runtimes.process.support import check_support
-from podfit.testing.containerd import Containerd, missing
 
 MIB = 1 << 20
 WAIT_S = 30.0
@@ -168,16 +167,6 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(WAIT_S):
         while not condition():
             await asyncio.sleep(0.005)
-
-
-@pytest.fixture(scope="session")
-def containerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containerd]:
-    if why := missing():
-        pytest.skip(why)
-    made = Containerd(tmp_path_factory.mktemp("containerd"))
-    made.start()
-    yield made
-    made.stop()
 
 
 @pytest.fixture(params=["fake", "process", "cri"])

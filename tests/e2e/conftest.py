@@ -17,6 +17,10 @@ import pytest
 
 from podfit.agent.runtimes.process.support import check_support
 
+from .noderuntimes import node_runtime
+
+__all__ = ["node_runtime"]
+
 KUBECTL = shutil.which("kubectl")
 
 
@@ -95,15 +99,18 @@ def real_runtime() -> str:
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def up(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """On podfit's own runtime; modules that use `node_runtime` run on that."""
     if KUBECTL is None:
         pytest.skip("kubectl is not installed")
+    chosen: tuple[str, ...] = ("--runtime", real_runtime())
+    if "node_runtime" in request.fixturenames:
+        chosen = request.getfixturevalue("node_runtime").arguments
     running = Running(
         tmp_path_factory.mktemp("up"),
         "--node-name",
         "n1",
-        "--runtime",
-        real_runtime(),
+        *chosen,
         "--node-cpu",
         "4",
         "--stop-pods",

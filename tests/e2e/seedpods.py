@@ -66,7 +66,7 @@ def policy(*restarting: str) -> list[Object]:
 
 
 def container(name: str = "c1", resources: Object | None = None, command: str = WAITS, **more: Any) -> Object:
-    built = {"name": name, "image": "host", "command": ["sh", "-c", command], **more}
+    built = {"name": name, "image": "host", "imagePullPolicy": "IfNotPresent", "command": ["sh", "-c", command], **more}
     return built if resources is None else {**built, "resources": resources}
 
 

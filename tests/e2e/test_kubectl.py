@@ -10,6 +10,8 @@ import yaml
 
 from tests.e2e.conftest import Running, eventually
 
+pytestmark = pytest.mark.usefixtures("node_runtime")
+
 POD = """
 apiVersion: v1
 kind: Pod
@@ -33,7 +35,7 @@ def running(up: Running, name: str) -> None:
 
 @pytest.fixture
 def pod(up: Running, request: pytest.FixtureRequest) -> str:
-    name = request.node.name.removeprefix("test_").replace("_", "-")[:40].strip("-")
+    name = request.node.originalname.removeprefix("test_").replace("_", "-")[:40].strip("-")
     up.kubectl("apply", "-f", "-", stdin=POD % name)
     running(up, name)
     request.addfinalizer(lambda: up.kubectl("delete", "pod", name, "--ignore-not-found", "--now"))

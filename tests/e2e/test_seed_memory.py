@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from podfit.api.status import Object
 
+from .noderuntimes import NodeRuntime
 from .seedpods import (
     RESIZE,
     WAITS,
@@ -51,8 +52,8 @@ LIMIT = "/sys/fs/cgroup/memory/memory.limit_in_bytes"
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
-    async with Lab(tmp_path_factory.mktemp("memory"), scheduler=False) as running:
+async def lab(node_runtime: NodeRuntime, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
+    async with Lab(tmp_path_factory.mktemp("memory"), scheduler=False, **node_runtime.options) as running:
         yield running
 
 
@@ -62,8 +63,13 @@ async def cleared(lab: Lab) -> AsyncIterator[None]:
     await lab.clear()
 
 
+PROGRAMS = {"name": "usr", "hostPath": {"path": "/usr"}}
+"""Images have no Python: the host's is mounted."""
+
+
 def program(text: str, resources: Object) -> Object:
-    return {**container("c1", resources), "command": ["python3", "-c", text]}
+    mounts = [{"name": "usr", "mountPath": "/usr", "readOnly": True}]
+    return {**container("c1", resources, volumeMounts=mounts), "command": ["python3", "-c", text]}
 
 
 def refused(seen: Object | None) -> bool:
@@ -79,8 +85,9 @@ ROOMY, TIGHT = sizes("100m/32Mi", "1/256Mi"), sizes("100m/32Mi", "1/40Mi")
 
 async def holding(lab: Lab, whole: Object | None = None) -> Object:
     """A pod that holds 64 MiB and gives them back at SIGUSR1, told to have less than that."""
-    member = {**program(HOLDS, {} if whole else ROOMY), "volumeMounts": [{"name": "held", "mountPath": "/held"}]}
-    body = pod("p", member, volumes=[{"name": "held", "emptyDir": {}}])
+    member = program(HOLDS, {} if whole else ROOMY)
+    member["volumeMounts"].append({"name": "held", "mountPath": "/held"})
+    body = pod("p", member, volumes=[PROGRAMS, {"name": "held", "emptyDir": {}}])
     if whole:
         body["spec"]["resources"] = whole
     seen = await lab.run(body)
@@ -145,7 +152,7 @@ def waits_to_restart(seen: Object | None) -> bool:
 
 
 async def test_out_of_memory_is_told_and_cured_by_a_resize(lab: Lab) -> None:
-    await lab.create(pod("p", program(WANTS_MUCH, exactly("500m/64Mi")), restartPolicy="Always"))
+    await lab.create(pod("p", program(WANTS_MUCH, exactly("500m/64Mi")), restartPolicy="Always", volumes=[PROGRAMS]))
     await lab.until("p", died("OOMKilled", 137, 1))
     crashed = await lab.until("p", waits_to_restart)
     await lab.patch("p", patch_of({"c1": exactly("500m/256Mi")}))
@@ -157,7 +164,7 @@ async def test_out_of_memory_is_told_and_cured_by_a_resize(lab: Lab) -> None:
 
 
 async def test_out_of_memory_ends_a_pod_that_does_not_restart(lab: Lab) -> None:
-    await lab.create(pod("p", program(WANTS_MUCH, exactly("500m/64Mi")), restartPolicy="Never"))
+    await lab.create(pod("p", program(WANTS_MUCH, exactly("500m/64Mi")), restartPolicy="Never", volumes=[PROGRAMS]))
     seen = await lab.until("p", died("OOMKilled", 137, 0))
     assert (await lab.until("p", lambda one: one["status"]["phase"] == "Failed"))["metadata"] and seen
 

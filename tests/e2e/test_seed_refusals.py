@@ -16,6 +16,7 @@ from podfit.client.rest import MERGE, STRATEGIC
 from podfit.compose import node_user
 from podfit.testing.expect import all_become, becomes
 
+from .noderuntimes import NodeRuntime
 from .seedpods import Lab, container, exactly, is_ready, needs_cgroups, patch_of, pod, policy, sizes, statuses
 
 pytestmark = [
@@ -29,8 +30,8 @@ QUOTA, RANGE = kind_named("ResourceQuota"), kind_named("LimitRange")
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
-    async with Lab(tmp_path_factory.mktemp("refusals"), scheduler=False) as running:
+async def lab(node_runtime: NodeRuntime, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
+    async with Lab(tmp_path_factory.mktemp("refusals"), scheduler=False, **node_runtime.options) as running:
         yield running
 
 

@@ -18,6 +18,7 @@ from podfit.compose_runtimes import remove_leftovers
 from tests.e2e.conftest import KUBECTL, Running, eventually
 from tests.e2e.parts import Part
 
+from .noderuntimes import NodeRuntime
 from .seedpods import (
     Lab,
     conditions,
@@ -35,7 +36,7 @@ from .seedpods import (
 
 pytestmark = [pytest.mark.root, needs_cgroups, pytest.mark.xdist_group("seed-restart")]
 HIERARCHIES = Path("/sys/fs/cgroup")
-NODE = ("--node-name", "n1", "--runtime", "process", "--node-cpu", "4")
+NODE = ("--node-name", "n1", "--node-cpu", "4")
 
 
 # --- podfit up in a process of its own ------------------------------------------------------------------------------
@@ -111,8 +112,8 @@ def identities(up: Running) -> list[tuple[str, int]]:
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
-def test_pods_survive_a_killed_podfit_and_get_what_was_asked_meanwhile(folder: Path) -> None:
-    up = Running(folder, *NODE).start()
+def test_pods_survive_a_killed_podfit_and_get_what_was_asked_meanwhile(node_runtime: NodeRuntime, folder: Path) -> None:
+    up = Running(folder, *NODE, *node_runtime.arguments).start()
     processes = started(up)
     before = identities(up)
     up.stop(signal.SIGKILL)
@@ -122,12 +123,13 @@ def test_pods_survive_a_killed_podfit_and_get_what_was_asked_meanwhile(folder: P
     patch = json.dumps(patch_of({"c1": exactly("200m/96Mi"), "c2": exactly("50m/48Mi")}))
     up.kubectl("patch", "pod", "p1", "--subresource", "resize", "--patch", patch)
     server.stop()
-    again = Running(folder, *NODE, "--stop-pods").start()
+    again = Running(folder, *NODE, *node_runtime.arguments, "--stop-pods").start()
     try:
         eventually(lambda: is_settled(shown(again)), "it is resized")
         seen = shown(again)
         assert statuses(seen)["c1"]["resources"] == exactly("200m/96Mi")
-        group = f"/{mark(folder)}/pod{seen['metadata']['uid']}"
+        below = "/kubepods" if node_runtime.kind == "cri" else ""
+        group = f"/{mark(folder)}{below}/pod{seen['metadata']['uid']}"
         cid = statuses(seen)["c1"]["containerID"].partition("://")[2]
         assert kernel_at(f"{group}/{cid}").memory == 96 << 20
         assert kernel_at(group).memory == 144 << 20
@@ -139,13 +141,13 @@ def test_pods_survive_a_killed_podfit_and_get_what_was_asked_meanwhile(folder: P
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
-def test_a_clean_stop_leaves_pods_running_and_stop_pods_leaves_nothing(folder: Path) -> None:
-    up = Running(folder, *NODE).start()
+def test_a_clean_stop_leaves_pods_running_and_stop_pods_leaves_nothing(node_runtime: NodeRuntime, folder: Path) -> None:
+    up = Running(folder, *NODE, *node_runtime.arguments).start()
     processes = started(up)
     before = identities(up)
     up.stop()
     assert alive(processes)
-    again = Running(folder, *NODE, "--stop-pods").start()
+    again = Running(folder, *NODE, *node_runtime.arguments, "--stop-pods").start()
     assert identities(again) == before and alive(processes)
     again.stop()
     eventually(lambda: not leftovers(folder), f"nothing is left but {leftovers(folder)}", 10)
@@ -166,14 +168,14 @@ def small(folder: Path, **options: object) -> Lab:
     return Lab(folder, **{"store": "sqlite", "stop_pods": False, "node_capacity": capacity, "vpa": False, **options})
 
 
-async def test_a_deferred_resize_waits_on_after_a_restart(disk: Path) -> None:
-    async with small(disk) as lab:
+async def test_a_deferred_resize_waits_on_after_a_restart(node_runtime: NodeRuntime, disk: Path) -> None:
+    async with small(disk, **node_runtime.options) as lab:
         await lab.run(
             pod("p1", container("c1", exactly("300m/64Mi"))), pod("p2", container("c1", exactly("600m/64Mi")))
         )
         await lab.patch("p1", patch_of({"c1": exactly("600m/64Mi")}))
         waiting = await lab.until("p1", lambda seen: bool(seen and conditions(seen).get("PodResizePending")))
-    async with small(disk, stop_pods=True) as lab:
+    async with small(disk, stop_pods=True, **node_runtime.options) as lab:
         told = conditions(await lab.get("p1"))["PodResizePending"]
         assert told["lastTransitionTime"] == conditions(waiting)["PodResizePending"]["lastTransitionTime"]
         await lab.patch("p2", patch_of({"c1": exactly("200m/64Mi")}))
@@ -181,14 +183,16 @@ async def test_a_deferred_resize_waits_on_after_a_restart(disk: Path) -> None:
             await lab.verify(await lab.settled(name))
 
 
-async def test_a_resize_in_the_middle_of_a_restart_of_its_container_is_finished(disk: Path) -> None:
+async def test_a_resize_in_the_middle_of_a_restart_of_its_container_is_finished(
+    node_runtime: NodeRuntime, disk: Path
+) -> None:
     """The container refuses to leave for two seconds; podfit goes away meanwhile."""
     stubborn = container(
         "c1", exactly("100m/64Mi"), "trap '' TERM; while :; do sleep 1; done", resizePolicy=policy("memory")
     )
-    async with small(disk) as lab:
+    async with small(disk, **node_runtime.options) as lab:
         await lab.run(pod("p1", stubborn, restartPolicy="Always"))
         await lab.patch("p1", patch_of({"c1": exactly("100m/96Mi")}))
         await lab.until("p1", lambda seen: bool(seen and conditions(seen).get("PodResizeInProgress")))
-    async with small(disk, stop_pods=True) as lab:
+    async with small(disk, stop_pods=True, **node_runtime.options) as lab:
         await lab.verify(await lab.settled("p1"), {"c1": 1})

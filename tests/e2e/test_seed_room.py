@@ -11,6 +11,7 @@ import pytest_asyncio
 from podfit.api.kinds import POD, kind_named
 from podfit.api.status import Object
 
+from .noderuntimes import NodeRuntime
 from .seedpods import (
     RESIZE,
     Lab,
@@ -35,10 +36,10 @@ PRIORITY = kind_named("PriorityClass")
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
+async def lab(node_runtime: NodeRuntime, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
     """A node of two cores and 2 GiB."""
     capacity = {"cpu": "2", "memory": "2Gi"}
-    async with Lab(tmp_path_factory.mktemp("room"), node_capacity=capacity) as running:
+    async with Lab(tmp_path_factory.mktemp("room"), node_capacity=capacity, **node_runtime.options) as running:
         meta = {"metadata": {"name": "important"}, "value": 1000}
         await running.client.create(PRIORITY, {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **meta})
         yield running

@@ -10,6 +10,7 @@ import pytest_asyncio
 from podfit.api.kinds import POD
 from podfit.api.status import Object
 
+from .noderuntimes import NodeRuntime
 from .seedpods import (
     RESIZE,
     Kernel,
@@ -37,8 +38,8 @@ pytestmark = [
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
-    async with Lab(tmp_path_factory.mktemp("shapes"), scheduler=False) as running:
+async def lab(node_runtime: NodeRuntime, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
+    async with Lab(tmp_path_factory.mktemp("shapes"), scheduler=False, **node_runtime.options) as running:
         yield running
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from .noderuntimes import NodeRuntime
 from .seedpods import Lab, container, exactly, needs_cgroups, pod, policy, sidecar, sizes
 
 pytestmark = [
@@ -29,8 +30,8 @@ POLICIES: dict[str, tuple[str, ...]] = {
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
-    async with Lab(tmp_path_factory.mktemp("single"), scheduler=False) as running:
+async def lab(node_runtime: NodeRuntime, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
+    async with Lab(tmp_path_factory.mktemp("single"), scheduler=False, **node_runtime.options) as running:
         yield running
 
 

@@ -277,20 +277,26 @@ class Agent:
                     log.exception("a listener to the runtime failed")
             if event.pod_uid in self.records:
                 self._workers.kick(event.pod_uid)
+            elif event.kind == "found" and self.synced.is_set():
+                self._tasks.start(self._remove_stray(event.pod_uid), f"stray-{event.pod_uid}")
 
     async def _clean_up(self) -> None:
         """Whatever belongs to no pod of ours any more: in the runtime, on disk, in the ledger."""
         for state in await self.counted.pods():
-            if state.config.uid not in self.records:
-                log.warning("removed pod %s: this node has no such pod any more", state.config.uid)
-                try:
-                    await self.counted.remove_pod(state.config.uid)
-                except (RuntimeFailure, OSError) as error:
-                    log.warning("removing %s: %s", state.config.uid, error)
+            await self._remove_stray(state.config.uid)
         for uid in self.ledger.uids() - self.records.keys():
             self.ledger.forget(uid)
         for uid in set(self.volumes.known()) - self.records.keys() if self.config.on_disk else ():
             self.volumes.remove(uid)
+
+    async def _remove_stray(self, uid: str) -> None:
+        if uid in self.records:
+            return
+        log.warning("removed pod %s: this node has no such pod any more", uid)
+        try:
+            await self.counted.remove_pod(uid)
+        except (RuntimeFailure, OSError) as error:
+            log.warning("removing %s: %s", uid, error)
 
     async def stop(self, stop_pods: bool = False) -> None:
         """Pods run on unless `stop_pods`; promises are on disk."""

@@ -16,16 +16,20 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from podfit.testing.ociimages import PAUSE, ImageSource, write_archive
+from podfit.testing.mirror import Mirror
+from podfit.testing.ociimages import PAUSE, ImageSource, layout, write_archive
 
 PAUSE_IMAGE = "podfit.test/pause:1"
+# `host` stands for the node's own files in the process runtime: tests of both name one image.
 IMAGES = [
     ImageSource(PAUSE_IMAGE, PAUSE, ()),
     ImageSource("registry.k8s.io/pause:3.10", PAUSE, ()),
     ImageSource("docker.io/library/busybox:latest"),
+    ImageSource("docker.io/library/host:latest"),
     ImageSource("docker.io/library/nginx:1.25", PAUSE, ()),
     ImageSource("docker.io/library/app:user", user="65534"),
 ]
+REGISTRIES = ("docker.io", "registry.k8s.io", "podfit.test")
 NEEDED = ("containerd", "ctr", "runc", "busybox", "ip", "nsenter")
 CNI_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin")
 START_S = 30.0
@@ -54,6 +58,8 @@ class Containerd:
         self.endpoint = f"unix://{self.socket}"
         self._snapshotter, self._images = snapshotter, images or IMAGES
         self._process: subprocess.Popen[bytes] | None = None
+        self.mirror: Mirror
+        """Where it pulls from: images of well-known registries that are made here."""
         self._network = ""
         self._number = 0
 
@@ -61,10 +67,13 @@ class Containerd:
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._make_network()
+        images = layout(self._images, Path(str(shutil.which("busybox"))))
+        self.mirror = Mirror(f"10.200.{self._number}.1", images)
+        self.mirror.stand_in(self.folder / "certs.d", REGISTRIES)
         self._write_settings()
         self.launch()
         archive = self.folder / "images.tar"
-        write_archive(archive, self._images, Path(str(shutil.which("busybox"))))
+        write_archive(archive, images)
         self._import(archive)
 
     def launch(self) -> None:
@@ -117,6 +126,7 @@ class Containerd:
                 subprocess.run(["umount", "-l", place], capture_output=True, timeout=60, check=False)
         if self._network:
             subprocess.run(["ip", "netns", "delete", self._network], capture_output=True, timeout=60, check=False)
+            self.mirror.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _end_tasks(self) -> None:
@@ -184,6 +194,8 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{next(folder for folder in CNI_FOLDERS if Path(folder, "ptp").exists())}"
     conf_dir = "{cni}"
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{self.folder}/certs.d"
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = "{self._snapshotter}"
 """

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait $!; done")
 FOLDERS = ("bin", "dev", "etc", "proc", "sys", "tmp", "usr", "var", "root")
 LINKS = {"lib": "usr/lib", "lib64": "usr/lib64", "sbin": "bin"}
@@ -57,51 +58,65 @@ def _layer(busybox: Path) -> bytes:
     return raw.getvalue()
 
 
-def write_archive(file: Path, images: list[ImageSource], busybox: Path) -> None:
-    """An OCI image layout with an entry in its index for each image."""
+@dataclass(frozen=True)
+class Layout:
+    """Images as an OCI layout has them."""
+
+    manifests: dict[str, str]
+    """Digests of manifests by the images' names."""
+    blobs: dict[str, bytes]
+    """By digest: manifests, configurations, layers."""
+    index: bytes
+
+
+def layout(images: list[ImageSource], busybox: Path) -> Layout:
     layer = _layer(busybox)
     blobs: dict[str, bytes] = {}
+    manifests: dict[str, str] = {}
 
     def blob(data: bytes) -> dict[str, Any]:
-        digest = hashlib.sha256(data).hexdigest()
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
         blobs[digest] = data
-        return {"digest": f"sha256:{digest}", "size": len(data)}
+        return {"digest": digest, "size": len(data)}
 
     packed = blob(gzip.compress(layer, 1, mtime=0))
     index = []
     for image in images:
-        config = {
-            "architecture": "amd64",
-            "os": "linux",
-            "config": {
-                "Entrypoint": list(image.entrypoint) or None,
-                "Cmd": list(image.command) or None,
-                "Env": list(image.environment),
-                "User": image.user,
-                "Labels": {"name": image.name, **image.labels},
-            },
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
-        }
         manifest = {
             "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "mediaType": MANIFEST,
             "config": {
                 "mediaType": "application/vnd.oci.image.config.v1+json",
-                **blob(json.dumps(config).encode()),
+                **blob(json.dumps(_configuration(image, layer)).encode()),
             },
             "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", **packed}],
         }
+        entry = blob(json.dumps(manifest).encode())
+        manifests[image.name] = str(entry["digest"])
         names = {"io.containerd.image.name": image.name, "org.opencontainers.image.ref.name": image.name}
-        index.append(
-            {
-                "mediaType": "application/vnd.oci.image.manifest.v1+json",
-                **blob(json.dumps(manifest).encode()),
-                "annotations": names,
-            }
-        )
-    files = {f"blobs/sha256/{digest}": data for digest, data in blobs.items()}
+        index.append({"mediaType": MANIFEST, **entry, "annotations": names})
+    return Layout(manifests, blobs, json.dumps({"schemaVersion": 2, "manifests": index}).encode())
+
+
+def _configuration(image: ImageSource, layer: bytes) -> dict[str, Any]:
+    return {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {
+            "Entrypoint": list(image.entrypoint) or None,
+            "Cmd": list(image.command) or None,
+            "Env": list(image.environment),
+            "User": image.user,
+            "Labels": {"name": image.name, **image.labels},
+        },
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+
+
+def write_archive(file: Path, images: Layout) -> None:
+    files = {f"blobs/{digest.replace(':', '/')}": data for digest, data in images.blobs.items()}
     files["oci-layout"] = b'{"imageLayoutVersion": "1.0.0"}'
-    files["index.json"] = json.dumps({"schemaVersion": 2, "manifests": index}).encode()
+    files["index.json"] = images.index
     with tarfile.open(file, "w") as archive:
         for name, data in files.items():
             entry = tarfile.TarInfo(name)

@@ -277,7 +277,11 @@ class Usage(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something happened to a container or a pod: look at its state. `kind`: started, exited, oom, pod-gone."""
+    """Something happened to a container or a pod: look at its state.
+
+    `kind`: started, exited, oom, pod-gone, refused (what was applied was taken back), or found: a pod that the agent
+    did not know to be there, as when the answer to its creation was lost.
+    """
 
     kind: str
     pod_uid: str

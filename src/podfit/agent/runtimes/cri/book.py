@@ -18,7 +18,8 @@ from podfit.kit.tasks import Tasks
 
 from ..base import EXITED, RUNNING, ContainerState, Event, NotFound
 from ..cgroups import Cgroups
-from .configs import NODE, UID, Kept, kept_pod
+from .comparison import Comparison
+from .configs import NODE, UID, Kept
 from .exits import Exits
 from .failures import failure
 from .places import Places
@@ -31,6 +32,7 @@ UNFOLLOWED_S = 1.0
 """The pause between two lists while the kernel cannot tell of some container's end, or the runtime is away."""
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.002, 0.5
 _END_S = 10.0
+_REMEMBERED_S = 300.0
 _NANOS = 1_000_000_000
 
 
@@ -45,6 +47,8 @@ class Book:
         self._exits = Exits()
         self._ended: dict[str, asyncio.Future[None]] = {}
         self._relist_now = asyncio.Event()
+        self.removed: dict[str, float] = {}
+        """Ids of what was removed, and when: an answer from before may still name it."""
 
     async def open(self) -> None:
         try:
@@ -96,11 +100,13 @@ class Book:
         if pod is not None:
             for sandbox_id in pod.sandboxes:
                 self._exits.forget(sandbox_id)
+                self.removed[sandbox_id] = time.monotonic()
             for container_id in list(pod.containers):
                 self.drop_container(container_id)
 
     def drop_container(self, container_id: str) -> None:
         self._exits.forget(container_id)
+        self.removed[container_id] = time.monotonic()
         known = self.containers.pop(container_id, None)
         if known is not None and known.pod_uid in self.pods:
             self.pods[known.pod_uid].containers.pop(container_id, None)
@@ -118,7 +124,7 @@ class Book:
             return None
         found = container_state(answer.status, process_id(answer.info.get("info", "{}")))
         pod = self.pods.get(answer.status.labels.get(UID, ""))
-        if found is None or pod is None:
+        if found is None or pod is None or container_id in self.removed:
             return None
         noted = self._note(pod, *found)
         noted.pinned = noted.pinned or bool(answer.status.resources.linux.cpuset_cpus)
@@ -221,52 +227,7 @@ class Book:
         )
 
     async def relist(self) -> None:
-        """Compares the records with everything that the runtime has of this node."""
-        began, ours = time.monotonic(), {NODE: self.node}
-        boxes = await self.client.ask(
-            "ListPodSandbox", api.ListPodSandboxRequest(filter=api.PodSandboxFilter(label_selector=ours))
-        )
-        listed = await self.client.ask(
-            "ListContainers", api.ListContainersRequest(filter=api.ContainerFilter(label_selector=ours))
-        )
-        by_uid: dict[str, list[api.PodSandbox]] = {}
-        for box in sorted(boxes.items, key=lambda box: (box.metadata.attempt, box.created_at)):
-            by_uid.setdefault(box.metadata.uid, []).append(box)
-        for uid, group in by_uid.items():
-            await self._compare_pod(uid, group, began)
-        for container in listed.containers:
-            known = self.containers.get(container.id)
-            state = known.state.state if known is not None else ""
-            if state != EXITED and (known is None or _differs(state, container.state)):
-                await self.refresh(container.id)
-        alive = {container.id for container in listed.containers}
-        for cid in [cid for cid, one in self.containers.items() if cid not in alive and one.touched < began]:
-            self.drop_container(cid)
-        for uid in [uid for uid, pod in self.pods.items() if uid not in by_uid and pod.touched < began]:
-            self.drop_pod(uid)
-            self.emit("pod-gone", uid)
-
-    async def _compare_pod(self, uid: str, boxes: list[api.PodSandbox], began: float) -> None:
-        newest, pod = boxes[-1], self.pods.get(uid)
-        if pod is not None and pod.touched >= began:
-            return
-        ready = newest.state == api.SANDBOX_READY
-        if pod is None or pod.sandbox_id != newest.id:
-            config = kept_pod(newest.annotations)
-            if config is None:
-                return
-            known = pod.containers if pod is not None else {}
-            pod = Pod(
-                config, newest.id, newest.metadata.attempt, newest.created_at / _NANOS, self.places.pod(config.qos, uid)
-            )
-            pod.containers, pod.alive = known, ready
-            self.add_pod(pod)
-            if ready:
-                await self.read_sandbox(pod)
-        pod.sandboxes = [box.id for box in boxes]
-        if pod.alive and not ready:
-            pod.alive = False
-            self.emit("pod-gone", uid)
+        await Comparison(self).run()
 
     async def read_sandbox(self, pod: Pod) -> None:
         """Its addresses, and the process that holds its namespaces."""
@@ -276,7 +237,3 @@ class Book:
         pod.ips = tuple(ip for ip in (network.ip, *(more.ip for more in network.additional_ips)) if ip)
         pod.alive = answer.status.state == api.SANDBOX_READY
         self.follow_sandbox(pod, process_id(answer.info.get("info", "{}")))
-
-
-def _differs(state: str, listed: api.ContainerState) -> bool:
-    return state != RUNNING if listed == api.CONTAINER_RUNNING else state == RUNNING or listed == api.CONTAINER_EXITED

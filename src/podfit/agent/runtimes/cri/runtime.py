@@ -7,7 +7,6 @@ restart: the runtime is the only place where that is kept, so it cannot disagree
 from __future__ import annotations
 
 import logging
-import math
 import re
 import shutil
 from collections.abc import AsyncIterator
@@ -21,9 +20,7 @@ from podfit.podnet.failures import NetworkFailure
 from podfit.podnet.redirects import Redirects
 
 from ..base import (
-    RUNNING,
     ByteStream,
-    CannotRun,
     Change,
     ContainerConfig,
     ContainerState,
@@ -38,14 +35,13 @@ from ..base import (
     Usage,
 )
 from ..cgroups import Cgroups, detect
-from . import streaming
 from .book import Book
+from .commands import Commands
 from .containers import Containers
 from .failures import failure
 from .images import Images
 from .notes import Note, write_note
 from .places import CGROUPFS, SYSTEMD, Places
-from .records import Container
 from .resources import Resources
 from .rotation import Rotation
 from .sandboxes import Sandboxes
@@ -53,8 +49,6 @@ from .subpaths import SubPaths
 
 log = logging.getLogger(__name__)
 
-EXEC_S = 10.0
-NO_DEADLINE_S = 86_400.0
 _UPPER = re.compile(r"[ ,]upperdir=([^, ]+)")
 
 
@@ -87,6 +81,7 @@ class CriRuntime:
         self._sandboxes: Sandboxes
         self._containers: Containers
         self._resources: Resources
+        self._commands: Commands
 
     async def open(self) -> None:
         try:
@@ -109,6 +104,7 @@ class CriRuntime:
         self._sandboxes = Sandboxes(self._book, subpaths)
         self._containers = Containers(self._book, subpaths)
         self._resources = Resources(self._book)
+        self._commands = Commands(self._book)
         if self._cgroups is not None:
             self._cgroups.create(places.root, Limits())
             self._cgroups.expect_cpusets()
@@ -123,6 +119,11 @@ class CriRuntime:
         except CriError:
             return CGROUPFS
         return SYSTEMD if answer.HasField("linux") and answer.linux.cgroup_driver == api.SYSTEMD else CGROUPFS
+
+    @property
+    def cgroup_root(self) -> str:
+        """The group below which all pods are."""
+        return self._book.places.root
 
     async def close(self) -> None:
         await self._tasks.stop()
@@ -213,57 +214,19 @@ class CriRuntime:
         await self._resources.memory_below(uid, container_id, bytes)
 
     # --- streams
-    def _running(self, container_id: str, reason: str) -> Container:
-        known = self._book.container(container_id)
-        if known.state.state != RUNNING:
-            raise CannotRun(f"container {container_id} is not running", reason)
-        return known
-
     async def exec(self, container_id: str, command: list[str], tty: bool = False, stdin: bool = False) -> ExecStream:
-        self._running(container_id, "ExecFailed")
-        request = api.ExecRequest(
-            container_id=container_id, cmd=command, tty=tty, stdin=stdin, stdout=True, stderr=not tty
-        )
-        try:
-            answer = await self.client.ask("Exec", request)
-        except CriError as error:
-            raise CannotRun(error.details, "ExecFailed") from error
-        return await streaming.start(answer.url, stdin, tty)
+        return await self._commands.exec(container_id, command, tty, stdin)
 
     async def exec_sync(
         self, container_id: str, command: list[str], timeout_s: float = 0.0
     ) -> tuple[int, bytes, bytes]:
-        self._running(container_id, "ExecFailed")
-        request = api.ExecSyncRequest(container_id=container_id, cmd=command, timeout=math.ceil(timeout_s))
-        try:
-            # Without a time-out the command decides when it ends, as a hook does.
-            answer = await self.client.ask("ExecSync", request, timeout_s + EXEC_S if timeout_s else NO_DEADLINE_S)
-        except CriError as error:
-            raise CannotRun(error.details, "ExecFailed") from error
-        return answer.exit_code, answer.stdout, answer.stderr
+        return await self._commands.exec_sync(container_id, command, timeout_s)
 
     async def attach(self, container_id: str, stdin: bool = False) -> ExecStream:
-        known = self._running(container_id, "AttachFailed")
-        tty = known.kept.tty
-        request = api.AttachRequest(container_id=container_id, stdin=stdin, tty=tty, stdout=True, stderr=not tty)
-        try:
-            answer = await self.client.ask("Attach", request)
-        except CriError as error:
-            raise CannotRun(error.details, "AttachFailed") from error
-
-        async def ended() -> int:
-            await self._book.until_ended(container_id)
-            return known.state.exit_code
-
-        return await streaming.start(answer.url, stdin, tty, ended)
+        return await self._commands.attach(container_id, stdin)
 
     async def connect(self, uid: str, port: int) -> ByteStream:
-        request = api.PortForwardRequest(pod_sandbox_id=self._book.pod(uid).sandbox_id, port=[port])
-        try:
-            answer = await self.client.ask("PortForward", request)
-        except CriError as error:
-            raise failure(error) from error
-        return await streaming.forward(answer.url, port)
+        return await self._commands.connect(uid, port)
 
     async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
         """The network is the runtime's and CNI's: only the way to this address is ours."""

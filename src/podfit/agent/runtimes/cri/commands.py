@@ -1,0 +1,77 @@
+"""Commands in containers, and connections into pods: asked of the runtime, carried by its streaming server."""
+
+from __future__ import annotations
+
+import math
+
+from podfit.cri import CriError
+from podfit.cri import api_pb2 as api
+
+from ..base import RUNNING, ByteStream, CannotRun, ExecStream
+from . import streaming
+from .book import Book
+from .failures import failure
+from .records import Container
+
+EXEC_S = 10.0
+"""On top of a command's own time-out: how long a runtime may take to kill it."""
+NO_DEADLINE_S = 86_400.0
+
+
+class Commands:
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def _running(self, container_id: str, reason: str) -> Container:
+        known = self._book.container(container_id)
+        if known.state.state != RUNNING:
+            raise CannotRun(f"container {container_id} is not running", reason)
+        return known
+
+    async def exec(self, container_id: str, command: list[str], tty: bool = False, stdin: bool = False) -> ExecStream:
+        self._running(container_id, "ExecFailed")
+        request = api.ExecRequest(
+            container_id=container_id, cmd=command, tty=tty, stdin=stdin, stdout=True, stderr=not tty
+        )
+        try:
+            answer = await self._book.client.ask("Exec", request)
+        except CriError as error:
+            raise CannotRun(error.details, "ExecFailed") from error
+        return await streaming.start(answer.url, stdin, tty)
+
+    async def exec_sync(
+        self, container_id: str, command: list[str], timeout_s: float = 0.0
+    ) -> tuple[int, bytes, bytes]:
+        self._running(container_id, "ExecFailed")
+        request = api.ExecSyncRequest(container_id=container_id, cmd=command, timeout=math.ceil(timeout_s))
+        try:
+            # Without a time-out the command decides when it ends, as a hook does.
+            answer = await self._book.client.ask(
+                "ExecSync", request, timeout_s + EXEC_S if timeout_s else NO_DEADLINE_S
+            )
+        except CriError as error:
+            raise CannotRun(error.details, "ExecFailed") from error
+        return answer.exit_code, answer.stdout, answer.stderr
+
+    async def attach(self, container_id: str, stdin: bool = False) -> ExecStream:
+        known = self._running(container_id, "AttachFailed")
+        tty = known.kept.tty
+        request = api.AttachRequest(container_id=container_id, stdin=stdin, tty=tty, stdout=True, stderr=not tty)
+        try:
+            answer = await self._book.client.ask("Attach", request)
+        except CriError as error:
+            raise CannotRun(error.details, "AttachFailed") from error
+
+        async def ended() -> int:
+            await self._book.until_ended(container_id)
+            return known.state.exit_code
+
+        return await streaming.start(answer.url, stdin, tty, ended)
+
+    async def connect(self, uid: str, port: int) -> ByteStream:
+        request = api.PortForwardRequest(pod_sandbox_id=self._book.pod(uid).sandbox_id, port=[port])
+        try:
+            answer = await self._book.client.ask("PortForward", request)
+        except CriError as error:
+            raise failure(error) from error
+        return await streaming.forward(answer.url, port)
