@@ -86,6 +86,14 @@ def keyring_in(file: Path) -> Keyring:
     return keyring
 
 
+def user_file() -> Path:
+    """Where `docker login` keeps credentials, and where a kubelet looks for those of its node."""
+    try:
+        return Path.home() / ".docker" / "config.json"
+    except RuntimeError:
+        return Path("/.docker/config.json")
+
+
 def _auths(found: object) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 

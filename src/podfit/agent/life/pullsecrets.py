@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 from podfit.agent.furnish.objects import Objects
 from podfit.agent.notices import WARNING, Notices
 from podfit.agent.record import PodRecord
 from podfit.api.status import ApiError, Object
 from podfit.client.transport import Unreachable
-from podfit.images.credentials import Credentials, keyring_in, keyring_of
+from podfit.images.credentials import Credentials, keyring_in, keyring_of, user_file
 from podfit.images.references import Reference
 
 log = logging.getLogger(__name__)
@@ -23,7 +22,7 @@ class PullSecrets:
     async def credentials(self, record: PodRecord, image: Reference) -> list[Credentials]:
         """All that apply to an image, in the order to try them. Raises BadCredentials for a Secret that is damaged."""
         found = keyring_of(await self._secrets(record)).lookup(image)
-        return list(dict.fromkeys((*found, *keyring_in(node_file()).lookup(image))))
+        return list(dict.fromkeys((*found, *keyring_in(user_file()).lookup(image))))
 
     async def _secrets(self, record: PodRecord) -> list[Object]:
         names = [ref["name"] for ref in record.pod["spec"].get("imagePullSecrets") or () if ref.get("name")]
@@ -43,11 +42,3 @@ class PullSecrets:
             what = f"{why}; attempting to pull the image may not succeed."
             self._notices.say(record.pod, WARNING, "FailedToRetrieveImagePullSecret", what)
         return found
-
-
-def node_file() -> Path:
-    """Where the node itself keeps credentials, as a kubelet and Docker look for them."""
-    try:
-        return Path.home() / ".docker" / "config.json"
-    except RuntimeError:
-        return Path("/.docker/config.json")
