@@ -14,7 +14,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -133,6 +133,9 @@ class UpOptions:
     meter_resolution_s: float = 15.0
     """How often what containers use is read."""
 
+    node_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the nodes' AgentConfig."""
+
     def node_names(self) -> list[str]:
         first = self.node_name or socket.gethostname().lower()
         if self.nodes == 1:
@@ -237,6 +240,7 @@ class Up:
             name,
             folder,
             capacity=self.options.node_capacity,
+            **self.options.node_settings,
             address=self.server.config.advertised,
             # Fake containers read no files: mounts of theirs would only outlive the process.
             on_disk=self.options.runtime != "fake",

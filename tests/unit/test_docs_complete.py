@@ -61,10 +61,10 @@ def test_every_fixed_set_of_label_values_is_documented() -> None:
 OPEN = frozenset(
     (
         *("container", "group", "host", "id", "image", "name", "namespace", "pod", "pod_uid", "resource"),
-        *("subresource", "url", "version", "vpa", "vpa_name", "vpa_namespace", "code", "reason"),
+        *("subresource", "url", "version", "vpa", "vpa_name", "vpa_namespace", "code", "reason", "numa_node"),
     )
 )
-"""Labels whose values are names, HTTP status codes or reasons."""
+"""Labels whose values are names, numbers of the machine, HTTP status codes or reasons."""
 
 
 def test_labels_that_are_no_names_declare_their_values() -> None:

@@ -13,6 +13,7 @@ from podfit.agent.allocator import Allocator
 from podfit.agent.calls import Calls
 from podfit.agent.closing import Closing
 from podfit.agent.config import AgentConfig
+from podfit.agent.cpus.build import cpu_policy
 from podfit.agent.diskuse import DiskMeter
 from podfit.agent.drift import Drift
 from podfit.agent.eviction import Evictions
@@ -48,7 +49,7 @@ from podfit.agent.runtimes.base import Event, Runtime, RuntimeFailure
 from podfit.agent.workers import Workers
 from podfit.api.kinds import POD
 from podfit.api.quantity import Quantity
-from podfit.api.resources import MEMORY
+from podfit.api.resources import CPU, MEMORY
 from podfit.api.status import ApiError
 from podfit.client.cache import Cache
 from podfit.client.events import EventRecorder
@@ -113,7 +114,10 @@ class Agent:
         secrets, parallel = PullSecrets(objects, self.notices), config.parallel_pulls
         self._images = ImagePulls(self.counted, self.notices, secrets, clock, tasks, kick, parallel)
         hooks, restarts = Hooks(self._commands, clock), Restarts(self.ledger)
-        self.allocator = Allocator(config, self.ledger, self.notices, self.metrics, clock, self.records, kick, tasks)
+        self.cpus = cpus = cpu_policy(config, self.counted, self.node.capacity[CPU], self.metrics.cpus, tasks, clock)
+        self.allocator = Allocator(
+            config, self.ledger, self.notices, self.metrics, clock, self.records, kick, tasks, cpus
+        )
         self._waits = MemoryWaits(self.counted, tasks, kick)
         stopper = Stopper(self.counted, self.notices, hooks, clock, tasks, kick)
         reporter = Reporter(self.client, self.counted, clock, self.node.address)
@@ -121,6 +125,7 @@ class Agent:
             self.counted,
             self.ledger,
             self.allocator,
+            cpus,
             stopper,
             reporter,
             self.notices,
@@ -133,6 +138,7 @@ class Agent:
             self.counted,
             self.ledger,
             self.allocator,
+            cpus,
             Actuator(self.counted, self.ledger),
             Starter(
                 self.counted,
@@ -144,6 +150,7 @@ class Agent:
                 hooks,
                 stopper,
                 restarts,
+                cpus,
                 clock,
                 tasks,
                 kick,
@@ -164,7 +171,9 @@ class Agent:
             self._workers.looking,
             clock,
         )
-        self.roster = Roster(config, self.records, self.ledger, self.counted, self.allocator, self.metrics, clock, kick)
+        self.roster = Roster(
+            config, self.records, self.ledger, self.counted, self.allocator, cpus, self.metrics, clock, kick
+        )
         reporter.missed, reporter.news = self.roster.missed, self.roster.take
         reporter.look_after = self._workers.kick_after
         self._static = StaticPods(config, self.client, clock, self.roster, lambda: self.node.uid)
@@ -223,6 +232,7 @@ class Agent:
     async def start(self) -> None:
         """Returns at once: the API may be away; `synced` tells when the node is in charge of its pods."""
         self.config.data_dir.mkdir(parents=True, exist_ok=True)
+        self.cpus.open()
         await self.runtime.open()
         self.ledger.load()
         self._tasks.start(self._recorder.run(), "events")
@@ -238,6 +248,7 @@ class Agent:
 
     async def _begin(self) -> None:
         self._tasks.start(self._listen(), "runtime")
+        await self._until_done(self._find_cpus)
         if self.config.static_dir is not None:
             # Before anybody else is asked: the API server itself may be one of them.
             await self._static.adopt(self.counted)
@@ -250,19 +261,24 @@ class Agent:
         if self.config.on_disk:
             await self._services.known(2.0)
             await asyncio.wait({self._redirecting}) if self._redirecting is not None else None
-        await self._take_over()
+        # Nobody new is admitted before the pods that run are accounted for, however long that takes.
+        await self._until_done(lambda: self.roster.take_over(list(self._cache)))
         self._cache.subscribe(self.roster.changed)
         self.roster.miss({pod["metadata"]["uid"] for pod in self._cache})
         await self._clean_up()
+        self.cpus.ready()
         self.allocator.find_pending()
         self.synced.set()
 
-    async def _take_over(self) -> None:
-        """Nobody new is admitted before the pods that run are accounted for, however long that takes."""
+    async def _find_cpus(self) -> None:
+        for state in await self.counted.pods():
+            await self.cpus.find(state)
+
+    async def _until_done(self, work: Callable[[], Awaitable[None]]) -> None:
         backoff = Backoff(0.5, 30.0)
         while True:
             try:
-                await self.roster.take_over(list(self._cache))
+                await work()
                 return
             except (RuntimeFailure, OSError) as error:
                 log.error("taking over the pods of %s: %s; trying again", self.config.node_name, error)
@@ -288,6 +304,16 @@ class Agent:
             self.ledger.forget(uid)
         for uid in set(self.volumes.known()) - self.records.keys() if self.config.on_disk else ():
             self.volumes.remove(uid)
+        await self._free_cpus()
+
+    async def _free_cpus(self) -> None:
+        """CPUs of pods that went while no agent ran."""
+        for uid in self.cpus.uids():
+            record = self.records.get(uid)
+            if record is None or record.finished:
+                await self.counted.stop_pod(uid)
+                self.cpus.release(uid)
+                self.allocator.freed("pods_removed", uid)
 
     async def _remove_stray(self, uid: str) -> None:
         if uid in self.records:
@@ -340,6 +366,7 @@ class Agent:
         """The pod is over and its object is going: nothing of it stays here."""
         if not record.removed:
             await self.counted.remove_pod(record.uid)
+            self.cpus.release(record.uid)
             if self.config.on_disk:
                 self.volumes.remove(record.uid)
                 shutil.rmtree(self.maker.log_folder(record), ignore_errors=True)

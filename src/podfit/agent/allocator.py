@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from podfit.agent.config import AgentConfig
+from podfit.agent.cpus.policy import CpuPolicy
 from podfit.agent.decide import allocate, eviction, placement
 from podfit.agent.decide.allocate import Deferred, Granted, Infeasible, Room, Unchanged
 from podfit.agent.decide.conditions import DEFERRED, INFEASIBLE
@@ -43,8 +44,10 @@ class Allocator:
         records: Mapping[str, PodRecord],
         kick: Callable[[str], None],
         tasks: Tasks,
+        cpus: CpuPolicy,
     ) -> None:
         self._config, self._ledger, self._notices, self._metrics = config, ledger, notices, metrics
+        self._cpus = cpus
         self._clock, self._records, self._kick, self._tasks = clock, records, kick, tasks
         self._evictions = Evictions(records, notices, kick)
         self._taken, self._freeing = Taken(records), Freeing(records, clock)
@@ -54,7 +57,7 @@ class Allocator:
         self._pending: dict[str, None] = {}
         """Pods with a resize to decide, in the order they came."""
         self._outside: set[str] = set()
-        """Critical pods that wait for others to leave before they are admitted."""
+        """Pods that are admitted once others have left: critical ones, and those that need the others' CPUs."""
         self.look_again: Callable[[], None] = self.looked
         """Asks for the Node to be read again, `looked` to follow; set by the agent."""
         self._doubted: dict[str, None] = {}
@@ -121,7 +124,8 @@ class Allocator:
 
         `certain` says that the Node was read since the pod came here.
         """
-        if self._ledger.allocated(record.uid) is not None:
+        if (allocated := self._ledger.allocated(record.uid)) is not None:
+            self._cpus.claim(record.pod, allocated, record.qos)
             self._take_in(record)
             return
         refusal = self._refusal(record)
@@ -160,11 +164,21 @@ class Allocator:
             return placement.REFUSAL
         missing = allocate.shortages(pod_requests(record.pod), self.room(record.uid), adding=True)
         if not missing:
-            return None
+            return self._without_cpus(record)
         if allocate.is_critical(record.pod) and self._evictions.make_room(record, missing, self._holders(record.uid)):
             self._outside.add(record.uid)
             return None
         return missing[0].reason, missing[0].message
+
+    def _without_cpus(self, record: PodRecord) -> tuple[str, str] | None:
+        short = self._cpus.claim(record.pod, record.desired, record.qos)
+        if short is None:
+            return None
+        if any((other := self._records.get(uid)) is None or not other.holds for uid in self._cpus.uids()):
+            # CPUs of a pod that is going are free as soon as nothing of it runs.
+            self._outside.add(record.uid)
+            return None
+        return "UnexpectedAdmissionError", f"Allocate failed due to {short.message}, which is unexpected"
 
     # --- resizes
     def desire_changed(self, record: PodRecord, before: Desired) -> None:
@@ -268,6 +282,7 @@ class Allocator:
 
     async def _promise(self, granted: list[tuple[PodRecord, Allocated]], trigger: str) -> None:
         try:
+            await self._cpus.flush()
             await self._ledger.flush()
         except OSError as error:
             self._take_back(self._still_here(granted), error)
@@ -285,10 +300,13 @@ class Allocator:
         desired = record.desired
         sized, policy = record.sized(desired), self._config.policy
         kept_out = eviction.refusal(record.pod, record.qos, self.pressed) if self.pressed else None
-        verdict = allocate.decide(record.pod, desired, before, room, record.qos, policy, sized, kept_out)
+        whole_cpus = policy.exclusive_cpus_resize or allocate.resizes_whole_cpus(record.pod)
+        verdict = allocate.decide(record.pod, desired, before, room, record.qos, policy, sized, kept_out, whole_cpus)
         if record.finished and not isinstance(verdict, Unchanged):
             # Nothing will ever run with it.
             verdict = Granted()
+        elif isinstance(verdict, Granted) and (short := self._cpus.claim(record.pod, desired, record.qos)) is not None:
+            verdict = Deferred("OutOfcpu", short.message)
         match verdict:
             case Unchanged():
                 self._reverted(record)
@@ -365,6 +383,7 @@ class Allocator:
         self._failures += 1
         for record, before in granted:
             self._ledger.allocate(record.uid, before)
+            self._cpus.claim(record.pod, before, record.qos)
             self._pending.setdefault(record.uid)
             self.recount(record)
             record.story.tell("not allocated", f"the ledger could not be written: {system_words(error)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from podfit.agent.allocator import Allocator
+from podfit.agent.cpus.policy import CpuPolicy
 from podfit.agent.decide import lifecycle
 from podfit.agent.decide import status as statuses
 from podfit.agent.decide.lifecycle import Next
@@ -31,6 +32,7 @@ class Closing:
         runtime: Runtime,
         ledger: Ledger,
         allocator: Allocator,
+        cpus: CpuPolicy,
         stopper: Stopper,
         reporter: Reporter,
         notices: Notices,
@@ -38,7 +40,8 @@ class Closing:
         farewell: Callable[[PodRecord], Awaitable[None]],
         clock: Clock,
     ) -> None:
-        self._runtime, self._ledger, self._allocator, self._stopper = runtime, ledger, allocator, stopper
+        self._runtime, self._ledger, self._allocator, self._cpus = runtime, ledger, allocator, cpus
+        self._stopper = stopper
         self._reporter, self._notices, self._metrics, self._clock = reporter, notices, metrics, clock
         self._farewell = farewell
 
@@ -103,6 +106,7 @@ class Closing:
             self._metrics.in_progress.dec()
             record.resize = record.resize.completed()
         self._allocator.drop(record.uid)
+        self._cpus.release(record.uid)
         snapshot = await observe(record, self._ledger, self._runtime)
         if first:
             record.story.tell("over", "nothing runs any more")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from podfit.agent.cpus.topology import Topology
 from podfit.agent.decide.allocate import Policy
 from podfit.agent.decide.thresholds import DEFAULTS, Threshold
 
@@ -20,7 +21,15 @@ class AgentConfig:
     capacity: Mapping[str, str] = field(default_factory=dict)
     """Overrides what the machine has (cpu, memory, ephemeral-storage, extended resources)."""
     reserved: Mapping[str, str] = field(default_factory=dict)
-    """Kept back from pods: allocatable = capacity - reserved."""
+    """Kept back from pods for the system: allocatable = capacity - reserved - kube_reserved."""
+    kube_reserved: Mapping[str, str] = field(default_factory=dict)
+    """The same for the node's own agents."""
+    reserved_cpus: str = ""
+    """Which CPUs the static CPU policy keeps in the shared pool; "" picks as many as are reserved."""
+    cpu_topology: Topology | None = None
+    """Instead of the machine's."""
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    """Those that were set, for /configz."""
     max_pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()

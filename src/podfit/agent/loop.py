@@ -14,6 +14,7 @@ from podfit.agent.act import ActuationFailed, Actuator
 from podfit.agent.allocator import Allocator
 from podfit.agent.closing import Closing, initialized
 from podfit.agent.config import AgentConfig
+from podfit.agent.cpus.policy import CpuPolicy
 from podfit.agent.decide import actuate, lifecycle, settle
 from podfit.agent.decide.lifecycle import Next
 from podfit.agent.furnish.containers import ContainerMaker
@@ -47,6 +48,7 @@ class PodLoop:
         runtime: Runtime,
         ledger: Ledger,
         allocator: Allocator,
+        cpus: CpuPolicy,
         actuator: Actuator,
         starter: Starter,
         stopper: Stopper,
@@ -66,6 +68,7 @@ class PodLoop:
         clock: Clock,
     ) -> None:
         self._config, self._runtime, self._ledger, self._allocator = config, runtime, ledger, allocator
+        self._cpus = cpus
         self._actuator, self._starter, self._stopper, self._closing = actuator, starter, stopper, closing
         self._reporter, self._notices, self._metrics, self._waits = reporter, notices, metrics, waits
         self._crashes, self._probes, self._farewell, self._maker = crashes, probes, farewell, maker
@@ -75,7 +78,7 @@ class PodLoop:
     async def run(self, record: PodRecord) -> Result:
         if record.rejected is not None:
             return await self._closing.reject(record)
-        if not self._ledger.is_durable(record.uid):
+        if not self._ledger.is_durable(record.uid) or not self._cpus.is_durable(record.uid):
             await self._promise(record)
         self._looking(record.uid)
         # The ledger is asked, not the record: what follows looks at the pod by its promise, without a pause in between.
@@ -101,6 +104,7 @@ class PodLoop:
     async def _promise(self, record: PodRecord) -> None:
         """On disk before anything is done; of a pod that cannot start for that, people are told."""
         try:
+            await self._cpus.flush()
             await self._ledger.flush()
         except OSError as error:
             if record.state is None:
@@ -116,6 +120,7 @@ class PodLoop:
         if snapshot.running and not record.ending.gone:
             if settle.in_progress(record.pod, snapshot.allocated, snapshot.actuated, snapshot.running):
                 again = await self._resize(record, snapshot, ())
+                again += await self._place(record, snapshot)
                 snapshot = await observe(record, self._ledger, self._runtime)
             self._settle(record, snapshot)
         result = await self._closing.end(record, snapshot)
@@ -140,6 +145,7 @@ class PodLoop:
             await self._starter.sandbox(record, snapshot)
             return Again(0.01, "the sandbox was recreated")
         again = await self._resize(record, snapshot, following.start)
+        again += await self._place(record, snapshot)
         if following.start or following.later:
             again += await self._start(record, snapshot, following)
         snapshot = await observe(record, self._ledger, self._runtime)
@@ -170,8 +176,8 @@ class PodLoop:
 
     async def _resize(self, record: PodRecord, snapshot: Snapshot, starting: Collection[str]) -> list[float]:
         """Allocated → Actuated. Returns when to try again, if something failed."""
-        if record.failed is snapshot.allocated and self._clock.monotonic() < record.retry_at:
-            return [record.retry_at - self._clock.monotonic()]
+        if pause := self._pausing(record, snapshot):
+            return pause
         try:
             pod_now = await self._runtime.pod_limits(record.uid)
         except NotFound:
@@ -202,6 +208,21 @@ class PodLoop:
             return [self._failed(record, snapshot, failure)]
         self._metrics.actuated(self._clock.monotonic() - began, True)
         record.doubtful, record.failed = False, None
+        return []
+
+    def _pausing(self, record: PodRecord, snapshot: Snapshot) -> list[float]:
+        """The seconds until an actuation that failed is tried again."""
+        left = record.retry_at - self._clock.monotonic() if record.failed is snapshot.allocated else 0.0
+        return [left] if left > 0 else []
+
+    async def _place(self, record: PodRecord, snapshot: Snapshot) -> list[float]:
+        """The CPUs the containers run on. Returns when to try again, if something failed."""
+        if pause := self._pausing(record, snapshot):
+            return pause
+        try:
+            await self._cpus.apply(record.uid, snapshot.state)
+        except RuntimeFailure as error:
+            return [self._failed(record, snapshot, ActuationFailed(str(error)))]
         return []
 
     async def _restart(self, record: PodRecord, snapshot: Snapshot, planned: tuple[str, ...]) -> None:

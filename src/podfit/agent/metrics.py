@@ -7,6 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from podfit.agent.cpus.metrics import CpuMetrics
 from podfit.agent.decide.allocate import INFEASIBLE_DETAILS
 from podfit.agent.decide.states import CPU, MEMORY, Allocated, Desired, number
 from podfit.kit.series import Counter, Gauge, Histogram
@@ -80,6 +81,7 @@ class AgentMetrics:
             ["retry_trigger"],
             registry=self.registry,
         ).with_values(retry_trigger=RETRY_TRIGGERS)
+        self.cpus = CpuMetrics(self.registry)
         self._operations()
 
     def _operations(self) -> None:

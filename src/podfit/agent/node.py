@@ -14,6 +14,7 @@ from pathlib import Path
 
 from podfit import FULL_VERSION
 from podfit.agent.config import AgentConfig, architecture
+from podfit.agent.cpus.state import STATIC
 from podfit.agent.decide import pressure
 from podfit.agent.runtimes.base import Handler, Runtime
 from podfit.agent.status_writes import REJECTED, write_status
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 LEASES = "kube-node-lease"
 _STEP_S = 0.1
+POLICY_LABEL = "podfit.dev/cpu-manager-policy"
+"""Set on nodes whose CPU manager policy is static, for selectors."""
 _REJECTED_S = 30.0
 """Until a rejected status is tried again."""
 FEATURES = (
@@ -73,6 +76,7 @@ class NodeKeeper:
             "kubernetes.io/arch": architecture(),
             "beta.kubernetes.io/os": "linux",
             "beta.kubernetes.io/arch": architecture(),
+            **({POLICY_LABEL: STATIC} if config.policy.cpu_manager == STATIC else {}),
             **config.labels,
         }
         self.registered = asyncio.Event()
@@ -92,7 +96,7 @@ class NodeKeeper:
 
     def _allocatable(self, capacity: Mapping[str, str]) -> dict[str, Quantity]:
         left = {name: Quantity.parse(text) for name, text in capacity.items()}
-        for name, text in self._config.reserved.items():
+        for name, text in (*self._config.reserved.items(), *self._config.kube_reserved.items()):
             if name in left:
                 rest = left[name] - Quantity.parse(text)
                 left[name] = rest if rest.nanos > 0 else Quantity(0)
@@ -193,7 +197,8 @@ class NodeKeeper:
                     raise
                 found = await self._client.get(NODE, "", self._config.node_name)
         self._node = found
-        missing = {key: value for key, value in self.labels.items() if self._labels().get(key) != value}
+        wanted = self.labels if POLICY_LABEL in self.labels else {**self.labels, POLICY_LABEL: None}
+        missing = {key: value for key, value in wanted.items() if self._labels().get(key) != value}
         if missing:
             change = {"metadata": {"labels": missing}}
             self._node = await self._client.patch(NODE, "", self._config.node_name, change, content_type=STRATEGIC)

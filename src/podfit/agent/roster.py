@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from podfit.agent.adopt import adopt
 from podfit.agent.allocator import Allocator
 from podfit.agent.config import AgentConfig
+from podfit.agent.cpus.policy import CpuPolicy
 from podfit.agent.decide import conditions
 from podfit.agent.decide.allocate import MIRROR
 from podfit.agent.decide.states import Object, equal
@@ -18,6 +19,7 @@ from podfit.agent.record import Ending, PodRecord
 from podfit.agent.report import newer, only_status_differs
 from podfit.agent.runtimes.base import Runtime
 from podfit.agent.story import Story
+from podfit.api.resources import qos_class
 from podfit.kit.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -35,12 +37,14 @@ class Roster:
         ledger: Ledger,
         runtime: Runtime,
         allocator: Allocator,
+        cpus: CpuPolicy,
         metrics: AgentMetrics,
         clock: Clock,
         kick: Callable[[str], None],
     ) -> None:
         self._config, self._records, self._ledger, self._runtime = config, records, ledger, runtime
-        self._allocator, self._metrics, self._clock, self._kick = allocator, metrics, clock, kick
+        self._allocator, self._cpus, self._metrics = allocator, cpus, metrics
+        self._clock, self._kick = clock, kick
         self.mirrors: Callable[[Object | None, Object | None], None] = lambda before, after: None
         """Told of mirror pods; set by the static pods."""
         self.left: Callable[[str], None] = lambda uid: None
@@ -56,6 +60,7 @@ class Roster:
             uid = pod["metadata"]["uid"]
             if uid in running and not _terminal(pod):
                 await adopt(pod, running[uid], self._ledger, self._runtime)
+                self._claim_cpus(pod)
         await self._ledger.flush()
         for record in list(self._records.values()):
             if record.uid in running:
@@ -65,6 +70,12 @@ class Roster:
             if MIRROR in (pod["metadata"].get("annotations") or {}):
                 continue
             self.add(pod, adopted=pod["metadata"]["uid"] in running)
+
+    def _claim_cpus(self, pod: Object) -> None:
+        """Before any pod that does not run yet can be assigned the CPUs that this one runs on."""
+        if (allocated := self._ledger.allocated(pod["metadata"]["uid"])) is not None:
+            qos = (pod.get("status") or {}).get("qosClass") or qos_class(pod)
+            self._cpus.claim(pod, allocated, qos)
 
     def add(self, pod: Object, adopted: bool = False, static: bool = False) -> None:
         uid = pod["metadata"]["uid"]

@@ -46,7 +46,7 @@ async def test_a_pass_that_is_always_due_again_leaves_others_room() -> None:
 def test_a_deadline_that_passes_during_a_pass_is_looked_at_again() -> None:
     clock: Any = FakeClock(1000.0)
     nobody: Any = None
-    closing = Closing(nobody, nobody, nobody, nobody, nobody, nobody, nobody, nobody, clock)
+    closing = Closing(nobody, nobody, nobody, nobody, nobody, nobody, nobody, nobody, nobody, clock)
     record = PodRecord("u", {"metadata": {"name": "p"}, "spec": {"containers": []}}, Story(clock))
     record.start_time = rfc3339(990.0)
     assert closing.deadline(record) == []

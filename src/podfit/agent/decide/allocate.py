@@ -25,7 +25,7 @@ from podfit.agent.decide.states import (
     equal,
 )
 from podfit.api.quantity import ZERO, Quantity
-from podfit.api.resize_dialects import DESIGN_2020, LABEL
+from podfit.api.resize_dialects import DESIGN_2020, DESIGN_2021, LABEL
 from podfit.api.resources import GUARANTEED, Amounts
 
 CRITICAL_PRIORITY = 2_000_000_000
@@ -100,6 +100,8 @@ class Policy:
 
     swap: bool = False
     cpu_manager: str = "none"
+    exclusive_cpus_resize: bool = False
+    """The feature gate InPlacePodVerticalScalingExclusiveCPUs."""
     memory_manager: str = "None"
     beyond_allocatable: str = "Infeasible"
     """Or "Deferred": how a request larger than the whole node is answered."""
@@ -140,12 +142,13 @@ def decide(
     policy: Policy,
     sized: Sized | None = None,
     kept_out: tuple[str, str] | None = None,
+    exclusive_resize_allowed: bool = False,
 ) -> Verdict:
     """`sized`: the pod with what is desired, where somebody has it already. `kept_out`: why a node under pressure would
-    not let the pod in."""
+    not let the pod in. `exclusive_resize_allowed`: the static CPU policy takes resizes to whole CPUs."""
     if equal(desired, allocated):
         return Unchanged()
-    refused = _unsupported(pod, desired, allocated, qos, policy)
+    refused = _unsupported(pod, desired, allocated, qos, policy, exclusive_resize_allowed)
     if refused is not None:
         return refused
     needs = (sized or Sized(pod, desired)).requests
@@ -173,7 +176,9 @@ def _grown(needs: Amounts, held: Amounts) -> Amounts:
     return {name: wanted for name, wanted in needs.items() if units(name, wanted) > units(name, held.get(name, ZERO))}
 
 
-def _unsupported(pod: Object, desired: Desired, allocated: Allocated, qos: str, policy: Policy) -> Infeasible | None:
+def _unsupported(
+    pod: Object, desired: Desired, allocated: Allocated, qos: str, policy: Policy, exclusive_resize_allowed: bool
+) -> Infeasible | None:
     if is_static(pod):
         return Infeasible("static_pod", "In-place resize of static-pods is not supported")
     if policy.swap and _swap_forbids(pod, desired, allocated):
@@ -184,10 +189,23 @@ def _unsupported(pod: Object, desired: Desired, allocated: Allocated, qos: str, 
             (MEMORY, policy.memory_manager, "Static", "Memory"),
         ):
             if manager == static and _request_changes(desired, allocated, name):
-                return Infeasible(
-                    f"guaranteed_pod_{name}_manager_static_policy",
-                    f'Resize is infeasible for Guaranteed Pods alongside {label} Manager policy "{static}"',
-                )
+                detail = f"guaranteed_pod_{name}_manager_static_policy"
+                message = f'Resize is infeasible for Guaranteed Pods alongside {label} Manager policy "{static}"'
+                if name != CPU or not exclusive_resize_allowed:
+                    return Infeasible(detail, message)
+                if (fraction := _fraction(desired, allocated)) is not None:
+                    container, milli = fraction
+                    asked = f'container "{container}" requests {milli}m, which is not a whole number of CPUs'
+                    return Infeasible(detail, f"{message}: {asked}")
+    return None
+
+
+def _fraction(desired: Desired, allocated: Allocated) -> tuple[str, int] | None:
+    """The first container whose CPU request changes to something else than whole CPUs, and that request."""
+    for name, resources in desired.containers.items():
+        before, after = amount(allocated.containers.get(name), CPU).request, amount(resources, CPU).request or 0
+        if after != (before or 0) and after % 1000:
+            return name, after
     return None
 
 
@@ -212,6 +230,16 @@ def restarts(container: Mapping[str, Any], name: str) -> bool:
     return any(policy["resourceName"] == name and policy["restartPolicy"] == RESTART for policy in policies)
 
 
+def _dialect(pod: Mapping[str, Any]) -> str:
+    """The design in which the pod was resized, if it has rules for the node."""
+    return str((pod["metadata"].get("annotations") or {}).get(LABEL) or "")
+
+
+def resizes_whole_cpus(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod's dialect lets whole CPUs be resized under the static CPU policy."""
+    return _dialect(pod) in (DESIGN_2020, DESIGN_2021)
+
+
 def is_static(pod: Mapping[str, Any]) -> bool:
     annotations = pod["metadata"].get("annotations") or {}
     return MIRROR in annotations or annotations.get(CONFIG_SOURCE, "api") != "api"
@@ -228,7 +256,7 @@ def increases(desired: Amounts, allocated: Amounts) -> bool:
 def queue_key(pod: Object, increasing: bool, qos: str, pending_since: float | None) -> tuple[object, ...]:
     """Sorts first: what asks for no more, then priority, Guaranteed before others, the longest waiting. A resize in the
     design of 2020 knows no rank: those of one rank come in the order in which they arrived."""
-    if (pod["metadata"].get("annotations") or {}).get(LABEL) == DESIGN_2020:
+    if _dialect(pod) == DESIGN_2020:
         return (True, 0, True, True, 0.0)
     return (
         increasing,

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+from msgspec import structs
+
+from podfit.agent.cpus.policy import CpuPolicy
 from podfit.agent.decide import kernel
 from podfit.agent.decide.states import Object, effective, every_container
 from podfit.agent.furnish.containers import ConfigProblem, ContainerMaker, VolumeProblem
@@ -46,13 +49,14 @@ class Starter:
         hooks: Hooks,
         stopper: Stopper,
         restarts: Restarts,
+        cpus: CpuPolicy,
         clock: Clock,
         tasks: Tasks,
         kick: Callable[[str], None],
     ) -> None:
         self._runtime, self._ledger, self._notices, self._maker = runtime, ledger, notices, maker
         self._classes = classes
-        self._images, self._hooks, self._stopper, self._restarts = images, hooks, stopper, restarts
+        self._images, self._hooks, self._stopper, self._restarts, self._cpus = images, hooks, stopper, restarts, cpus
         self._clock, self._tasks, self._kick = clock, tasks, kick
         self._trouble = Backoff(1.0, _TROUBLE_S)
 
@@ -159,7 +163,12 @@ class Starter:
             await self._runtime.remove_container(last.id)
         attempt = self._attempt(record, snapshot, name)
         config = await self._maker.container_config(record, container, attempt, kernel.container_limits(wanted))
-        container_id = await self._runtime.create_container(record.uid, replace(config, image_id=image))
+
+        async def create(cpus: str) -> str:
+            limits = structs.replace(config.limits, cpuset_cpus=cpus)
+            return await self._runtime.create_container(record.uid, replace(config, image_id=image, limits=limits))
+
+        container_id = await self._cpus.create(record.uid, name, create)
         self._ledger.actuate(record.uid, name, wanted)
         self._notices.say(record.pod, NORMAL, "Created", "Container created", name)
         if (made := await self._runtime.container(container_id)) is not None and made.warning:

@@ -32,6 +32,8 @@ def configz(config: AgentConfig, port: int) -> dict[str, Any]:
         "containerLogMaxSize": str(Quantity.of_units(config.log_max_bytes, "BinarySI")),
         "containerLogMaxFiles": config.log_max_files,
         "systemReserved": dict(config.reserved),
+        "kubeReserved": dict(config.kube_reserved),
+        "cpuManagerPolicy": config.policy.cpu_manager,
         "evictionHard": {one.signal: one.text for one in config.eviction_hard},
         "evictionPressureTransitionPeriod": go_duration(HOLD_S),
     }
@@ -39,4 +41,8 @@ def configz(config: AgentConfig, port: int) -> dict[str, Any]:
         shown["clusterDNS"] = list(config.cluster_dns)
     if config.static_dir is not None:
         shown["staticPodPath"] = str(config.static_dir)
+    if config.reserved_cpus:
+        shown["reservedSystemCPUs"] = config.reserved_cpus
+    if config.feature_gates:
+        shown["featureGates"] = dict(config.feature_gates)
     return {"kubeletconfig": shown}

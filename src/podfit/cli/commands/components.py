@@ -10,6 +10,14 @@ import typer
 
 from podfit.api.resize_dialects import NATIVE
 from podfit.cli.clusters import AGENT_LOCK, CLUSTER_LOCK, DEFAULT_DATA, Cluster, DataDir, Name, chosen
+from podfit.cli.cpu_options import (
+    CpuManagerPolicy,
+    FeatureGates,
+    KubeReserved,
+    ReservedCpus,
+    SystemReserved,
+    cpu_settings,
+)
 from podfit.cli.leaving import note_pods_left
 from podfit.cli.networking import CniBinDir, CniConfDir, PodNetworkMode, network_settings
 from podfit.cli.ports import (
@@ -172,6 +180,11 @@ def up(
     meter_resolution: MeterResolution = 15.0,
     image_fallback: ImageFallback = "",
     insecure_registry: InsecureRegistry = None,
+    cpu_manager_policy: CpuManagerPolicy = "none",
+    reserved_cpus: ReservedCpus = "",
+    system_reserved: SystemReserved = "",
+    kube_reserved: KubeReserved = "",
+    gates: FeatureGates = "",
     verbose: Verbose = 0,
 ) -> None:
     from podfit.agent.runtimes.process.support import require_support
@@ -208,6 +221,9 @@ def up(
         node_port=node_port,
         image_fallback=fallback(image_fallback),
         insecure_registries=tuple(insecure_registry or ()),
+        node_settings=cpu_settings(
+            cpu_manager_policy, reserved_cpus, system_reserved, kube_reserved, gates, nodes < 2 or runtime == "fake"
+        ),
         network=network_settings(pod_network, cni_conf_dir, cni_bin_dir),
         runtime_endpoint=container_runtime_endpoint,
         runtime_endpoints=endpoints(runtime_endpoint),
@@ -384,6 +400,11 @@ def agent(
     stop_pods: StopPods = False,
     image_fallback: ImageFallback = "",
     insecure_registry: InsecureRegistry = None,
+    cpu_manager_policy: CpuManagerPolicy = "none",
+    reserved_cpus: ReservedCpus = "",
+    system_reserved: SystemReserved = "",
+    kube_reserved: KubeReserved = "",
+    gates: FeatureGates = "",
     verbose: Verbose = 0,
 ) -> None:
     from podfit.agent.config import AgentConfig
@@ -415,6 +436,7 @@ def agent(
         eviction_hard=thresholds(eviction_hard),
         log_max_bytes=log_size(log_max_size),
         log_max_files=log_files(log_max_files),
+        **cpu_settings(cpu_manager_policy, reserved_cpus, system_reserved, kube_reserved, gates),
     )
 
     async def main() -> None:

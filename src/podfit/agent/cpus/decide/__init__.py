@@ -1,0 +1,1 @@
+"""The decisions of the CPU manager. Pure: sets in, sets out."""

@@ -1,0 +1,121 @@
+"""The static policy: which containers get CPUs of their own, and which CPUs those are.
+
+A container has exclusive CPUs if its pod is Guaranteed, without pod-level resources, and it requests whole CPUs. All
+others share the CPUs that are left. Init containers run before the pod's other containers and use the same CPUs; a
+sidecar runs beside everything that starts after it and shares its CPUs with none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from podfit.agent.cpus.decide.fit import fit, grow
+from podfit.agent.cpus.sets import NO_CPUS, Cpus
+from podfit.agent.cpus.topology import Topology
+from podfit.agent.decide.states import CPU, Allocated, Desired, amount
+from podfit.api.resources import GUARANTEED, is_sidecar
+
+INIT, SIDECAR, MAIN = "init", "sidecar", "main"
+
+
+class Claim(Struct, frozen=True):
+    """So many CPUs for a container; 0 if it runs in the shared pool."""
+
+    name: str
+    count: int
+    kind: str = MAIN
+
+
+class Short(Struct, frozen=True):
+    requested: int
+    available: int
+
+    @property
+    def message(self) -> str:
+        return f"not enough cpus available to satisfy request: requested={self.requested}, available={self.available}"
+
+
+Assignment = Mapping[str, Cpus]
+"""The exclusive CPUs of a pod's containers, by name."""
+
+
+def claims(pod: Mapping[str, Any], sizes: Desired | Allocated, qos: str) -> list[Claim]:
+    """In the order in which the containers start."""
+    spec = pod["spec"]
+    exclusive = qos == GUARANTEED and not spec.get("resources")
+    inits, mains = spec.get("initContainers") or (), spec.get("containers") or ()
+    kinds = [(one, SIDECAR if is_sidecar(one) else INIT) for one in inits] + [(one, MAIN) for one in mains]
+    return [
+        Claim(one["name"], whole_cpus(sizes.containers.get(one["name"])) if exclusive else 0, kind)
+        for one, kind in kinds
+    ]
+
+
+def whole_cpus(resources: Mapping[str, Any] | None) -> int:
+    """0 for a fraction."""
+    milli = amount(resources, CPU).request or 0
+    return milli // 1000 if milli % 1000 == 0 else 0
+
+
+def assign(
+    topology: Topology, free: Cpus, held: Assignment, applied: Assignment, wanted: Sequence[Claim]
+) -> dict[str, Cpus] | Short:
+    """The pod's new assignment. A container whose number does not change keeps its CPUs.
+
+    `free` is what no other pod has; `held` is the pod's assignment so far, `applied` what the kernel has for those of
+    its containers that run on CPUs of their own. A container that has to give CPUs back keeps those it runs on.
+    """
+    lasting = [claim for claim in wanted if claim.kind != INIT]
+    inits = _union(held.get(claim.name, NO_CPUS) for claim in wanted if claim.kind == INIT)
+    chosen: dict[str, Cpus] = {}
+    left = free | _union(held.values()) | _union(applied.values())
+    # Those that give CPUs back come first: another container of the pod may need them.
+    for claim in sorted(lasting, key=lambda one: one.count > len(held.get(one.name, NO_CPUS))):
+        mine = held.get(claim.name, NO_CPUS)
+        undecided = _union(
+            held.get(one.name, NO_CPUS) for one in lasting if one is not claim and one.name not in chosen
+        )
+        # An init container may still run on its CPUs beside a sidecar that grows, never beside the others.
+        usable = left - undecided - (inits - mine if claim.kind == SIDECAR else NO_CPUS)
+        if claim.count > len(usable):
+            return Short(claim.count, len(usable))
+        if claim.count:
+            chosen[claim.name] = _choose(topology, claim.count, mine & usable, applied.get(claim.name, NO_CPUS), usable)
+            left -= chosen[claim.name]
+    return _with_inits(topology, left, held, wanted, chosen)
+
+
+def _choose(topology: Topology, count: int, mine: Cpus, applied: Cpus, usable: Cpus) -> Cpus:
+    if count == len(mine):
+        return mine
+    if count < len(mine):
+        return fit(topology, applied & mine, count, mine)
+    return fit(topology, mine | (applied & usable), count, usable)
+
+
+def _with_inits(
+    topology: Topology, left: Cpus, held: Assignment, wanted: Sequence[Claim], chosen: dict[str, Cpus]
+) -> dict[str, Cpus] | Short:
+    """Init containers take the CPUs of containers that start later, and others only if those are too few."""
+    own = _union(chosen.values())
+    for claim in wanted:
+        if claim.kind == SIDECAR:
+            own -= chosen.get(claim.name, NO_CPUS)
+        elif claim.kind == INIT and claim.count:
+            if claim.count > len(own | left):
+                return Short(claim.count, len(own | left))
+            before = held.get(claim.name, NO_CPUS)
+            if claim.count <= len(own):
+                cpus = fit(topology, before & own, claim.count, own)
+            else:
+                cpus = grow(topology, grow(topology, own, claim.count, before & left), claim.count, left)
+            chosen[claim.name] = cpus
+            own, left = own | cpus, left - cpus
+    return chosen
+
+
+def _union(sets: Iterable[Cpus]) -> Cpus:
+    return NO_CPUS.union(*sets)

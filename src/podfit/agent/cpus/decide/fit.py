@@ -1,0 +1,24 @@
+"""Another number of CPUs for a container that has some: it keeps what it has, and what it gets is near."""
+
+from __future__ import annotations
+
+from podfit.agent.cpus.decide.take import take
+from podfit.agent.cpus.sets import Cpus
+from podfit.agent.cpus.topology import Topology
+
+
+def fit(topology: Topology, current: Cpus, count: int, free: Cpus) -> Cpus:
+    """`count` CPUs: some of `current` if that is enough, otherwise all of it and the nearest of `free`."""
+    return take(topology, current, count) if count <= len(current) else grow(topology, current, count, free)
+
+
+def grow(topology: Topology, current: Cpus, count: int, free: Cpus) -> Cpus:
+    """First the other threads of its cores, then its NUMA nodes, then its sockets, then the rest of the machine."""
+    chosen = current
+    for level in (topology.cores, topology.numa_nodes, topology.sockets):
+        chosen |= _part(topology, (free - chosen) & level.around(chosen), count - len(chosen))
+    return chosen | _part(topology, free - chosen, count - len(chosen))
+
+
+def _part(topology: Topology, free: Cpus, missing: int) -> Cpus:
+    return take(topology, free, min(missing, len(free)))

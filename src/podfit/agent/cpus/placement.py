@@ -1,0 +1,212 @@
+"""The static policy at work: makes the kernel follow the assignment.
+
+At no moment do two containers share a CPU that one of them has to itself. CPUs change hands in this order: the
+assignment is on disk; containers in the shared pool leave the CPUs; the container gets them. On the way back the
+container leaves them first (it ends, or is restricted to fewer), then the shared pool grows. Containers are created one
+at a time, so that none appears on CPUs that were given away meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from podfit.agent.cpus.decide.assign import Assignment, Short, claims
+from podfit.agent.cpus.exclusive import ExclusiveCpus
+from podfit.agent.cpus.sets import NO_CPUS, Cpus, parse, text
+from podfit.agent.decide.states import Allocated, Desired
+from podfit.agent.runtimes.base import EXITED, Change, NotFound, PodState, Runtime, RuntimeFailure
+from podfit.kit.backoff import Backoff
+from podfit.kit.clock import Clock
+from podfit.kit.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+
+class Placed(Struct, frozen=True):
+    """The CPUs that a container has in the kernel."""
+
+    uid: str
+    name: str
+    cpus: Cpus
+    exclusive: bool
+    """Whether it has them to itself."""
+
+
+class StaticPolicy:
+    def __init__(self, cpus: ExclusiveCpus, runtime: Runtime, tasks: Tasks, clock: Clock) -> None:
+        self.cpus, self._runtime, self._tasks, self._clock = cpus, runtime, tasks, clock
+        self._placed: dict[str, Placed] = {}
+        """By container id; those that were created and have not been seen to end."""
+        self._lock = asyncio.Lock()
+        self._spreading: asyncio.Task[None] | None = None
+        self._again = False
+        self._ready = False
+        """Until then a container without an assignment may be one whose assignment was lost: it stays where it is."""
+        cpus.applied = self._exclusive
+
+    def _exclusive(self) -> Mapping[str, Assignment]:
+        found: dict[str, dict[str, Cpus]] = {}
+        for one in self._placed.values():
+            if one.exclusive:
+                found.setdefault(one.uid, {})[one.name] = one.cpus
+        return found
+
+    def _own(self, one: Placed) -> Cpus:
+        """What is assigned to the container."""
+        return self.cpus.of(one.uid).get(one.name, NO_CPUS)
+
+    # --- the assignment
+    def open(self) -> None:
+        self.cpus.open()
+
+    def is_durable(self, uid: str) -> bool:
+        return self.cpus.is_durable(uid)
+
+    async def flush(self) -> None:
+        await self.cpus.flush()
+
+    def uids(self) -> set[str]:
+        return self.cpus.uids()
+
+    def claim(self, pod: Mapping[str, Any], sizes: Desired | Allocated, qos: str) -> Short | None:
+        """A container whose assignment was lost keeps the CPUs it runs on, if it runs on the right number of them."""
+        uid, wanted = pod["metadata"]["uid"], claims(pod, sizes, qos)
+        counts = {claim.name: claim.count for claim in wanted}
+        mine = [(key, one) for key, one in self._placed.items() if one.uid == uid]
+        short = self.cpus.claim(
+            uid,
+            wanted,
+            {one.name: one.cpus for _, one in mine if one.exclusive or len(one.cpus) == counts.get(one.name)},
+        )
+        for key, one in mine:
+            if not one.exclusive and one.cpus <= self._own(one):
+                self._placed[key] = replace(one, exclusive=True)
+        return short
+
+    def release(self, uid: str) -> None:
+        """Nothing of the pod runs any more."""
+        self._forget(key for key, one in self._placed.items() if one.uid == uid)
+        if self.cpus.release(uid):
+            self._spread_soon()
+
+    # --- after a restart
+    async def find(self, state: PodState) -> None:
+        uid = state.config.uid
+        for container in state.containers:
+            if container.state == EXITED:
+                continue
+            try:
+                listed = (await self._runtime.container_limits(container.id)).cpuset_cpus
+            except NotFound:
+                continue
+            cpus = parse(listed) if listed else self.cpus.topology.all
+            own = self.cpus.of(uid).get(container.name, NO_CPUS)
+            self._placed[container.id] = Placed(uid, container.name, cpus, bool(cpus & own))
+
+    def ready(self) -> None:
+        self._ready = True
+        self._spread_soon()
+
+    # --- a container starts
+    async def create(self, uid: str, name: str, create: Callable[[str], Awaitable[str]]) -> str:
+        """Runs `create` with the list of CPUs for the new container, and returns the container's id."""
+        async with self._lock:
+            self._forget(key for key, one in self._placed.items() if (one.uid, one.name) == (uid, name))
+            own = self.cpus.of(uid).get(name)
+            if own:
+                await self._clear(uid, name, own)
+            cpus = own or self.cpus.pool
+            container_id = await create(text(cpus))
+            self._placed[container_id] = Placed(uid, name, cpus, bool(own))
+            return container_id
+
+    # --- a container runs
+    async def apply(self, uid: str, state: PodState | None) -> None:
+        """Gives the pod's containers the CPUs assigned to them; raises RuntimeFailure when that does not work."""
+        if all(one.cpus == self._own(one) for one in self._placed.values() if one.uid == uid and self._concerned(one)):
+            return
+        async with self._lock:
+            self._forget_ended(uid, state)
+            mine = [key for key, one in self._placed.items() if one.uid == uid and self._concerned(one)]
+            for key in mine:
+                one = self._placed[key]
+                if one.exclusive and not one.cpus <= self._own(one):
+                    rest = one.cpus & self._own(one)
+                    await self._set(key, rest or self.cpus.pool, bool(rest))
+            for key in [key for key in mine if key in self._placed]:
+                one = self._placed[key]
+                if self._own(one):
+                    await self._clear(uid, one.name, self._own(one))
+                    await self._set(key, self._own(one), True)
+        self._spread_soon()
+
+    def _concerned(self, one: Placed) -> bool:
+        return one.exclusive or bool(self._own(one))
+
+    async def _clear(self, uid: str, name: str, own: Cpus) -> None:
+        """Returns when no other container runs on these CPUs."""
+        for key, one in list(self._placed.items()):
+            if not one.cpus & own or (one.uid, one.name) == (uid, name):
+                continue
+            if not one.exclusive:
+                await self._set(key, self.cpus.pool, False)
+            elif await self._ended(key):
+                self._forget([key])
+            else:
+                raise RuntimeFailure(f"CPUs {text(one.cpus & own)} are still in use by container {one.name}")
+
+    async def _set(self, container_id: str, cpus: Cpus, exclusive: bool) -> None:
+        one = self._placed[container_id]
+        if one.cpus != cpus:
+            try:
+                await self._runtime.update_container(container_id, Change(cpuset_cpus=text(cpus)))
+            except RuntimeFailure:
+                if not await self._ended(container_id):
+                    raise
+                self._forget([container_id])
+                return
+        self._placed[container_id] = replace(one, cpus=cpus, exclusive=exclusive)
+
+    async def _ended(self, container_id: str) -> bool:
+        found = await self._runtime.container(container_id)
+        return found is None or found.state == EXITED
+
+    def _forget_ended(self, uid: str, state: PodState | None) -> None:
+        left = {one.id for one in state.containers if one.state != EXITED} if state is not None else set()
+        self._forget(key for key, one in self._placed.items() if one.uid == uid and key not in left)
+
+    def _forget(self, container_ids: Iterable[str]) -> None:
+        for container_id in list(container_ids):
+            self._placed.pop(container_id, None)
+
+    # --- the shared pool grows
+    def _spread_soon(self) -> None:
+        """Lets the containers of the shared pool use all of it."""
+        self._again = True
+        if self._ready and (self._spreading is None or self._spreading.done()):
+            self._spreading = self._tasks.start(self._spread(), "shared-cpus")
+
+    async def _spread(self) -> None:
+        backoff = Backoff(1.0, 60.0)
+        while self._again:
+            self._again = False
+            try:
+                await self.cpus.flush()
+                for key in list(self._placed):
+                    async with self._lock:
+                        await self._spread_to(key)
+            except (RuntimeFailure, OSError) as error:
+                log.warning("the shared CPUs could not be applied: %s; trying again", error)
+                self._again = True
+                await self._clock.sleep(backoff.next())
+
+    async def _spread_to(self, container_id: str) -> None:
+        one = self._placed.get(container_id)
+        if one is not None and not self._concerned(one):
+            await self._set(container_id, self.cpus.pool, False)
