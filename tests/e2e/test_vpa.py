@@ -322,7 +322,7 @@ async def assert_explained(lab: Scaled, app: str, pod: Object) -> None:
         [sized] = answer["status"]["recommendation"]["containerRecommendations"]
         assert sized["containerName"] == "c" and large(sized["target"])
     told = await lab.command(sys.executable, "-m", "podfit.cli.main", "explain", "vpa", app)
-    assert f"vpa/{app} scales deployment/{app} (1 pods), mode InPlaceOrRecreate" in told
+    assert f"vpa/{app} scales deployment/{app} (1 pod), mode InPlaceOrRecreate" in told
     assert "RecommendationProvided=True" in told and "Container c: " in told
     assert "cpu target" in told and "memory target" in told
 

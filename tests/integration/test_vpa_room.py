@@ -11,7 +11,7 @@ import pytest
 
 from podfit.api.kinds import LEASE, POD, VPA, kind_named
 from podfit.kit.clock import FakeClock, rfc3339_micro
-from podfit.testing.autoscaling import Autoscaled, autoscaled
+from podfit.testing.autoscaling import REPLICA_SET, Autoscaled, autoscaled
 from podfit.testing.expect import all_become
 from podfit.testing.whole import Whole, pod_spec, workload
 from podfit.vpa.updater.config import UpdaterConfig
@@ -93,6 +93,22 @@ async def test_no_further_pod_is_evicted_while_a_successor_is_on_its_way(cluster
     for _ in range(3):
         await one_pass(cluster, updater)
     assert len(await evicted(cluster, "a", "b")) == 1
+
+
+async def test_room_is_not_kept_for_a_successor_that_nobody_will_create(cluster: Autoscaled, updater: Updater) -> None:
+    await full_elsewhere(cluster)
+    await scaled(cluster, "a", "small", "920m", "900m")
+    await one_pass(cluster, updater)
+    assert len(await evicted(cluster, "a")) == 1
+    await scaled(cluster, "b", "small", "920m", "900m")
+    await one_pass(cluster, updater)
+    assert await evicted(cluster, "b") == [], "the successor in a may come, and take the room"
+    await cluster.admin.patch(REPLICA_SET, "default", "a-1", {"spec": {"replicas": 1}})
+    async with asyncio.timeout(20):
+        while updater.targets.wanted_of("default", "ReplicaSet", "a-1") != 1:
+            await asyncio.sleep(0.01)
+    await one_pass(cluster, updater)
+    assert len(await evicted(cluster, "b")) == 1
 
 
 async def test_no_pod_is_evicted_while_another_waits_for_the_same_room(cluster: Autoscaled, updater: Updater) -> None:

@@ -25,6 +25,10 @@ UNSCHEDULED = "spec.nodeName=,status.phase=Pending"
 SCHEDULED = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
+ReplicasOf = Callable[[str, str, str], int | None]
+"""How many pods a controller (namespace, kind, name) is to have: none when it is gone; None when that is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counted:
     node: str
@@ -174,13 +178,15 @@ class Headroom:
 
     # --- who needs a place
 
-    def begin(self, now: float) -> list[tuple[Successor, Object]]:
+    def begin(self, now: float, replicas_of: ReplicasOf | None = None) -> list[tuple[Successor, Object]]:
         """Starts a pass. Answers which successors have come, with their pods."""
         self.quotas.begin()
         self._known = None
         come = self._arrived()
         arrived = {successor.key for successor, _ in come}
         self.successors = [one for one in self.successors if one.key not in arrived and now - one.at < SUCCESSOR_S]
+        if self.successors and replicas_of is not None:
+            self._drop_unwanted(replicas_of)
         claims: dict[Any, Claim] = {key_of(pod): claim_of(pod) for pod in self._waiting or () if wants_place(pod)}
         for successor in self.successors:
             claims[successor.key] = successor.claim
@@ -207,6 +213,23 @@ class Headroom:
                 found.append((successor, new))
                 pods.remove(new)
         return found
+
+    def _drop_unwanted(self, replicas_of: ReplicasOf) -> None:
+        """A controller that is gone, or was scaled down, makes no successor."""
+        alive: dict[tuple[str, str, str], int] = {}
+        for pod in self._all():
+            counted = self._counted.get(key_of(pod))
+            if not pod["metadata"].get("deletionTimestamp") and not (counted is not None and counted.leaving):
+                controller = controller_key(pod)
+                alive[controller] = alive.get(controller, 0) + 1
+        kept: list[Successor] = []
+        for successor in self.successors:
+            wanted = replicas_of(*successor.controller)
+            held = alive.get(successor.controller, 0)
+            if wanted is None or held < wanted:
+                alive[successor.controller] = held + 1
+                kept.append(successor)
+        self.successors = kept
 
     def _all(self) -> Iterator[Object]:
         yield from self._pods

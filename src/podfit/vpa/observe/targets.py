@@ -167,6 +167,13 @@ class Targets:
         template = ((found or {}).get("spec") or {}).get("template")
         return (template.get("metadata") or {}).get("labels") or {} if template is not None else None
 
+    def wanted_of(self, namespace: str, kind: str, name: str) -> int | None:
+        """How many pods a controller is to have: none when it is gone; None for kinds whose number is not known."""
+        if kind not in ("ReplicationController", "ReplicaSet", "StatefulSet"):
+            return None
+        found = self._sight.workloads[kind].get(namespace, name)
+        return 0 if found is None else int((found.get("spec") or {}).get("replicas", 1))
+
     def replicas_of(self, creator: Creator) -> int | None:
         """As many as wanted (of a DaemonSet: are ready); None when it cannot be told, 0 for kinds without a number."""
         if creator.kind not in ("ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"):

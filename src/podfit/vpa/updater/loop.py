@@ -228,7 +228,7 @@ class Updater:
 
     def _note_successors(self, vpas: list[Mapping[str, Any]], now: float) -> None:
         """Starts the pass of the ledger, and sees whether the pods that came after evicted ones were sized."""
-        come = self.headroom.begin(now)
+        come = self.headroom.begin(now, self.targets.wanted_of)
         index = by_target(vpas) if come else {}
         for _, pod in come:
             vpa = controlling_vpa(pod, index, self.targets.selector_of, self.targets.topmost_of)
