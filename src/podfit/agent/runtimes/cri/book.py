@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from podfit.cri import CriClient, CriError
 from podfit.cri import api_pb2 as api
@@ -168,22 +168,49 @@ class Book:
         self.tasks.start(self.read_end(container_id), f"cri-exit-{container_id}")
 
     async def read_end(self, container_id: str) -> None:
-        """The process is gone; the runtime knows its exit code a moment later. If it insists that the container runs,
-        its processes are not this machine's: lists will find its end."""
+        """The process is gone; the runtime knows its exit code a moment later."""
+
+        async def ended() -> bool:
+            known = await self.refresh(container_id)
+            return known is None or known.state.state == EXITED
+
+        await self._until(ended, f"the end of container {container_id}")
+
+    async def _read_sandbox_end(self, pod: Pod) -> None:
+        async def ended() -> bool:
+            await self.read_sandbox(pod)
+            return not pod.alive
+
+        await self._until(ended, f"the end of sandbox {pod.sandbox_id}")
+        if not pod.alive and not pod.ending and self.pods.get(pod.config.uid) is pod:
+            self.emit("pod-gone", pod.config.uid)
+
+    @staticmethod
+    async def _until(true: Callable[[], Awaitable[bool]], what: str) -> None:
+        """Asks the runtime until it knows what the kernel knows. If it insists that nothing ended, the process was not
+        this machine's: lists will find its end."""
         pause, patience = _FIRST_LOOK_S, time.monotonic() + _END_S
         while time.monotonic() < patience:
             try:
-                known = await self.refresh(container_id)
-                if known is None or known.state.state == EXITED:
+                if await true():
                     return
             except CriError as error:
-                log.info("the end of container %s cannot be read yet: %s", container_id, error)
+                if error.code == "NOT_FOUND":
+                    return
+                log.info("%s cannot be read yet: %s", what, error)
                 pause, patience = _LONGEST_LOOK_S, time.monotonic() + _END_S
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_LOOK_S)
 
-    def follow_sandbox(self, pod: Pod, pid: int) -> None:
-        self._exits.follow(pod.sandbox_id, pid, lambda _: self.relist_soon())
+    async def follow_sandbox(self, pod: Pod) -> None:
+        """Reads a new sandbox, and waits for the end of the process that holds its namespaces."""
+
+        def ended(_: str) -> None:
+            self.tasks.start(self._read_sandbox_end(pod), f"cri-exit-{pod.sandbox_id}")
+
+        pid = await self.read_sandbox(pod)
+        if pod.alive:
+            self._exits.follow(pod.sandbox_id, pid, ended)
 
     # --- told by the runtime
     async def _follow(self) -> None:
@@ -229,11 +256,11 @@ class Book:
     async def relist(self) -> None:
         await Comparison(self).run()
 
-    async def read_sandbox(self, pod: Pod) -> None:
-        """Its addresses, and the process that holds its namespaces."""
+    async def read_sandbox(self, pod: Pod) -> int:
+        """Its addresses, and whether it is ready. Returns the id of its process."""
         request = api.PodSandboxStatusRequest(pod_sandbox_id=pod.sandbox_id, verbose=True)
         answer = await self.client.ask("PodSandboxStatus", request)
         network = answer.status.network
         pod.ips = tuple(ip for ip in (network.ip, *(more.ip for more in network.additional_ips)) if ip)
         pod.alive = answer.status.state == api.SANDBOX_READY
-        self.follow_sandbox(pod, process_id(answer.info.get("info", "{}")))
+        return process_id(answer.info.get("info", "{}"))

@@ -73,7 +73,7 @@ class Comparison:
             pod.containers, pod.alive = known, ready
             book.add_pod(pod)
             if ready:
-                await book.read_sandbox(pod)
+                await book.follow_sandbox(pod)
         pod.sandboxes = [box.id for box in boxes]
         if pod.alive and not ready:
             pod.alive = False

@@ -43,7 +43,7 @@ class Sandboxes:
                 pod.sandboxes, pod.containers = known.sandboxes, known.containers
             pod.sandboxes.append(pod.sandbox_id)
             book.add_pod(pod)
-            await book.read_sandbox(pod)
+            await book.follow_sandbox(pod)
         except CriError as error:
             # It may be there although the answer was lost: a list finds it.
             book.relist_soon()

@@ -1,0 +1,287 @@
+"""A container runtime that crashes, hangs, refuses or forgets: pods run on, limits hold, and everything converges."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import uuid
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from podfit.agent.runtimes.base import (
+    EXITED,
+    RUNNING,
+    Change,
+    ContainerConfig,
+    Limits,
+    PodConfig,
+    RuntimeFailure,
+)
+from podfit.agent.runtimes.cri import resources
+from podfit.agent.runtimes.cri.failures import Unreached
+from podfit.agent.runtimes.cri.runtime import CriRuntime
+from podfit.cri import api_pb2 as api
+from podfit.testing.containerd import Containerd, missing
+from podfit.testing.criproxy import CriProxy, Refusal
+
+MIB = 1 << 20
+WAIT_S = 30.0
+pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(missing()), reason=missing())]
+
+
+class Node:
+    """A runtime with one pod and one container, over a proxy."""
+
+    def __init__(self, folder: Path, endpoint: str) -> None:
+        self.folder, self.name = folder, f"podfit-test-{uuid.uuid4().hex[:8]}"
+        self.endpoint = endpoint
+        self.runtime: CriRuntime
+        self.events: list[tuple[str, str]] = []
+        self._reader: asyncio.Task[None]
+
+    async def open(self) -> None:
+        self.runtime = CriRuntime(self.endpoint, self.name, self.folder / "data", f"/{self.name}")
+        await self.runtime.open()
+        self._reader = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        async for event in self.runtime.events():
+            self.events.append((event.kind, event.container_id))
+
+    async def close(self) -> None:
+        self._reader.cancel()
+        await self.runtime.purge()
+        await self.runtime.close()
+
+    async def pod(self) -> str:
+        uid = str(uuid.uuid4())
+        limits = Limits(512, 200_000, 256 * MIB)
+        config = PodConfig(uid, "web", "default", "Burstable", limits, "web-0", self.folder / "logs" / uid)
+        await self.runtime.run_pod(config)
+        return uid
+
+    async def container(self, uid: str, *command: str, name: str = "c1", attempt: int = 0) -> str:
+        config = ContainerConfig(
+            name=name,
+            attempt=attempt,
+            image="busybox",
+            command=command or ("sleep", "1000"),
+            args=(),
+            environment={},
+            working_dir="",
+            mounts=(),
+            limits=Limits(256, 50_000, 64 * MIB),
+            log_file=self.folder / "logs" / uid / f"{name}.log",
+        )
+        cid = await self.runtime.create_container(uid, config)
+        await self.runtime.start_container(cid)
+        return cid
+
+    async def recorded(self, container_id: str) -> api.LinuxContainerResources:
+        """What the runtime believes, not what the kernel has."""
+        answer = await self.runtime.client.ask("ContainerStatus", api.ContainerStatusRequest(container_id=container_id))
+        return answer.status.resources.linux
+
+
+@pytest.fixture
+async def proxy(containerd: Containerd, tmp_path: Path) -> AsyncIterator[CriProxy]:
+    async with CriProxy(tmp_path, containerd.endpoint) as made:
+        yield made
+
+
+@pytest.fixture
+async def node(proxy: CriProxy, tmp_path: Path) -> AsyncIterator[Node]:
+    made = Node(tmp_path, proxy.endpoint)
+    await made.open()
+    yield made
+    proxy.answers.clear()
+    await made.close()
+
+
+async def until(true: Callable[[], Any]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def until_recorded(node: Node, cid: str, true: Callable[[api.LinuxContainerResources], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            try:
+                if true(await node.recorded(cid)):
+                    return
+            except Exception as error:
+                if "UNAVAILABLE" not in str(getattr(error, "code", "")):
+                    raise
+            await asyncio.sleep(0.05)
+
+
+async def test_what_the_runtime_refuses_is_put_back_in_the_kernel(node: Node, proxy: CriProxy) -> None:
+    cid = await node.container(await node.pod())
+    before = await node.runtime.container_limits(cid)
+
+    async def refuse(request: Any) -> Any:
+        assert (await node.runtime.container_limits(cid)).memory_bytes == 128 * MIB  # the kernel came first
+        raise Refusal(grpc.StatusCode.UNKNOWN, "a plugin forbids it")
+
+    proxy.answers["UpdateContainerResources"] = refuse
+    with pytest.raises(RuntimeFailure, match="a plugin forbids it"):
+        await node.runtime.update_container(cid, Change(900, 90_000, 128 * MIB))
+    assert await node.runtime.container_limits(cid) == before
+
+
+async def test_what_the_kernel_refuses_never_reaches_the_runtime(node: Node, proxy: CriProxy) -> None:
+    cid = await node.container(await node.pod())
+    with pytest.raises(RuntimeFailure, match="Invalid argument"):
+        await node.runtime.update_container(cid, Change(cpu_quota_us=900_000))
+    assert proxy.count("UpdateContainerResources") == 0
+
+
+async def test_limits_hold_while_the_runtime_is_silent_and_it_catches_up(
+    node: Node, proxy: CriProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "UPDATE_S", 0.2)
+    cid = await node.container(await node.pod())
+    silent = asyncio.Event()
+
+    async def wait(request: Any) -> Any:
+        await silent.wait()
+        return await proxy.forward("UpdateContainerResources", request)
+
+    proxy.answers["UpdateContainerResources"] = wait
+    await node.runtime.update_container(cid, Change(cpu_quota_us=70_000))
+    await node.runtime.update_container(cid, Change(memory_bytes=96 * MIB))
+    assert await node.runtime.container_limits(cid) == Limits(256, 70_000, 96 * MIB)
+    proxy.answers.clear()
+    await until_recorded(node, cid, lambda found: (found.cpu_quota, found.memory_limit_in_bytes) == (70_000, 96 * MIB))
+    assert await node.runtime.container_limits(cid) == Limits(256, 70_000, 96 * MIB)
+
+
+async def test_a_slow_update_of_one_container_holds_up_no_other(node: Node, proxy: CriProxy) -> None:
+    uid = await node.pod()
+    slow, quick = await node.container(uid), await node.container(uid, name="c2")
+    going, asked = asyncio.Event(), asyncio.Event()
+
+    async def wait(request: Any) -> Any:
+        if request.container_id == slow:
+            asked.set()
+            await going.wait()
+        return await proxy.forward("UpdateContainerResources", request)
+
+    proxy.answers["UpdateContainerResources"] = wait
+    waiting = asyncio.create_task(node.runtime.update_container(slow, Change(cpu_quota_us=60_000)))
+    await asked.wait()
+    assert (await node.runtime.container_limits(slow)).cpu_quota_us == 60_000
+    await node.runtime.update_container(quick, Change(cpu_quota_us=40_000))
+    assert not waiting.done() and (await node.recorded(quick)).cpu_quota == 40_000
+    going.set()
+    await waiting
+
+
+async def test_a_sandbox_whose_answer_was_lost_is_found_and_used(node: Node, proxy: CriProxy) -> None:
+    async def lose(request: Any) -> Any:
+        await proxy.forward("RunPodSandbox", request)
+        del proxy.answers["RunPodSandbox"]
+        raise Refusal(grpc.StatusCode.UNAVAILABLE, "connection lost")
+
+    proxy.answers["RunPodSandbox"] = lose
+    uid = str(uuid.uuid4())
+    config = PodConfig(uid, "web", "default", "Burstable", Limits(512), "web-0", node.folder / "logs" / uid)
+    with pytest.raises(Unreached):
+        await node.runtime.run_pod(config)
+    await until(lambda: ("found", "") in node.events)
+    await node.runtime.run_pod(config)
+    assert proxy.count("RunPodSandbox") == 1
+    await node.container(uid)
+
+
+async def test_missing_statistics_are_zero_and_stop_nobody(node: Node, proxy: CriProxy) -> None:
+    uid = await node.pod()
+    cid = await node.container(uid)
+
+    async def nothing(request: Any) -> Any:
+        return api.ContainerStatsResponse()
+
+    proxy.answers["ContainerStats"] = nothing
+    known = node.runtime._book.containers[cid]
+    known.group = ""  # as for a container whose cgroup cannot be read
+    assert (await node.runtime.container_usage(cid)).memory_bytes == 0
+    assert [state.id for state, _ in await node.runtime.usages(uid)] == [cid]
+
+
+# --- a containerd of their own, which these tests end ----------------------------------------------------------------
+
+
+@pytest.fixture
+async def own(tmp_path: Path) -> AsyncIterator[Containerd]:
+    made = Containerd(tmp_path / "containerd")
+    await asyncio.to_thread(made.start)
+    yield made
+    await asyncio.to_thread(made.stop)
+
+
+@pytest.fixture
+async def alone(own: Containerd, tmp_path: Path) -> AsyncIterator[Node]:
+    made = Node(tmp_path, own.endpoint)
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def test_a_crash_of_the_runtime_loses_no_pod_and_restarts_none(alone: Node, own: Containerd) -> None:
+    uid = await alone.pod()
+    stays = await alone.container(uid)
+    ends = await alone.container(uid, "sh", "-c", "while [ ! -e /gone ]; do sleep 0.05; done; exit 7", name="c2")
+    before = await alone.runtime.container(stays)
+    stream = await alone.runtime.exec(ends, ["sh", "-c", "(sleep 1; touch /gone) >/dev/null 2>&1 &"])
+    await stream.wait()
+    await stream.close()
+    await asyncio.to_thread(own.crash)
+    with pytest.raises(Unreached):
+        await alone.runtime.image_status("busybox")
+    pod = await alone.runtime.pod(uid)
+    assert pod is not None and pod.alive and await alone.runtime.container(stays) == before
+    await alone.runtime.update_container(stays, Change(cpu_quota_us=30_000))
+    assert (await alone.runtime.container_limits(stays)).cpu_quota_us == 30_000
+    await asyncio.sleep(1.2)  # the other container ends while nobody is there to notice
+    await asyncio.to_thread(own.launch)
+    await until(lambda: ("exited", ends) in alone.events)
+    ended = await alone.runtime.container(ends)
+    assert ended is not None and (ended.state, ended.exit_code) == (EXITED, 7)
+    assert await alone.runtime.container(stays) == before
+    await until_recorded(alone, stays, lambda found: found.cpu_quota == 30_000)
+    assert "pod-gone" not in {kind for kind, _ in alone.events}
+
+
+async def test_a_runtime_that_hangs_holds_up_only_what_waits_for_it(
+    alone: Node, own: Containerd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "UPDATE_S", 0.3)
+    uid = await alone.pod()
+    cid = await alone.container(uid)
+    own.hang()
+    try:
+        await alone.runtime.update_container(cid, Change(memory_bytes=80 * MIB))
+        assert (await alone.runtime.container_limits(cid)).memory_bytes == 80 * MIB
+        pod = await alone.runtime.pod(uid)
+        assert pod is not None and [one.state for one in pod.containers] == [RUNNING]
+    finally:
+        own.wake()
+    await until_recorded(alone, cid, lambda found: found.memory_limit_in_bytes == 80 * MIB)
+
+
+async def test_a_sandbox_that_dies_is_noticed_at_once(alone: Node) -> None:
+    uid = await alone.pod()
+    await alone.container(uid)
+    request = api.PodSandboxStatusRequest(pod_sandbox_id=alone.runtime._book.pods[uid].sandbox_id, verbose=True)
+    answer = await alone.runtime.client.ask("PodSandboxStatus", request)
+    os.kill(json.loads(answer.info["info"])["pid"], signal.SIGKILL)
+    await until(lambda: ("pod-gone", "") in alone.events)
+    pod = await alone.runtime.pod(uid)
+    assert pod is not None and not pod.alive
