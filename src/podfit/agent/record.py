@@ -138,6 +138,8 @@ class PodRecord:
     early: Object | None = None
     """What came meanwhile and may be that echo."""
     rejected_status: RejectedStatus | None = None
+    dropped_status: Object = field(default_factory=dict)
+    """Fields that the API server left out of the status that it was last sent: it does not know them."""
     start_time: str = ""
     started_at: float | None = None
     """The same in monotonic time, which does not jump."""

@@ -10,8 +10,10 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from podfit.agent.decide import older
 from podfit.agent.decide import status as statuses
 from podfit.agent.decide.lifecycle import phase
+from podfit.agent.decide.states import Allocated, equal
 from podfit.agent.decide.status import Facts
 from podfit.agent.observe import Snapshot, actual_limits
 from podfit.agent.record import PodRecord, RejectedStatus
@@ -68,7 +70,7 @@ class Reporter:
             runtime=self._runtime.name,
             counts=_counts(shown, snapshot),
         )
-        return await self.write(record, statuses.build(facts))
+        return await self.write(record, statuses.build(facts), snapshot.allocated)
 
     def start_time(self, record: PodRecord) -> str:
         if not record.start_time:
@@ -87,15 +89,29 @@ class Reporter:
             return ()
         return (self.host_ip,) if record.pod["spec"].get("hostNetwork") else snapshot.state.ips
 
-    async def write(self, record: PodRecord, status: Object) -> bool:
-        shown = record.shown
+    async def write(self, record: PodRecord, status: Object, allocated: Allocated | None = None) -> bool:
         if record.static and record.mirror is None:
             return False
-        before = shown.get("status") or {}
+        form = await self._client.server_form()
+        if not form.in_words:
+            return await self._write(record, record.shown.get("status") or {}, status)
+        # An older server: what it drops of a status is not sent again, and a resize has its word.
+        undecided = allocated is not None and record.resize.pending is None and not equal(record.desired, allocated)
+        step = None if undecided else older.between(record.shown, status, rfc3339(self._clock.now()))
+        before = older.known(record.shown.get("status") or {})
+        if step is not None and await self._write(record, before, step):
+            before = older.known(record.shown.get("status") or {})
+        worded = older.in_words(status, before, undecided)
+        return await self._write(record, before, worded, dropped=True)
+
+    async def _write(self, record: PodRecord, before: Object, status: Object, dropped: bool = False) -> bool:
+        shown = record.shown
         change = statuses.patch(before, status, shown["metadata"]["uid"])
         if change is None:
             return False
         fields = self._without_rejected(record, change["status"])
+        if dropped:
+            fields = {name: value for name, value in fields.items() if record.dropped_status.get(name, fields) != value}
         if not fields:
             return False
         record.writing = True
@@ -114,6 +130,9 @@ class Reporter:
             record.writing = False
             self._catch_up(record)
         self._note_rejections(record, fields, outcome)
+        if dropped and outcome.answer is not None:
+            left = statuses.patch(older.known(outcome.answer.get("status") or {}), status, shown["metadata"]["uid"])
+            record.dropped_status = left["status"] if left is not None else {}
         return outcome.answer is not None
 
     async def _send(self, record: PodRecord, fields: Object) -> Object:

@@ -142,7 +142,7 @@ def _accepted(stored: Object, reported: Object | None, answers: bool) -> Object:
     if reported is None or not (stored.get("state") or {}).get("running") or stored.get("resources") is None:
         return stored
     allocated, actual = reported.get("allocatedResources"), reported.get("resources") or {}
-    if differ(allocated, stored.get("allocatedResources")):
+    if differ(allocated, stored.get("allocatedResources") or stored["resources"].get("requests")):
         return {**stored, "allocatedResources": allocated}
     limits = stored["resources"].get("limits")
     return dict(stored) if answers and differ(actual.get("limits"), limits) else stored

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from podfit.api.resize_states import PROPOSED
 from podfit.api.resize_verdicts import INFEASIBLE, PENDING, is_outdated
 from podfit.api.status import Object
 from podfit.cli.amounts import RESOURCES, amount_text, number
@@ -53,6 +54,8 @@ def progress(pod: Object) -> Progress:
     if not pod["spec"].get("nodeName"):
         return Progress("Actual", why="not on a node yet, starts with this size")
     pending, moving = condition(pod, PENDING), condition(pod, IN_PROGRESS)
+    if _undecided(pod, pending):
+        return Progress("Pending", why="waiting for the node")
     if pending is not None and not is_outdated(pod, pending):
         return Progress("Pending", pending.get("reason") or "", shortage_text(pod, pending.get("message") or ""))
     if not _same(pod, "allocatedResources", ("requests",)) or not observed(pod):
@@ -64,6 +67,17 @@ def progress(pod: Object) -> Progress:
     if not _same(pod, "resources", ("requests", "limits")):
         return Progress("Allocated", why="being applied")
     return Progress("Actual")
+
+
+def _undecided(pod: Object, pending: Object | None) -> bool:
+    """Whether an older server, whose verdicts name no generation, shows a resize that the node has not looked at: one
+    that is proposed, or one back to what is allocated, which leaves the last verdict as it was."""
+    status = pod.get("status") or {}
+    word = status.get("resize")
+    if word == PROPOSED:
+        return True
+    told = any("allocatedResources" in one for one in status.get("containerStatuses") or ())
+    return bool(word) and told and pending is not None and _same(pod, "allocatedResources", ("requests",))
 
 
 def observed(pod: Object) -> bool:

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from podfit.api.encoded import encoded
-from podfit.api.kinds import Kind
+from podfit.api.kinds import POD, Kind
 from podfit.api.status import ApiError, Object
+from podfit.client.resizing import NATIVE_FORM, ServerForm, ask_form, modern, modern_answer, refusal
 from podfit.client.transport import Ask, Query, Reply, Stream, Transport
 
 MERGE = "application/merge-patch+json"
@@ -28,6 +29,7 @@ class Client:
     def __init__(self, transport: Transport, field_manager: str = "") -> None:
         self.transport = transport
         self.field_manager = field_manager
+        self._form: ServerForm | None = None
 
     @property
     def shares(self) -> bool:
@@ -36,6 +38,12 @@ class Client:
 
     async def close(self) -> None:
         await self.transport.close()
+
+    async def server_form(self) -> ServerForm:
+        """How the server speaks of in-place resize; it is asked once."""
+        if self._form is None:
+            self._form = NATIVE_FORM if self.shares else await ask_form(self)
+        return self._form
 
     async def raw(
         self,
@@ -59,7 +67,8 @@ class Client:
     async def get(
         self, kind: Kind, namespace: str, name: str, subresource: str = "", query: Query | None = None
     ) -> Object:
-        return _object(await self.raw("GET", kind.path(namespace, name, subresource), query))
+        found = _object(await self.raw("GET", kind.path(namespace, name, subresource), query))
+        return modern(found) if _is_pods(kind) else found
 
     async def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """`get` that answers None where there is no such object."""
@@ -72,7 +81,8 @@ class Client:
 
     async def list(self, kind: Kind, namespace: str = "", **query: str) -> Object:
         """The list object (`items`, `metadata.resourceVersion`); query words in API spelling (labelSelector=…)."""
-        return _object(await self.raw("GET", kind.path(namespace), query))
+        found = _object(await self.raw("GET", kind.path(namespace), query))
+        return modern_answer(found) if _is_pods(kind) and not self.shares else found  # type: ignore[no-any-return]
 
     async def create(
         self, kind: Kind, obj: Object, namespace: str = "", name: str = "", subresource: str = "", **query: str
@@ -95,8 +105,22 @@ class Client:
         content_type: str = MERGE,
         **query: str,
     ) -> Object:
+        if _is_pods(kind):
+            return await self._patch_pod(namespace, name, patch, subresource, content_type, query)
         path = kind.path(namespace, name, subresource)
         return await self.raw("PATCH", path, self._managed(query), patch, content_type)  # type: ignore[no-any-return]
+
+    async def _patch_pod(
+        self, namespace: str, name: str, patch: Any, subresource: str, content_type: str, query: dict[str, str]
+    ) -> Object:
+        """A resize goes to the pod itself where the server has no subresource for it."""
+        form = await self.server_form() if subresource == "resize" else NATIVE_FORM
+        path = POD.path(namespace, name, "" if form.on_pod else subresource)
+        try:
+            answer = await self.raw("PATCH", path, self._managed(query), patch, content_type)
+        except ApiError as error:
+            raise (refusal(form, error) if form.on_pod else error) from None
+        return answer if self.shares else modern_answer(answer)  # type: ignore[no-any-return]
 
     async def apply(self, kind: Kind, obj: Object, subresource: str = "", force: bool = False) -> Object:
         meta = obj["metadata"]
@@ -122,6 +146,7 @@ class Client:
         """`watch`, but that a server in this process hands events to `at_once` where it can, in order with those that
         are yielded."""
         ask = Ask("GET", kind.path(namespace), {"watch": "true", **query})
+        pods = _is_pods(kind)
         async with self.transport.stream(ask) as stream:
             if stream.status != 200:
                 raise await _refusal(stream)
@@ -132,12 +157,16 @@ class Client:
                     event = stream.decode(line)
                     if event["type"] == "ERROR":
                         raise ApiError.from_status(event["object"], 500)
-                    yield event["type"], event["object"]
+                    yield event["type"], modern(event["object"]) if pods else event["object"]
 
     def _managed(self, query: dict[str, str]) -> dict[str, str]:
         if self.field_manager and "fieldManager" not in query:
             return {**query, "fieldManager": self.field_manager}
         return query
+
+
+def _is_pods(kind: Kind) -> bool:
+    return kind.plural == "pods" and not kind.group
 
 
 def _answer(reply: Reply, decode: Callable[[bytes], Any]) -> Any:

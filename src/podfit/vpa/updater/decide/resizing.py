@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from podfit.api.resize_states import PROPOSED
 from podfit.api.resize_verdicts import DEFERRED, INFEASIBLE, PENDING, is_outdated
 from podfit.vpa.model.pods import condition
 
@@ -25,6 +26,8 @@ class ResizeStatus(Enum):
 
 def resize_status(pod: Object) -> ResizeStatus:
     """A pending resize outranks one in progress. What a newer spec made outdated still waits for a verdict."""
+    if is_proposed(pod):
+        return ResizeStatus.DEFERRED
     if not is_resizing(pod):
         return ResizeStatus.NONE
     pending = condition(pod, PENDING)
@@ -39,8 +42,15 @@ def resize_status(pod: Object) -> ResizeStatus:
     return ResizeStatus.ERROR if progress.get("reason") == "Error" else ResizeStatus.UNKNOWN
 
 
+def is_proposed(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("resize") == PROPOSED
+
+
 def is_resizing(pod: Object) -> bool:
-    """The first resize condition decides, whichever it is."""
+    """The first resize condition decides, whichever it is. An older server says of one that no node has looked at yet
+    that it is proposed."""
+    if is_proposed(pod):
+        return True
     for found in (pod.get("status") or {}).get("conditions") or ():
         if found.get("type") in (PENDING, IN_PROGRESS):
             return bool(found.get("status") == "True")

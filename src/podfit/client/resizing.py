@@ -1,0 +1,91 @@
+"""How a server speaks of in-place resize, found out by asking it, and how our parts speak to an older one.
+
+Kubernetes 1.27 to 1.31 resize by an update of the pod itself, 1.32 through `/resize`; all of them say how a resize
+stands in one word, `status.resize`. From 1.33 on there are `/resize` and two conditions, which is what all parts of
+podfit speak: pods of older servers are read into that form here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from podfit.api.kinds import POD
+from podfit.api.resize_states import IN_PROGRESS, PROPOSED, UNDER_WAY
+from podfit.api.resize_verdicts import PENDING
+from podfit.api.status import ApiError, Object
+
+if TYPE_CHECKING:
+    from podfit.client.rest import Client
+
+_WORDS_UNTIL = (1, 33)
+"""From this version on conditions say how a resize stands."""
+_REFUSED = "pod updates may not change fields other than"
+_RESIZABLE = "`spec.containers[*].resources`"
+
+
+class ServerForm(msgspec.Struct, frozen=True):
+    version: str = ""
+    on_pod: bool = False
+    """There is no `/resize`: resources are changed on the pod itself, if at all."""
+    in_words: bool = False
+    """`status.resize` says how a resize stands."""
+
+
+NATIVE_FORM = ServerForm()
+
+
+async def ask_form(client: Client) -> ServerForm:
+    """From discovery and the version. A server that does not tell is taken to speak the newest form."""
+    try:
+        listed = await client.raw("GET", "/api/v1")
+        version = await client.raw("GET", "/version")
+    except ApiError:
+        return NATIVE_FORM
+    names = {one.get("name") for one in _rows(listed)}
+    if "pods" not in names or not isinstance(version, dict):
+        return NATIVE_FORM
+    numbers = tuple(int(found[0]) if (found := re.match(r"\d+", str(version.get(key)))) else 0 for key in _KEYS)
+    on_pod = f"{POD.plural}/resize" not in names
+    return ServerForm(str(version.get("gitVersion") or ""), on_pod, numbers < _WORDS_UNTIL)
+
+
+_KEYS = ("major", "minor")
+
+
+def _rows(listed: Any) -> list[Object]:
+    return list(listed.get("resources") or ()) if isinstance(listed, dict) else []
+
+
+def refusal(form: ServerForm, error: ApiError) -> ApiError:
+    """The refusal of a resize, in a sentence where the server knows nothing of resizing."""
+    if error.code != 422 or _REFUSED not in error.message or _RESIZABLE in error.message:
+        return error
+    why = f"the API server ({form.version}) does not resize pods in place: InPlacePodVerticalScaling is off"
+    return ApiError(error.code, error.reason, why)
+
+
+def modern(pod: Object) -> Object:
+    """A pod with the conditions that `status.resize` stands for; the word itself stays. The object is not changed."""
+    status = pod.get("status") or {}
+    word = status.get("resize")
+    if not word or not isinstance(word, str) or word == PROPOSED:
+        return pod
+    kind = IN_PROGRESS if word == UNDER_WAY else PENDING
+    if any(one.get("type") == kind for one in status.get("conditions") or ()):
+        return pod
+    made = {"type": kind, "status": "True", **({"reason": word} if kind == PENDING else {})}
+    return {**pod, "status": {**status, "conditions": [made, *(status.get("conditions") or ())]}}
+
+
+def modern_answer(answer: Any) -> Any:
+    """The same for whatever a server answers about pods: one of them, or a list."""
+    if not isinstance(answer, dict):
+        return answer
+    items = answer.get("items")
+    if items is None:
+        return modern(answer) if answer.get("status") else answer
+    made = [modern(one) for one in items]
+    return answer if all(one is other for one, other in zip(made, items, strict=True)) else {**answer, "items": made}
