@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from podfit.api.quantity import Quantity
 from podfit.vpa.model.pods import containers, requests_of
 from podfit.vpa.model.policy import RESOURCES, container_recommendations
+from podfit.vpa.model.rolling import note_policy
 from podfit.vpa.model.room import amount, amounts_of, shown, shown_all
 from podfit.vpa.model.squeeze import Fitted, lowest
 from podfit.vpa.model.waits import Wait
@@ -37,6 +39,7 @@ async def resize(work: Work, action: Resize) -> Wait | None:
     updater.waiting.pop(uid, None)
     more = _growth(amended)
     headroom.reserve(action.pod, more)
+    amended = replace(amended, annotations=[*amended.annotations, *note_policy(work.vpa, work.now)])
     waiting, answered = await _restart_or_send(work, amended)
     # From here on the answer itself is counted; of the quota it stays taken, which is read once a pass.
     headroom.reserve(action.pod, more, -1)
@@ -203,6 +206,11 @@ def _growth(amended: Resize) -> dict[str, int]:
             name = f"{kind}.{resource}"
             found[name] = found.get(name, 0) + amount(resource, wanted) - amount(resource, before)
     return found
+
+
+def lowers(action: Resize) -> bool:
+    """Whether the resize takes anything away."""
+    return any(more < 0 for more in _growth(action).values())
 
 
 def _lower_bounds(vpa: Object) -> dict[tuple[str, str], int]:

@@ -37,8 +37,10 @@ from podfit.vpa.serve.profiling import add_profiling
 from podfit.vpa.serve.requests import measured
 from podfit.vpa.updater.act import Hands
 from podfit.vpa.updater.config import UpdaterConfig
+from podfit.vpa.updater.decide.groups import creator_of
 from podfit.vpa.updater.decide.one_pass import World, controlled_pods
 from podfit.vpa.updater.decide.restriction import Attempts
+from podfit.vpa.updater.decide.rollout import Rollout
 from podfit.vpa.updater.decide.steady import Steady
 from podfit.vpa.updater.gates import Gates
 from podfit.vpa.updater.measures import Measures
@@ -248,12 +250,18 @@ class Updater:
                 id = vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]
                 attempts = self._attempts.setdefault(id, Attempts())
                 try:
-                    await update_one(Work(self, world, vpa, pods, attempts, now, deadline, no_eviction))
+                    rollout = Rollout(vpa, pods, now, self.config.rolling_settle, self._awaited(pods))
+                    await update_one(Work(self, world, vpa, pods, attempts, now, deadline, no_eviction, rollout))
                 except Exception:
                     # One that makes trouble must not keep the others waiting.
                     log.exception("autoscaler %s/%s", *id)
 
         await asyncio.gather(*(update(vpa, pods) for vpa, pods in controlled))
+
+    def _awaited(self, pods: list[Any]) -> int:
+        """How many pods of the same controllers were evicted, and have no successor yet."""
+        controllers = {tuple(creator_of(pod)) for pod in pods}
+        return sum(one.controller in controllers for one in self.headroom.successors)
 
     async def _give_back(self, lowered: Lowered, patch: Patch, why: str) -> None:
         if self.brakes.holding(lowered.vpa) is not None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, update_mode
+from podfit.vpa.model.waits import Wait
 from podfit.vpa.serve.measures import size_class
-from podfit.vpa.updater.changes import evict, resize
+from podfit.vpa.updater.changes import evict, lowers, resize
 from podfit.vpa.updater.decide.actions import Resize
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.groups import creator_of, required_replicas
@@ -41,14 +42,22 @@ async def _do(work: Work, action: Action) -> str | None:
     """None when it worked, else why not."""
     updater = work.updater
     name = action.pod["metadata"]["name"]
-    waiting = updater.brakes.holding(work.vpa)
+    waiting = updater.brakes.holding(work.vpa) or _behind_others(work, action)
     if waiting is None:
         waiting = await (resize(work, action) if isinstance(action, Resize) else evict(work, action))
     if waiting is None:
+        work.rollout.changed(action.pod)
         work.waits.pop(name, None)
         return None
     work.waits.setdefault(name, waiting)
     return waiting.message
+
+
+def _behind_others(work: Work, action: Action) -> Wait | None:
+    """Why the pod waits for others of its autoscaler. The end of a startup boost waits for nobody."""
+    if isinstance(action, Resize) and action.unboosted:
+        return None
+    return work.rollout.wait(action.pod, raises=isinstance(action, Resize) and not lowers(action))
 
 
 # --- reporting

@@ -9,6 +9,7 @@ from podfit.vpa.model.limitranges import NamespaceBounds
 from podfit.vpa.model.waits import Wait
 from podfit.vpa.updater.decide.one_pass import World
 from podfit.vpa.updater.decide.restriction import Attempts
+from podfit.vpa.updater.decide.rollout import Rollout
 
 if TYPE_CHECKING:
     from podfit.vpa.updater.loop import Updater
@@ -25,6 +26,8 @@ class Work:
     deadline: float
     no_eviction: Wait | None
     """Why no pod may be evicted: the webhook that sizes new pods does not answer."""
+    rollout: Rollout
+    """Who has to wait while a changed policy reaches the pods some at a time."""
     waits: dict[str, Wait] = field(default_factory=dict)
     """By pod name: why it was refused in this pass."""
 

@@ -12,6 +12,7 @@ from podfit.vpa.model.jsonpatch import Patch, add, annotate, container_patch
 from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
 from podfit.vpa.model.pods import containers, limits_of, requests_of
 from podfit.vpa.model.policy import RESOURCES, container_policy, removes_limits, scaling_off, update_mode
+from podfit.vpa.model.rolling import note_policy
 
 Object = Mapping[str, Any]
 
@@ -55,7 +56,7 @@ def pod_patch(
         patch.append(annotate(UPDATES, f"Pod resources updated by {meta_name}: " + "; ".join(updates)))
     observed = ", ".join(container.get("name") or "" for container in containers(pod))
     patch.append(annotate(OBSERVED, observed))
-    return patch
+    return patch + note_policy(vpa)
 
 
 def _unlimited(container: Object, vpa: Object, wanted: ContainerResources, limited: Collection[str]) -> list[str]:
