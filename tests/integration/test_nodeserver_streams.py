@@ -16,11 +16,11 @@ import pytest
 
 from podfit.agent.agent import Agent
 from podfit.agent.runtimes.fake import FakeRuntime
-from podfit.agent.server import spdy
-from podfit.agent.server.spdy import Blocks
 from podfit.api.kinds import POD
 from podfit.api.status import Object
 from podfit.kit.door import LARGEST_MESSAGE
+from podfit.streaming import spdy
+from podfit.streaming.spdy import Blocks
 from podfit.testing.expect import becomes
 from podfit.testing.whole import Whole
 

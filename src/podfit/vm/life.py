@@ -81,6 +81,11 @@ class Lives:
         folder = sandbox.config.log_directory if sandbox is not None else ""
         return Path(folder) / container.config.log_path if folder and container.config.log_path else None
 
+    def disk_bytes(self, container: Container) -> int:
+        """What the VM has written to its own disk, and its console log."""
+        files = [path.stat() for path in self._disks.of(container.id).rglob("*") if path.is_file()]
+        return sum(about.st_blocks * 512 for about in files)
+
     def limit_bytes(self, container: Container, memory_mib: int) -> int:
         """What the VM's cgroup may use: the guest's memory and QEMU's own."""
         return (memory_mib + container.overhead_mib) * MIB

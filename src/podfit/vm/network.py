@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from podfit.streaming.ends import ByteStream, StreamFailure
 from podfit.vm.machines.definition import NO_NETWORK, USER_NETWORK, Network
 from podfit.vm.records import Sandbox
 
@@ -33,6 +34,10 @@ class Networks:
     def cmdline(self, sandbox: Sandbox) -> str:
         """What the guest's kernel is told of its name and address."""
         return f"podfit.hostname={sandbox.config.hostname}" if sandbox.config.hostname else ""
+
+    async def dial(self, sandbox: Sandbox, port: int) -> ByteStream:
+        """A connection to a port of the guest. Raises StreamFailure."""
+        raise StreamFailure("the pod has no address: its VM is in QEMU's own network")
 
     def door(self, sandbox: Sandbox) -> tuple[Callable[[], None], Callable[[], None]]:
         """Enters and leaves the pod's network namespace in the calling thread."""

@@ -16,13 +16,16 @@ from msgspec import Struct
 
 from podfit.images.credentials import Credentials
 from podfit.podnet.ports import PortMapping
+from podfit.streaming.ends import ByteStream as ByteStream
+from podfit.streaming.ends import ExecStream as ExecStream
+from podfit.streaming.ends import StreamFailure
 
 MIN_SHARES, MAX_SHARES = 2, 262144
 MIN_QUOTA_US = 1000
 PERIOD_US = 100_000
 
 
-class RuntimeFailure(Exception):
+class RuntimeFailure(StreamFailure):
     """Root of what a runtime may raise. The message is shown to users as it is."""
 
 
@@ -286,40 +289,6 @@ class Event:
     kind: str
     pod_uid: str
     container_id: str = ""
-
-
-class ExecStream(Protocol):
-    """A running exec or attach. Channels: 1 stdout, 2 stderr."""
-
-    async def read(self) -> tuple[int, bytes] | None:
-        """The next piece of output, None at the end."""
-
-    async def write(self, data: bytes) -> None:
-        """To the process's standard input."""
-
-    async def close_stdin(self) -> None: ...
-
-    async def resize(self, columns: int, rows: int) -> None: ...
-
-    async def wait(self) -> int:
-        """The exit code."""
-
-    async def close(self) -> None:
-        """Ends it; an exec'd process is killed."""
-
-
-class ByteStream(Protocol):
-    """A connection into the pod, for port-forward and probes."""
-
-    async def read(self) -> bytes:
-        """b"" at the end."""
-
-    async def write(self, data: bytes) -> None: ...
-
-    async def close_write(self) -> None:
-        """Nothing more comes from us; what the other side still says can be read."""
-
-    async def close(self) -> None: ...
 
 
 class Handler(Struct, frozen=True):

@@ -11,13 +11,13 @@ from podfit.agent.agent import Agent
 from podfit.agent.life.hooks import run_command
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ByteStream, ExecStream, RuntimeFailure
-from podfit.agent.server.channels import V4, V5, ChannelEnd
-from podfit.agent.server.forward import BadPort, ChannelForward, ports_of
-from podfit.agent.server.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT, RemoteEnd, converse, failure_status
 from podfit.agent.server.routes import Info, Routes
 from podfit.agent.server.targets import Refusal, container_spec, find_pod, running_container
-from podfit.agent.server.tunnels import TUNNEL, UPGRADE, SocketCarrier, SpdyEnd, TunnelForward, upgraded
 from podfit.kit.door import LARGEST_MESSAGE
+from podfit.streaming.channels import V4, V5, ChannelEnd
+from podfit.streaming.forward import BadPort, ChannelForward, ports_of
+from podfit.streaming.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT, RemoteEnd, converse, failure_status
+from podfit.streaming.tunnels import TUNNEL, UPGRADE, SocketCarrier, SpdyEnd, TunnelForward, upgraded
 
 log = logging.getLogger(__name__)
 

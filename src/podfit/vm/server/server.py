@@ -20,6 +20,8 @@ from podfit.vm.server.execs import Execs
 from podfit.vm.server.imagecalls import ImageCalls
 from podfit.vm.server.info import Info
 from podfit.vm.server.sandboxes import Sandboxes
+from podfit.vm.server.stats import Stats
+from podfit.vm.server.streams import StreamServer
 
 
 class SocketInUse(Exception):
@@ -61,6 +63,7 @@ class Server:
         images = Images(settings.folder / "images")
         self.runtime = Runtime(settings.folder, hypervisor, images, Networks(settings.network))
         self._server = grpc.aio.server(options=OPTIONS)
+        self._streams = StreamServer()
         self._opened = False
 
     async def start(self) -> None:
@@ -71,7 +74,9 @@ class Server:
         for archive in self._settings.archives:
             self.runtime.images.load(archive)
         runtime = self.runtime
-        calls = RuntimeCalls(Info(runtime), Sandboxes(runtime), Containers(runtime), Execs(runtime))
+        await self._streams.start()
+        execs = Execs(runtime, self._streams)
+        calls = RuntimeCalls(Info(runtime), Sandboxes(runtime), Containers(runtime), execs, Stats(runtime))
         self._server.add_generic_rpc_handlers((handler(RUNTIME, calls), handler(IMAGE, ImageCalls(runtime.images))))
         self._path.parent.mkdir(parents=True, exist_ok=True)
         before = os.umask(0o177)
@@ -87,6 +92,7 @@ class Server:
         if not self._opened:
             return
         await self._server.stop(1.0)
+        await self._streams.stop()
         with suppress(OSError):
             self._path.unlink()
         await self.runtime.close()

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.agent.server import spdy
-from podfit.agent.server.remote import ERROR, STDIN, STDOUT
-from podfit.agent.server.spdy import FIN, Blocks, SpdyError, SpdySession, SpdyStream
-from podfit.agent.server.spdy_dictionary import DICTIONARY
-from podfit.agent.server.tunnels import SpdyEnd, TunnelForward
+from podfit.streaming import spdy
+from podfit.streaming.remote import ERROR, STDIN, STDOUT
+from podfit.streaming.spdy import FIN, Blocks, SpdyError, SpdySession, SpdyStream
+from podfit.streaming.spdy_dictionary import DICTIONARY
+from podfit.streaming.tunnels import SpdyEnd, TunnelForward
 
 PATIENCE_S = 10.0
 

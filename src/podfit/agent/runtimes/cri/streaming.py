@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from podfit.agent.server.spdy import SpdyError, SpdySession, SpdyStream
 from podfit.kit.tasks import Tasks
+from podfit.streaming.spdy import SpdyError, SpdySession, SpdyStream
 
 from ..base import CannotRun, RuntimeFailure
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import WSMsgType, web
 
-from podfit.agent.runtimes.base import ByteStream, RuntimeFailure
+from podfit.streaming.ends import ByteStream, StreamFailure
 
 Connect = Callable[[int], Awaitable[ByteStream]]
 _WAITING = 64
@@ -63,14 +63,14 @@ class ChannelForward:
     async def _carry(self, index: int, port: int) -> None:
         try:
             connection = await self._connect(port)
-        except (RuntimeFailure, OSError) as error:
+        except (StreamFailure, OSError) as error:
             await self._send(2 * index + 1, why_not(port, error))
             return
         writing = asyncio.ensure_future(self._write(connection, self._inboxes[index]))
         try:
             while data := await connection.read():
                 await self._send(2 * index, data)
-        except RuntimeFailure as error:
+        except StreamFailure as error:
             await self._send(2 * index + 1, why_not(port, error))
         finally:
             writing.cancel()

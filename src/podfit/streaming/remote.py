@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from podfit.agent.runtimes.base import ExecStream, RuntimeFailure
+from podfit.streaming.ends import ExecStream, StreamFailure
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ async def converse(end: RemoteEnd, stream: ExecStream, wanted: frozenset[int], a
 async def _status(stream: ExecStream) -> dict[str, Any]:
     try:
         return exit_status(await stream.wait())
-    except RuntimeFailure as error:
+    except StreamFailure as error:
         # Some runtimes know only now that the command could not be started.
         return failure_status(f"error executing command in container: {error}")
 

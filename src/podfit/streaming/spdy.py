@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable
 from typing import Protocol
 
-from podfit.agent.server.spdy_dictionary import DICTIONARY
+from podfit.streaming.spdy_dictionary import DICTIONARY
 
 SYN_STREAM, SYN_REPLY, RST_STREAM, SETTINGS, PING, GOAWAY, HEADERS, WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
 FIN = 0x01

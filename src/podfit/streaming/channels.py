@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from aiohttp import WSMsgType, web
 
-from podfit.agent.server.remote import ERROR
+from podfit.streaming.remote import ERROR
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 CLOSE = 255

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 from aiohttp import WSMsgType, web
 
-from podfit.agent.runtimes.base import ByteStream, RuntimeFailure
-from podfit.agent.server.forward import Connect, why_not
-from podfit.agent.server.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT
-from podfit.agent.server.spdy import Carrier, SpdyError, SpdySession, SpdyStream
 from podfit.kit.takeover import take_over
 from podfit.kit.tasks import Tasks
+from podfit.streaming.ends import ByteStream, StreamFailure
+from podfit.streaming.forward import Connect, why_not
+from podfit.streaming.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT
+from podfit.streaming.spdy import Carrier, SpdyError, SpdySession, SpdyStream
 
 log = logging.getLogger(__name__)
 
@@ -113,12 +113,12 @@ class TunnelForward:
         try:
             try:
                 connection = await self._connect(port)
-            except (RuntimeFailure, OSError) as error:
+            except (StreamFailure, OSError) as error:
                 await errors.write(why_not(port, error))
                 return
             try:
                 await _both_ways(data, connection)
-            except RuntimeFailure as error:
+            except StreamFailure as error:
                 await errors.write(why_not(port, error))
         except ConnectionError:
             log.debug("the client of a forwarded port is gone")

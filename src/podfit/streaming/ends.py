@@ -1,0 +1,43 @@
+"""What a client's streams are connected to: a process, or a connection into a pod."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class StreamFailure(Exception):
+    """Root of what the pod's side may raise. The message is shown to users as it is."""
+
+
+class ExecStream(Protocol):
+    """A running exec or attach. Channels: 1 stdout, 2 stderr."""
+
+    async def read(self) -> tuple[int, bytes] | None:
+        """The next piece of output, None at the end."""
+
+    async def write(self, data: bytes) -> None:
+        """To the process's standard input."""
+
+    async def close_stdin(self) -> None: ...
+
+    async def resize(self, columns: int, rows: int) -> None: ...
+
+    async def wait(self) -> int:
+        """The exit code."""
+
+    async def close(self) -> None:
+        """Ends it; an exec'd process is killed."""
+
+
+class ByteStream(Protocol):
+    """A connection into the pod, for port-forward and probes."""
+
+    async def read(self) -> bytes:
+        """b"" at the end."""
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def close_write(self) -> None:
+        """Nothing more comes from us; what the other side still says can be read."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,90 @@
+"""Commands, console and usage of real guests, through the runtime's streaming server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.vms import Vms, guest_archive, needs_vms, serving, until
+
+from podfit.agent.runtimes.base import CannotRun, ExecStream
+from podfit.agent.runtimes.cri import streaming
+from podfit.cri import api_pb2 as cri
+
+pytestmark = needs_vms
+
+
+async def begin(vms: Vms, id: str, script: str, stdin: bool = False, tty: bool = False) -> ExecStream:
+    request = cri.ExecRequest(
+        container_id=id, cmd=["/bin/sh", "-c", script], stdin=stdin, stdout=True, stderr=not tty, tty=tty
+    )
+    answer = await vms.runtime["Exec"](request)
+    return await streaming.start(answer.url, stdin, tty)
+
+
+async def everything(stream: ExecStream) -> dict[int, bytes]:
+    found = {1: b"", 2: b""}
+    while (piece := await stream.read()) is not None:
+        found[piece[0]] += piece[1]
+    return found
+
+
+async def test_commands_in_the_guest_have_streams_input_and_an_exit_code(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("streams")
+        await vms.booted(id)
+        failed = await begin(vms, id, "echo out; echo err >&2; exit 3")
+        assert await everything(failed) == {1: b"out\n", 2: b"err\n"}
+        assert await failed.wait() == 3
+        echo = await begin(vms, id, "tr a-z A-Z", stdin=True)
+        await echo.write(b"hello\n")
+        await echo.close_stdin()
+        assert (await everything(echo))[1] == b"HELLO\n"
+        large = await begin(vms, id, "yes 0123456789abcdef | head -c 3000000")
+        assert len((await everything(large))[1]) == 3_000_000
+        with pytest.raises(CannotRun, match="no terminals"):
+            await (await begin(vms, id, "true", tty=True)).wait()
+
+        async def clean() -> bool:
+            return "podfit" not in await vms.exec(id, "ls -a /tmp")
+
+        await until(clean)
+
+
+async def test_the_serial_console_takes_keys_and_shows_what_the_guest_writes(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("console")
+        await vms.booted(id)
+        answer = await vms.runtime["Attach"](cri.AttachRequest(container_id=id, stdin=True, stdout=True, tty=True))
+        console = await streaming.start(answer.url, True, True)
+        await console.write(b"echo sum $((20 + 22))\n")
+        seen = b""
+        while b"sum 42" not in seen:
+            piece = await console.read()
+            assert piece is not None
+            seen += piece[1]
+        await console.close()
+
+
+async def test_usage_is_what_the_guest_uses_and_what_qemu_uses(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("usage", memory=384)
+        await vms.booted(id)
+
+        async def used() -> cri.ContainerStats:
+            found = await vms.runtime["ContainerStats"](cri.ContainerStatsRequest(container_id=id))
+            stats: cri.ContainerStats = found.stats
+            return stats
+
+        before = await used()
+        assert before.cpu.usage_core_nano_seconds.value > 0
+        await vms.exec(id, "mount -t tmpfs -o size=200m hog /mnt; dd if=/dev/zero of=/mnt/hog bs=1M count=100")
+
+        async def grown() -> bool:
+            now = (await used()).memory
+            return now.working_set_bytes.value > before.memory.working_set_bytes.value + (90 << 20)
+
+        await until(grown)
+        assert (await used()).memory.usage_bytes.value > 100 << 20
+        listed = await vms.runtime["ListPodSandboxStats"](cri.ListPodSandboxStatsRequest())
+        assert len(listed.stats) == 1 and len(listed.stats[0].linux.containers) == 1
