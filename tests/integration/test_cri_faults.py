@@ -215,6 +215,24 @@ async def test_missing_statistics_are_zero_and_stop_nobody(node: Node, proxy: Cr
     assert [state.id for state, _ in await node.runtime.usages(uid)] == [cid]
 
 
+async def test_the_end_of_a_container_is_asked_for_by_one_task_however_late_the_runtime_knows(
+    node: Node, proxy: CriProxy
+) -> None:
+    cid = await node.container(await node.pod(), "sleep", "0.2")
+    asked: list[api.ContainerStatusResponse] = []
+
+    async def late(request: Any) -> Any:
+        answer = await proxy.forward("ContainerStatus", request)
+        asked.append(answer)
+        if len(asked) < 6:
+            answer.status.state = api.CONTAINER_RUNNING
+        return answer
+
+    proxy.answers["ContainerStatus"] = late
+    await until(lambda: ("exited", cid) in node.events)
+    assert len(asked) == 6
+
+
 # --- a containerd of their own, which these tests end ----------------------------------------------------------------
 
 

@@ -47,6 +47,8 @@ class Book:
         self._exits = Exits()
         self._ended: dict[str, asyncio.Future[None]] = {}
         self._relist_now = asyncio.Event()
+        self._reading: set[str] = set()
+        """Containers whose end is being read."""
         self.removed: dict[str, float] = {}
         """Ids of what was removed, and when: an answer from before may still name it."""
 
@@ -165,7 +167,16 @@ class Book:
 
     # --- told by the kernel
     def _exited(self, container_id: str) -> None:
-        self.tasks.start(self.read_end(container_id), f"cri-exit-{container_id}")
+        # The runtime may still say that it runs, and the process cannot be followed any more: asked for once is enough.
+        if container_id not in self._reading:
+            self._reading.add(container_id)
+            self.tasks.start(self._read_exit(container_id), f"cri-exit-{container_id}")
+
+    async def _read_exit(self, container_id: str) -> None:
+        try:
+            await self.read_end(container_id)
+        finally:
+            self._reading.discard(container_id)
 
     async def read_end(self, container_id: str) -> None:
         """The process is gone; the runtime knows its exit code a moment later."""
