@@ -240,6 +240,11 @@ def resizes_whole_cpus(pod: Mapping[str, Any]) -> bool:
     return _dialect(pod) in (DESIGN_2020, DESIGN_2021)
 
 
+def clears_memory_volumes(pod: Mapping[str, Any]) -> bool:
+    """Whether containers that restart for a resize find their volumes in memory empty, as the design of 2020 says."""
+    return _dialect(pod) == DESIGN_2020
+
+
 def is_static(pod: Mapping[str, Any]) -> bool:
     annotations = pod["metadata"].get("annotations") or {}
     return MIRROR in annotations or annotations.get(CONFIG_SOURCE, "api") != "api"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from podfit.agent.config import AgentConfig
+from podfit.agent.decide.allocate import clears_memory_volumes
 from podfit.agent.decide.oomscore import oom_score_adj
 from podfit.agent.decide.states import Object
 from podfit.agent.furnish import netfiles
@@ -122,7 +123,7 @@ class ContainerMaker:
             args = expand_all(container.get("args") or (), environment)
         except (MissingObject, *_MALFORMED) as problem:
             raise ConfigProblem(_text(problem)) from problem
-        if attempt > 0 and self._config.on_disk:
+        if self._config.on_disk and container["name"] in record.restarting and clears_memory_volumes(record.pod):
             self._volumes.clear_memory(pod, container)
         name = container["name"]
         return ContainerConfig(

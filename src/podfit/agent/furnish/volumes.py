@@ -130,7 +130,7 @@ class Volumes:
             self._objects.release(uid)
 
     def clear_memory(self, pod: Object, container: Object) -> None:
-        """Memory-backed volumes count against their container's limit: a restart that frees them starts empty."""
+        """Empties the volumes in memory that the container mounts: their files count against its limit."""
         used = {mount["name"] for mount in container.get("volumeMounts") or ()}
         for volume in pod["spec"].get("volumes") or ():
             if volume["name"] in used and (volume.get("emptyDir") or {}).get("medium") == "Memory":
