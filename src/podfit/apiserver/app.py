@@ -88,7 +88,7 @@ class ApiServer:
         self.core.paths.documents["/metrics/nodes"] = partial(scrape_targets, self.objects)
         self.addresses = ServiceAddresses(config.service_cidr)
         self.core.writer.before_create["", "services"] = self.addresses.allot
-        self.core.writer.after_write["", "namespaces"] = self.dialects.learn
+        self.core.writer.after_write[NAMESPACE.storage_prefix] = self.dialects.learn
         self.aggregation = Aggregation(self.objects, self.core.discovery, self.pki)
         self.core.foreign = self.aggregation.handler
         self.nodes = NodeProxy(_node_context(self.pki), self.authorization, config.advertised)

@@ -88,7 +88,7 @@ class Call(msgspec.Struct):
 
     def form(self, accepted: Accepted) -> Form:
         """Made before the work is done, so that a request nobody can be answered changes nothing."""
-        translates = may_translate(self.kind) and not self.native
+        translates = self._translates()
         if not accepted.shape:
             return self.parts.dialect_form(self.kind) if translates else self.parts.plain_form(self.kind)
         if accepted.shape == TABLE:
@@ -98,6 +98,12 @@ class Call(msgspec.Struct):
         if self.route.verb != "watch":
             self._expect_shape(accepted.shape)
         return MetadataOnly(accepted.version)
+
+    def _translates(self) -> bool:
+        """Whether what is shown may be in another dialect: now, or while a watch goes on."""
+        if not self.parts.dialects.active and self.route.verb != "watch":
+            return False
+        return may_translate(self.kind) and not self.native
 
     @property
     def native(self) -> bool:

@@ -100,10 +100,6 @@ class Write(msgspec.Struct, eq=False):
     stages: Stages | None = None
     """What watchers of the namespace are to see in between."""
 
-    @property
-    def rules(self) -> Strategy:
-        return self.strategy or strategy_for(self.kind)
-
 
 class Written(NamedTuple):
     obj: Object
@@ -118,13 +114,13 @@ class Writer:
         self.aside = Aside()
         self.before_create: dict[tuple[str, str], Callable[[Object], None]] = {}
         """By (group, plural): what must be allotted before validation (cluster addresses)."""
-        self.after_write: dict[tuple[str, str], Callable[[Object], None]] = {}
-        """By (group, plural): who must know of an object before the write of it is answered."""
+        self.after_write: dict[str, Callable[[Object], None]] = {}
+        """By the prefix they are stored under: who must know of objects before the writes of them are answered."""
 
     # --- create ---------------------------------------------------------------------------------------------------
 
     async def create(self, write: Write, obj: Object) -> Written:
-        kind, strategy = write.kind, write.rules
+        kind, strategy = write.kind, write.strategy or strategy_for(write.kind)
         meta = obj.setdefault("metadata", {})
         match_namespace(meta, write.namespace)
         if meta.get("resourceVersion"):
@@ -225,7 +221,7 @@ class Writer:
         raise self.objects.modified(kind, write.name)
 
     async def _update_once(self, write: Write, key: str, record: Record, change: Change) -> Written:
-        kind, strategy = write.kind, write.rules
+        kind, strategy = write.kind, write.strategy or strategy_for(write.kind)
         if kind.custom:
             record = (await self.objects.shown(kind, (record,)))[0]
         size = max(write.size, len(record.value))
@@ -272,7 +268,7 @@ class Writer:
         return Written(new, record)
 
     def _tell(self, kind: Kind, obj: Object) -> None:
-        if (learn := self.after_write.get((kind.group, kind.plural))) is not None:
+        if (learn := self.after_write.get(kind.storage_prefix)) is not None:
             learn(obj)
 
     def _old(self, kind: Kind, record: Record) -> Object:
@@ -299,7 +295,7 @@ class Writer:
         lens, subresource = write.lens, write.subresource
         if lens is not None:
             subresource, obj, old = lens.subresource, lens.show(obj), lens.show(old) if old is not None else None
-        return Attributes(
+        attrs = Attributes(
             operation,
             write.kind,
             subresource,
@@ -310,21 +306,17 @@ class Writer:
             write.user,
             write.options.dry_run,
             write.options.to_json(),
-            dialect=write.dialect,
-            asked=write.asked,
-            resizes=_resizes_pod(write, obj, old),
         )
+        if (dialect := write.dialect) is not None:
+            attrs.dialect, attrs.asked = dialect, write.asked
+            attrs.resizes = dialect.on_pod and not subresource and old is not None and resizes(obj, old)
+        return attrs
 
     @staticmethod
     def _admitted(write: Write, attrs: Attributes, new: Object) -> Object:
         if write.lens is None or attrs.object is None:
             return attrs.object or new
         return write.lens.put_back(new, attrs.object)
-
-
-def _resizes_pod(write: Write, new: Object, old: Object | None) -> bool:
-    dialect = write.dialect
-    return dialect is not None and dialect.on_pod and not write.subresource and old is not None and resizes(new, old)
 
 
 def _prepare_update(write: Write, strategy: Strategy, new: Object, old: Object) -> None:

@@ -1,0 +1,95 @@
+"""kubectl in namespaces of every dialect: get, describe, apply, patch, server-side apply, replace."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Running, eventually
+
+LABEL = "podfit.dev/resize-dialect"
+POLICY = {
+    "2020": {"resourceName": "cpu", "policy": "NoRestart"},
+    "2021": {"resourceName": "cpu", "policy": "RestartNotRequired"},
+    "v1.31": {"resourceName": "cpu", "restartPolicy": "NotRequired"},
+    "v1.32": {"resourceName": "cpu", "restartPolicy": "NotRequired"},
+    "v1.35": {"resourceName": "cpu", "restartPolicy": "NotRequired"},
+}
+ON_POD = ("2020", "2021", "v1.31")
+EVERY = pytest.mark.parametrize("dialect", POLICY)
+
+
+@pytest.fixture
+def space(up: Running, dialect: str) -> str:
+    name = "k-" + dialect.replace(".", "-")
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {LABEL: dialect}}}
+    up.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+    eventually(lambda: "default" in up.kubectl("get", "sa", "-n", name), "the namespace has its account")
+    return name
+
+
+def manifest(dialect: str, cpu: str = "100m") -> str:
+    sizes = {"requests": {"cpu": cpu, "memory": "32Mi"}, "limits": {"cpu": "400m", "memory": "64Mi"}}
+    one = {"name": "c", "image": "host", "command": ["sleep", "3600"], "resources": sizes}
+    spec = {"terminationGracePeriodSeconds": 0, "containers": [{**one, "resizePolicy": [POLICY[dialect]]}]}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+
+
+@pytest.fixture
+def pod(up: Running, dialect: str, space: str, request: pytest.FixtureRequest) -> Any:
+    def get() -> Any:
+        return up.json("get", "pod", "p", "-n", space)
+
+    up.kubectl("apply", "-n", space, "-f", "-", stdin=manifest(dialect))
+    request.addfinalizer(lambda: up.kubectl("delete", "pod", "p", "-n", space, "--now"))
+    up.kubectl("wait", "--for=condition=Ready", "pod/p", "-n", space, "--timeout=60s")
+    return get
+
+
+def actual(pod: Any) -> str:
+    return str(pod["status"]["containerStatuses"][0]["resources"]["requests"]["cpu"])
+
+
+@EVERY
+def test_get_shows_the_pod_in_the_dialect(pod: Any, dialect: str) -> None:
+    shown = pod()["spec"]["containers"][0]
+    assert shown["resizePolicy"][0] == POLICY[dialect]
+    assert ("resourcesAllocated" in shown) == (dialect == "2020")
+
+
+@EVERY
+def test_get_and_describe_print_the_pod(up: Running, pod: Any, space: str) -> None:
+    assert up.kubectl("get", "pods", "-n", space).splitlines()[1].split()[:3] == ["p", "1/1", "Running"]
+    told = up.kubectl("describe", "pod", "p", "-n", space)
+    assert "100m" in told and "Status:           Running" in told
+
+
+@EVERY
+def test_patch_resizes_the_pod(up: Running, pod: Any, dialect: str, space: str) -> None:
+    patch = json.dumps({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "200m"}}}]}})
+    door = () if dialect in ON_POD else ("--subresource", "resize")
+    up.kubectl("patch", "pod", "p", "-n", space, *door, "--patch", patch)
+    eventually(lambda: actual(pod()) == "200m", "the container has its new size")
+
+
+@pytest.mark.parametrize("dialect", ON_POD)
+@pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts")], ids=["client-side", "server-side"])
+def test_apply_resizes_the_pod(up: Running, pod: Any, dialect: str, space: str, how: tuple[str, ...]) -> None:
+    up.kubectl("apply", "-n", space, *how, "-f", "-", stdin=manifest(dialect, "250m"))
+    eventually(lambda: actual(pod()) == "250m", "the container has its new size")
+
+
+@pytest.mark.parametrize("dialect", ON_POD)
+def test_replace_resizes_the_pod(up: Running, pod: Any, space: str) -> None:
+    body = pod()
+    body["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "150m"
+    up.kubectl("replace", "-n", space, "-f", "-", stdin=json.dumps(body))
+    eventually(lambda: actual(pod()) == "150m", "the container has its new size")
+
+
+@pytest.mark.parametrize("dialect", ["2021"])
+def test_a_policy_of_another_dialect_is_refused_by_name(up: Running, space: str) -> None:
+    told = up.kubectl("apply", "-n", space, "-f", "-", stdin=manifest("v1.31"), fails=True)
+    assert 'unknown field "spec.containers[0].resizePolicy[0].restartPolicy"' in told
