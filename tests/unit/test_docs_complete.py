@@ -187,3 +187,33 @@ def test_units_start_commands_that_exist_and_leave_pods_running(unit: str) -> No
 def test_the_container_recipe_copies_what_is_there() -> None:
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "deploy/Containerfile").read_text(), re.MULTILINE)
     assert all((ROOT / name).exists() for line in copied for name in line.split())
+
+
+def design_statements() -> list[list[str]]:
+    """The rows of the table that holds the autoscaler's design document against podfit: statement, way, tests."""
+    text = (DOCS / "vpa.md").read_text().partition("| statement | how it is met | test |\n|---|---|---|\n")[2]
+    return [line.strip().strip("|").split(" | ") for line in text.splitlines() if line.startswith("|")]
+
+
+def test_every_statement_of_the_autoscalers_design_has_a_way_and_a_test() -> None:
+    rows = design_statements()
+    assert len(rows) > 75
+    assert not [row for row in rows if len(row) != 3 or not all(cell.strip() for cell in row)]
+    assert not [row[0] for row in rows if not re.search(r"`test_\w+`", row[2])]
+    assert len({row[0] for row in rows}) == len(rows), "a statement stands once"
+
+
+def test_every_test_that_the_statements_name_exists_in_its_file() -> None:
+    there: dict[str, set[str]] = {}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        found = re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE)
+        there.setdefault(path.name, set()).update(found)
+    missing = []
+    for row in design_statements():
+        file = ""
+        for name in re.findall(r"`(test_\w+(?:\.py)?)`", row[2]):
+            if name.endswith(".py"):
+                file = name
+            elif name not in there.get(file, set()):
+                missing.append((file, name))
+    assert not missing
