@@ -24,6 +24,7 @@ from podfit.agent.furnish.objects import Objects
 from podfit.agent.furnish.runtimeclasses import RuntimeClasses
 from podfit.agent.furnish.services import Services
 from podfit.agent.furnish.volumes import Volumes, remove_memory_volumes
+from podfit.agent.imagegc import ImageCollector
 from podfit.agent.ledger import Ledger
 from podfit.agent.life.crashes import Crashes
 from podfit.agent.life.ending import Stopper
@@ -182,7 +183,8 @@ class Agent:
         )
         self.pressure.changed = self.allocator.press
         evictions = Evictions(self.records, self.notices, kick)
-        meter = DiskMeter(self.records, self.runtime, self.volumes, self.maker.log_folder)
+        self.images = ImageCollector(self.counted, self.node, self._recorder, config.image_policy, clock)
+        meter = DiskMeter(self.records, self.runtime, self.volumes, self.maker.log_folder, self.images.delete_unused)
         reclaimer = Reclaimer(self.records, self.ledger, self.counted, evictions, meter)
         self.pressure.relieve, self.pressure.reclaim = reclaimer.relieve, meter.reclaim
         self.pressure.enforce = reclaimer.enforce
@@ -243,6 +245,7 @@ class Agent:
         if self.runtime.name != "fake":
             self._tasks.start(self.pressure.run(), "pressure")
             self._tasks.start(self.drift.run(), "drift")
+            self._tasks.start(self.images.run(), "images")
         if self.config.on_disk:
             self._tasks.start(self._services.run(), "services")
 

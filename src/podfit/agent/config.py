@@ -9,6 +9,7 @@ from pathlib import Path
 
 from podfit.agent.cpus.topology import Topology
 from podfit.agent.decide.allocate import Policy
+from podfit.agent.decide.images import ImagePolicy
 from podfit.agent.decide.thresholds import DEFAULTS, Threshold
 
 DEFAULT_PORT = 10250
@@ -69,6 +70,8 @@ class AgentConfig:
     """Keep folders and log files for pods. Off for runtimes in memory, where thousands of nodes share a process."""
     eviction_hard: tuple[Threshold, ...] = DEFAULTS
     """Less than this, and the node is under pressure; short of memory, it ends pods."""
+    image_policy: ImagePolicy = field(default_factory=ImagePolicy)
+    """When images that no container uses are deleted."""
     parallel_pulls: int = 4
     """Images pulled from one registry at a time. A registry that stalls holds up only its own."""
     refresh_s: float = 60.0

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -57,8 +57,10 @@ class DiskMeter:
         runtime: Runtime,
         volumes: Volumes,
         log_folder: Callable[[PodRecord], Path],
+        delete_images: Callable[[], Awaitable[None]],
     ) -> None:
         self._records, self._runtime, self._volumes, self._log_folder = records, runtime, volumes, log_folder
+        self._delete_images = delete_images
 
     async def use(self, record: PodRecord) -> DiskUse | None:
         """What a pod has on the disk; None where that cannot be found out."""
@@ -85,6 +87,7 @@ class DiskMeter:
             await asyncio.to_thread(_remove_old_logs, self._log_folder(record))
         with suppress(RuntimeFailure):
             await self._runtime.reclaim_disk()
+            await self._delete_images()
 
 
 def _use(folders: Mapping[str, list[Path]], volumes: Mapping[str, Path], files: list[Path]) -> DiskUse:

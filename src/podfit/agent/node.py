@@ -84,6 +84,8 @@ class NodeKeeper:
         self.changed: Callable[[], None] = lambda: None
         """Told when labels or allocatable may have changed."""
         self.pressed: frozenset[str] = frozenset()
+        self.images: list[Object] = []
+        """On this node, as its status reports them."""
         """The pressures the machine is under, for the next status."""
         self.outdated: Callable[[], None] = lambda: None
         """Told when somebody gave the Node something that its status does not offer yet."""
@@ -237,6 +239,8 @@ class NodeKeeper:
             "declaredFeatures": list(FEATURES),
             "features": {"supplementalGroupsPolicy": True},
         }
+        if self.images or (self._node.get("status") or {}).get("images"):
+            status["images"] = self.images
         if handlers := [_handler(one) for one in self._runtime.handlers]:
             status["runtimeHandlers"] = handlers
         self.changed()

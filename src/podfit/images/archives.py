@@ -112,7 +112,7 @@ def _from_oci(
     for part in (manifest.config, *manifest.layers):
         if not store.has(part.digest):
             store.ingest(archive.stream(_path(part)), part.digest)
-    return store.add(manifest, outer, names)
+    return store.add(manifest, outer, names, loaded=True)
 
 
 def _path(part: Descriptor) -> str:
@@ -144,7 +144,7 @@ def _docker(store: ImageStore, archive: _Archive, named: list[Reference]) -> Ite
         raw = archive.read(config)
         store.write(raw, sha256(raw))
         parts = tuple(store.ingest(archive.stream(str(layer))) for layer in layers)
-        yield store.add(Manifest(Descriptor(sha256(raw), len(raw)), parts), "", names)
+        yield store.add(Manifest(Descriptor(sha256(raw), len(raw)), parts), "", names, loaded=True)
 
 
 def _docker_list(archive: _Archive) -> list[Mapping[str, Any]]:

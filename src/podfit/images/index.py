@@ -36,6 +36,8 @@ class StoredImage(Struct, frozen=True):
     """Of its layers as they are transferred, and its configuration."""
     added_at: float = 0.0
     settings: Settings = Settings()
+    loaded: bool = False
+    """From an archive: no registry is known to have it, so it is not deleted to free disk space."""
 
     @property
     def hex(self) -> str:

@@ -69,7 +69,7 @@ class ImageStore:
     def _root(self, image_id: str) -> Path:
         return self.folder / "rootfs" / image_id.partition(":")[2]
 
-    def add(self, manifest: Manifest, digest: str, names: Iterable[Reference]) -> StoredImage:
+    def add(self, manifest: Manifest, digest: str, names: Iterable[Reference], loaded: bool = False) -> StoredImage:
         """Unpacks an image whose blobs are here and lists it. `digest`: of the manifest, "" without one.
 
         A tag that another image had moves to this one. Call it while `collecting`.
@@ -85,7 +85,7 @@ class ImageStore:
                 if not target.is_dir():
                     os.rename(folder / "rootfs", target)
                 before = dict(images)
-                made = _listed(images, manifest, digest, named, config.settings, self._now())
+                made = _listed(images, manifest, digest, named, config.settings, self._now(), loaded)
                 if images != before:
                     self._index.write(images)
         return self._placed(made)
@@ -246,7 +246,13 @@ class ImageStore:
 
 
 def _listed(
-    images: Images, manifest: Manifest, digest: str, names: list[Reference], settings: Settings, now: float
+    images: Images,
+    manifest: Manifest,
+    digest: str,
+    names: list[Reference],
+    settings: Settings,
+    now: float,
+    loaded: bool,
 ) -> StoredImage:
     """Adds an image to the list, or names to one that is there."""
     image_id, old = manifest.config.digest, images.get(manifest.config.digest)
@@ -261,6 +267,7 @@ def _listed(
         size_bytes=manifest.config.size + sum(layer.size for layer in manifest.layers),
         added_at=old.added_at if old else now,
         settings=settings,
+        loaded=loaded and (old is None or old.loaded),
     )
     return made
 

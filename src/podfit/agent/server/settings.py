@@ -34,6 +34,11 @@ def configz(config: AgentConfig, port: int) -> dict[str, Any]:
         "systemReserved": dict(config.reserved),
         "kubeReserved": dict(config.kube_reserved),
         "cpuManagerPolicy": config.policy.cpu_manager,
+        "imageMinimumGCAge": go_duration(config.image_policy.min_age_s),
+        "imageGCHighThresholdPercent": config.image_policy.high_percent,
+        "imageGCLowThresholdPercent": config.image_policy.low_percent,
+        "serializeImagePulls": False,
+        "maxParallelImagePulls": config.parallel_pulls,
         "evictionHard": {one.signal: one.text for one in config.eviction_hard},
         "evictionPressureTransitionPeriod": go_duration(HOLD_S),
     }

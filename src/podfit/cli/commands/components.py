@@ -48,6 +48,7 @@ from podfit.kit.addresses import CannotListen
 from podfit.kit.dirlock import DirectoryLock
 
 if TYPE_CHECKING:
+    from podfit.agent.decide.images import ImagePolicy
     from podfit.agent.decide.thresholds import Threshold
     from podfit.compose import UpOptions
     from podfit.scheduler import SchedulerConfig
@@ -400,6 +401,16 @@ def agent(
     stop_pods: StopPods = False,
     image_fallback: ImageFallback = "",
     insecure_registry: InsecureRegistry = None,
+    image_gc_high_threshold: Annotated[
+        int,
+        typer.Option(
+            "--image-gc-high-threshold", min=0, max=100, help="Percent of the image disk from which images are deleted."
+        ),
+    ] = 85,
+    image_gc_low_threshold: Annotated[
+        int,
+        typer.Option("--image-gc-low-threshold", min=0, max=100, help="Percent down to which images are deleted."),
+    ] = 80,
     cpu_manager_policy: CpuManagerPolicy = "none",
     reserved_cpus: ReservedCpus = "",
     system_reserved: SystemReserved = "",
@@ -434,6 +445,7 @@ def agent(
         port=port,
         static_dir=pod_manifests,
         eviction_hard=thresholds(eviction_hard),
+        image_policy=image_policy(image_gc_high_threshold, image_gc_low_threshold),
         log_max_bytes=log_size(log_max_size),
         log_max_files=log_files(log_max_files),
         **cpu_settings(cpu_manager_policy, reserved_cpus, system_reserved, kube_reserved, gates),
@@ -474,6 +486,15 @@ def thresholds(text: str | None) -> tuple[Threshold, ...]:
         return DEFAULTS if text is None else parse(text)
     except BadThreshold as error:
         raise BadSetting(f"--eviction-hard: {error}") from error
+
+
+def image_policy(high: int, low: int) -> ImagePolicy:
+    from podfit.agent.decide.images import ImagePolicy
+    from podfit.compose import BadSetting
+
+    if low > high:
+        raise BadSetting(f"--image-gc-low-threshold {low}: must not be higher than --image-gc-high-threshold {high}")
+    return ImagePolicy(high, low)
 
 
 def fallback(text: str) -> str:

@@ -148,7 +148,7 @@ def _reference(name: str) -> Reference:
 
 
 def _state(image: StoredImage) -> ImageState:
-    return ImageState(image.id, image.tags, image.digests, image.size_bytes, image.settings.user)
+    return ImageState(image.id, image.tags, image.digests, image.size_bytes, image.settings.user, pinned=image.loaded)
 
 
 def _image(image: StoredImage) -> Image:

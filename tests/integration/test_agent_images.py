@@ -1,0 +1,102 @@
+"""The images of a node with real containers: kept while used, deleted when the disk is full, reported on the Node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from podfit.agent.agent import Agent
+from podfit.agent.decide.images import ImageDisk, ImagePolicy
+from podfit.agent.runtimes.process.support import check_support
+from podfit.api.kinds import NODE, POD, kind_named
+from podfit.images.archives import load
+from podfit.images.pull import Puller
+from podfit.images.references import parse
+from podfit.images.store import IMAGES, ImageStore
+from podfit.testing.expect import becomes
+from podfit.testing.images import busybox, oci_archive
+from podfit.testing.registry import LoopbackRegistry
+from podfit.testing.whole import Whole, pod_spec
+
+EVENT = kind_named("Event")
+
+
+@pytest.fixture
+async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
+    if missing := check_support():
+        pytest.skip("; ".join(missing))
+    async with Whole(tmp_path, runtime="process", stop_pods=True) as running:
+        yield running
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[LoopbackRegistry]:
+    async with LoopbackRegistry() as running:
+        yield running
+
+
+async def pulled(whole: Whole, registry: LoopbackRegistry, name: str, **files: bytes) -> str:
+    store = ImageStore(whole.up.options.data_dir / IMAGES, durable=False)
+    puller = Puller(store)
+    made = await puller.pull(parse(registry.push(name, busybox(**files))))
+    puller.close()
+    return made.tags[0]
+
+
+async def run(whole: Whole, name: str, image: str) -> None:
+    spec = pod_spec()
+    spec["containers"][0] |= {"image": image, "imagePullPolicy": "IfNotPresent"}
+    meta = {"name": name, "namespace": "default"}
+    await whole.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    await becomes(whole.client, POD, "default", name, lambda one: one["status"].get("phase") == "Running")
+
+
+async def left(agent: Agent) -> set[str]:
+    return {tag for image in await agent.runtime.images() for tag in image.tags}
+
+
+async def test_a_full_image_disk_loses_unused_images_and_no_others(
+    whole: Whole, registry: LoopbackRegistry, tmp_path: Path
+) -> None:
+    agent = whole.up.agents[0]
+    used = await pulled(whole, registry, "used:1", used=b"u")
+    await pulled(whole, registry, "unused:1", unused=b"n")
+    archive = oci_archive(tmp_path / "x.tar", {"loaded:1": busybox(loaded=b"l")})
+    load(ImageStore(whole.up.options.data_dir / IMAGES, durable=False), archive)
+    await run(whole, "p", used)
+    kept = {used, "docker.io/library/loaded:1"}
+    await agent.images.collect()
+    assert await left(agent) > kept
+    agent.images.disk = lambda folder: ImageDisk(10 << 30, 1 << 30)
+    await agent.images.collect()
+    assert await left(agent) > kept, "images that were just pulled stay for a while"
+    agent.images.policy = ImagePolicy(min_age_s=0.0)
+    await agent.images.collect()
+    assert await left(agent) == kept
+    await agent.idle()
+    events = (await whole.client.list(EVENT, "default"))["items"]
+    warned = [one for one in events if one["reason"] == "FreeDiskSpaceFailed"]
+    assert {one["involvedObject"]["kind"] for one in warned} == {"Node"}
+    assert all("(90% of 10.0 GiB used)" in one["message"] for one in warned)
+
+
+async def test_a_node_that_is_short_of_disk_deletes_what_no_container_uses(
+    whole: Whole, registry: LoopbackRegistry
+) -> None:
+    agent = whole.up.agents[0]
+    used = await pulled(whole, registry, "used:1", used=b"u")
+    await pulled(whole, registry, "unused:1", unused=b"n")
+    await run(whole, "p", used)
+    await agent.pressure.reclaim()
+    assert await left(agent) == {used}
+
+
+async def test_an_image_that_comes_to_the_node_is_in_its_status(whole: Whole, registry: LoopbackRegistry) -> None:
+    name = await pulled(whole, registry, "reported:1", reported=b"r")
+    agent = whole.up.agents[0]
+    await agent.images.report()
+    node = await whole.client.get(NODE, "", "n1")
+    (found,) = node["status"]["images"]
+    assert found["names"][1] == name and found["names"][0].startswith(f"{registry.host}/reported@sha256:")
