@@ -15,6 +15,7 @@ from podfit.cli.connect import Context, Kubeconfig
 from podfit.cli.output import DATA, DataOutput, check_format, print_object, visible, wrong
 from podfit.cli.ports import host_port
 from podfit.cli.run import finish
+from podfit.cli.runtimes import RuntimeEndpoint
 
 if TYPE_CHECKING:
     from podfit.cli.checks import Finding
@@ -33,6 +34,7 @@ def doctor(
     output: DataOutput = "",
     context: Context = "",
     kubeconfig: Kubeconfig = "",
+    container_runtime_endpoint: RuntimeEndpoint = "",
 ) -> None:
     check_format(output, DATA)
     if only not in ("", "machine", "cluster"):
@@ -41,7 +43,7 @@ def doctor(
 
     async def main() -> int:
         findings: list[Finding] = []
-        async for finding in _findings(only, data_dir, (host, port), (kubeconfig, context)):
+        async for finding in _findings(only, data_dir, (host, port), (kubeconfig, context), container_runtime_endpoint):
             findings.append(finding)
             if not output:
                 _print(finding)
@@ -53,14 +55,17 @@ def doctor(
 
 
 async def _findings(
-    only: str, data_dir: Path, where: tuple[str, int], cluster: tuple[str, str]
+    only: str, data_dir: Path, where: tuple[str, int], cluster: tuple[str, str], endpoint: str
 ) -> AsyncIterator[Finding]:
     from podfit.cli.checks.cluster import all_cluster_checks, cluster_checks
     from podfit.cli.checks.machine import all_machine_checks
+    from podfit.cli.checks.runtime import runtime_checks
     from podfit.cli.checks.storage import all_storage_checks
 
     if only != "cluster":
         for finding in all_machine_checks(*where):
+            yield finding
+        async for finding in runtime_checks(endpoint):
             yield finding
         for finding in all_storage_checks(data_dir):
             yield finding

@@ -31,8 +31,8 @@ class Places:
 
     @property
     def own(self) -> str:
-        """What may be removed with the last pod: the root that was given, or `kubepods` below the machine's."""
-        return path(self._above, self.driver) if self._above else self.root
+        """What may be removed with the last pod. "" for the machine's root, whose `kubepods` others may use."""
+        return path(self._above, self.driver) if self._above else ""
 
     def pod(self, qos: str, uid: str) -> str:
         return path((*self._above, KUBEPODS, *_QOS[qos], f"pod{uid}"), self.driver)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from podfit.cri import CriClient, CriError
 from podfit.cri import api_pb2 as api
+from podfit.cri.configuration import configuration, uses_systemd
 from podfit.images.credentials import Credentials
 from podfit.kit.tasks import Tasks
 from podfit.podnet.failures import NetworkFailure
@@ -86,7 +87,7 @@ class CriRuntime:
     async def open(self) -> None:
         try:
             version = await self.client.ask("Version", api.VersionRequest(version="v1"))
-            status = await self.client.ask("Status", api.StatusRequest())
+            status = await self.client.ask("Status", api.StatusRequest(verbose=True))
         except CriError as error:
             raise RuntimeFailure(
                 f"the container runtime at {self.client.endpoint} does not answer: {error.details}; "
@@ -98,7 +99,7 @@ class CriRuntime:
             for one in status.runtime_handlers
         )
         self._cgroups = detect() if self._own_cgroups else None
-        places = Places(self._cgroup_root, await self._driver())
+        places = Places(self._cgroup_root, await self._driver(status))
         self._book = Book(self.client, self._node, places, self._cgroups)
         subpaths = SubPaths(self.data_dir / "subpaths")
         self._sandboxes = Sandboxes(self._book, subpaths)
@@ -112,12 +113,12 @@ class CriRuntime:
         await self._book.open()
         self._book.tasks.start(Rotation(self._book).run(), "cri-logs")
 
-    async def _driver(self) -> str:
-        """Older runtimes cannot be asked, and are set up with folders more often than with systemd here."""
+    async def _driver(self, status: api.StatusResponse) -> str:
+        """Older runtimes cannot be asked: containerd's configuration says it."""
         try:
             answer = await self.client.ask("RuntimeConfig", api.RuntimeConfigRequest())
         except CriError:
-            return CGROUPFS
+            return SYSTEMD if uses_systemd(configuration(status)) else CGROUPFS
         return SYSTEMD if answer.HasField("linux") and answer.linux.cgroup_driver == api.SYSTEMD else CGROUPFS
 
     @property
@@ -134,7 +135,7 @@ class CriRuntime:
         await self._list()
         for uid in list(self._book.pods):
             await self.remove_pod(uid)
-        if self._cgroups is not None:
+        if self._cgroups is not None and self._book.places.own:
             await self._sandboxes.remove_group(self._book.places.own)
         await self._redirects.purge()
         shutil.rmtree(self.data_dir, ignore_errors=True)

@@ -13,6 +13,7 @@ from ..cgroups import remove_everywhere
 from . import configs
 from .book import Book
 from .failures import failure
+from .places import SYSTEMD
 from .records import Pod
 from .subpaths import SubPaths
 
@@ -43,6 +44,9 @@ class Sandboxes:
                 pod.sandboxes, pod.containers = known.sandboxes, known.containers
             pod.sandboxes.append(pod.sandbox_id)
             book.add_pod(pod)
+            if book.cgroups is not None and book.places.driver == SYSTEMD:
+                # systemd has made the slice a unit of its own meanwhile, with its defaults.
+                book.cgroups.create(group, config.limits)
             await book.follow_sandbox(pod)
         except CriError as error:
             # It may be there although the answer was lost: a list finds it.

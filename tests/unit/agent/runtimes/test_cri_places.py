@@ -1,0 +1,34 @@
+"""Where pods' cgroups lie, by both drivers, as a kubelet would have them."""
+
+from __future__ import annotations
+
+import pytest
+
+from podfit.agent.runtimes.cri.places import Places
+
+
+@pytest.mark.parametrize(
+    ("root", "qos", "cgroupfs", "systemd"),
+    [
+        ("/", "Guaranteed", "/kubepods/poda-b", "/kubepods.slice/kubepods-poda_b.slice"),
+        (
+            "/",
+            "Burstable",
+            "/kubepods/burstable/poda-b",
+            "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda_b.slice",
+        ),
+        (
+            "/test",
+            "BestEffort",
+            "/test/kubepods/besteffort/poda-b",
+            "/test.slice/test-kubepods.slice/test-kubepods-besteffort.slice/test-kubepods-besteffort-poda_b.slice",
+        ),
+    ],
+)
+def test_a_pods_group_is_where_a_kubelet_makes_it(root: str, qos: str, cgroupfs: str, systemd: str) -> None:
+    assert Places(root).pod(qos, "a-b") == cgroupfs
+    assert Places(root, "systemd").pod(qos, "a-b") == systemd
+
+
+def test_only_what_is_podfits_own_may_be_removed_as_a_whole() -> None:
+    assert (Places("/").own, Places("/test").own) == ("", "/test")
