@@ -26,7 +26,7 @@ from podfit.client.rest import Client
 from podfit.client.transport import Ask, Reply, Stream
 from podfit.kit.clock import FakeClock, rfc3339
 from podfit.testing.autoscaling import REPLICA_SET, autoscaled
-from podfit.testing.loops import Loops
+from podfit.testing.loops import Loops, Phases
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.loop import AdmissionWebhook
 from podfit.vpa.recommender.config import RecommenderConfig
@@ -165,6 +165,23 @@ async def step_met(before: float, after: float) -> list[Row]:
     return [Row(f"a step from {before:g} to {after:g} cores is met, in place", f"{passes} updater passes", "≤ 2")]
 
 
+async def step_met_in_any_phase(before: float, after: float) -> list[Row]:
+    """The same in seconds, with recommender and updater at several seconds of their intervals."""
+    slowest, interval = 0, UpdaterConfig().updater_interval
+    for recommender_at, updater_at in ((1, 1), (20, 30), (40, 59), (60, 30)):
+        with tempfile.TemporaryDirectory() as folder:
+            async with autoscaled(Path(folder), FakeClock()) as cluster:
+                cpu = f"{int(before * 1000)}m"
+                pods = await cluster.deployment("web", 1, cpu=cpu, limits={"cpu": cpu, "memory": "1Gi"})
+                await cluster.vpa("web", "web", updatePolicy={"updateMode": "InPlaceOrRecreate", "minReplicas": 1})
+                async with Phases(cluster, pods, recommender_at, updater_at) as phases:
+                    for _ in range(300):
+                        await phases.second(before * 0.8)
+                    slowest = max(slowest, await phases.seconds_until_met(after, 600))
+    what = f"the same, wherever in their intervals of {interval:g} s recommender and updater are"
+    return [Row(what, f"{slowest} s", f"≤ {2 * interval:g} s")]
+
+
 async def webhook_latency(count: int, rate: float) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         async with autoscaled(Path(folder)) as cluster:
@@ -225,6 +242,7 @@ async def _ask(port: int, body: bytes, count: int, rate: float) -> list[float]:
 
 async def measure(vpas: int) -> list[Row]:
     loops = [*await recommender_pass(vpas), *await updater_rate(400), *await step_met(0.1, 2.0)]
+    loops += await step_met_in_any_phase(0.1, 2.0)
     return [*loops, *await webhook_latency(600, 200.0)]
 
 

@@ -13,7 +13,7 @@ from podfit.api.kinds import VPA
 from podfit.api.quantity import Quantity
 from podfit.kit.clock import FakeClock
 from podfit.testing.autoscaling import Autoscaled, autoscaled
-from podfit.testing.loops import Loops
+from podfit.testing.loops import Loops, Phases
 from podfit.vpa.recommender.config import RecommenderConfig
 
 IN_PLACE = {"updateMode": "InPlaceOrRecreate", "minReplicas": 1}
@@ -48,6 +48,18 @@ async def test_a_step_from_a_tenth_to_two_cores_is_met_within_two_passes_of_the_
         assert await target(cluster) < 110
         limits = [await loops.minute(2.0) for _ in range(2)]
     assert limits[-1] >= 2000, limits
+
+
+@pytest.mark.parametrize("recommender_at", [1, 20, 40, 60])
+@pytest.mark.parametrize("updater_at", [1, 30, 59])
+async def test_a_step_is_met_within_two_intervals_whenever_recommender_and_updater_pass(
+    cluster: Autoscaled, recommender_at: int, updater_at: int
+) -> None:
+    async with Phases(cluster, await starved(cluster, "100m"), recommender_at, updater_at) as phases:
+        for _ in range(300):
+            await phases.second(0.08)
+        seconds = await phases.seconds_until_met(2.0, 600)
+        assert seconds <= 2 * phases.updater.config.updater_interval
 
 
 async def test_a_step_is_met_as_fast_after_the_autoscaler_has_lowered_the_limit(cluster: Autoscaled) -> None:

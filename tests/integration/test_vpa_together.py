@@ -63,6 +63,15 @@ async def test_a_starved_deployment_is_given_what_it_needs(tmp_path: Path) -> No
         assert found["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
+async def test_a_starved_deployment_does_not_wait_for_the_updaters_next_pass(tmp_path: Path) -> None:
+    """The updater passes once a day."""
+    flags = {"recommender": ["--recommender-interval=200ms"], "updater": ["--updater-interval=24h"]}
+    async with Whole(tmp_path, vpa=True, vpa_flags=flags) as whole:
+        annotations = {"podfit.dev/fake-cpu": "constant:1.2"}
+        await _starved(whole, pod_spec("300m", "64Mi"), "300m", annotations, enough=1200)
+        assert whole.up.autoscaler is not None and whole.up.autoscaler.updater.passes == 0
+
+
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root and writable cgroups")
 async def test_a_busy_process_under_a_small_limit_is_given_more(tmp_path: Path) -> None:

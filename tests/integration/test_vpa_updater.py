@@ -475,3 +475,32 @@ async def test_a_pod_that_an_undo_keeps_large_is_not_said_to_be_at_its_target(cl
     told = story["pods"][pod]
     assert told["reason"] == "HeldByUndo"
     assert "container main keeps 800Mi of memory instead of 500Mi" in told["message"]
+
+
+async def starve(cluster: Autoscaled, name: str, cpu: str) -> None:
+    """As the recommender says it of a container that uses up its limit."""
+    await cluster.recommend(name, {"cpu": cpu}, lowerBound={"cpu": cpu}, upperBound={"cpu": cpu})
+    conditions = [{"type": kind, "status": "True"} for kind in ("CPUStarved", "RecommendationProvided")]
+    await cluster.admin.patch(VPA, "default", name, {"status": {"conditions": conditions}}, "status")
+
+
+async def test_between_passes_only_starved_pods_are_changed_and_none_is_evicted(cluster: Autoscaled) -> None:
+    names = ("starved", "other", "recreated", "full")
+    pods = {name: await cluster.deployment(name, 2, cpu="100m") for name in names}
+    for name in names:
+        mode = "Recreate" if name == "recreated" else "InPlaceOrRecreate"
+        await cluster.vpa(name, name, updatePolicy={"updateMode": mode, "minReplicas": 1})
+    await admission_lives(cluster)
+    async with updating(cluster, replace(CONFIG, in_place_skip_disruption_budget=True)) as updater:
+        await starve(cluster, "starved", "300m")
+        await starve(cluster, "recreated", "300m")
+        await starve(cluster, "full", "100")
+        await cluster.recommend("other", {"cpu": "300m"}, lowerBound={"cpu": "300m"})
+        async with asyncio.timeout(30):
+            while len(updater.hurry._waiting) < 2:
+                await asyncio.sleep(0.01)
+        await updater.hurried_pass()
+        assert not updater.hurry
+    assert await resized(cluster, pods["starved"], "300m") == pods["starved"]
+    assert await resized(cluster, [*pods["other"], *pods["recreated"]], "300m") == []
+    assert not any([await leaving(cluster, pod) for name in names for pod in pods[name]])

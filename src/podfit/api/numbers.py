@@ -52,19 +52,30 @@ class Numbers:
     memory_bytes: list[float] = field(default_factory=list)
     throttled: list[float] = field(default_factory=list)
     """The part of the periods in which the CPU limit was reached; 0 where nobody counts."""
+    windows_s: list[float] = field(default_factory=list)
+    """Over how long the CPU use is an average."""
     oom_ends: dict[Key, int] = field(default_factory=dict)
     """How often containers ended for lack of memory, those that do not run now as well. Not part of a slice."""
 
-    def add(self, key: Key, at: float, cores: float, memory_bytes: float, throttled: float = 0.0) -> None:
+    def add(
+        self,
+        key: Key,
+        at: float,
+        cores: float,
+        memory_bytes: float,
+        throttled: float = 0.0,
+        window_s: float = 60.0,
+    ) -> None:
         self.keys.append(key)
         self.at.append(at)
         self.cores.append(cores)
         self.memory_bytes.append(memory_bytes)
         self.throttled.append(throttled)
+        self.windows_s.append(window_s)
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def __getitem__(self, part: slice) -> Numbers:
         at, cores, memory = self.at[part], self.cores[part], self.memory_bytes[part]
-        return Numbers(self.keys[part], at, cores, memory, self.throttled[part])
+        return Numbers(self.keys[part], at, cores, memory, self.throttled[part], self.windows_s[part])

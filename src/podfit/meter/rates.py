@@ -111,9 +111,9 @@ class NodeRates:
     def tell(self, keys: Sequence[Key], into: Numbers) -> None:
         """Of the containers of a pod."""
         uses = [self.containers[key] for key in keys]
-        at = min([use.at for use in uses])
+        first = min(uses, key=lambda use: use.at)
         for key, use in zip(keys, uses, strict=True):
-            into.add(key, at, use.cores, use.memory_bytes, use.throttled)
+            into.add(key, first.at, use.cores, use.memory_bytes, use.throttled, first.window_s)
 
     @property
     def settled(self) -> bool:

@@ -33,6 +33,7 @@ class Metered:
         """(namespace, pod) → container → (cpu, memory)"""
         self.throttled: dict[tuple[str, str], str] = {}
         """(namespace, pod) → in which part of the periods its containers reach their CPU limit"""
+        self.window = "30s"
         self.gone = False
         self.extra: list[Object] = []
         """PodMetrics to answer with besides, however odd."""
@@ -54,7 +55,7 @@ class Metered:
             {
                 "metadata": {"namespace": namespace, "name": name},
                 "timestamp": rfc3339(self._clock.now()),
-                "window": "30s",
+                "window": self.window,
                 "containers": [
                     {"name": container, "usage": {"cpu": cpu, "memory": memory} | self._throttled(namespace, name)}
                     for container, (cpu, memory) in containers.items()

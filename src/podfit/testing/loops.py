@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from podfit.api.kinds import POD
+import asyncio
+from collections import deque
+from typing import Self
+
+from podfit.api.kinds import POD, VPA
 from podfit.api.quantity import Quantity
+from podfit.client.cache import key_of
 from podfit.kit.clock import FakeClock
 from podfit.testing.autoscaling import Autoscaled
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.loop import Recommender
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
+
+METERED_S = 15
+"""Usage is an average over so long."""
 
 
 class Loops:
@@ -20,7 +28,7 @@ class Loops:
         self.recommender = Recommender(cluster.client, config or RecommenderConfig(address=""), clock=cluster.clock)
         self.updater = Updater(cluster.client, UpdaterConfig(address="", scale_down_delay=0), clock=cluster.clock)
 
-    async def __aenter__(self) -> Loops:
+    async def __aenter__(self) -> Self:
         await self.recommender.start()
         await self.updater.start()
         return self
@@ -52,3 +60,49 @@ class Loops:
         limit = Quantity.parse(written).milli if written else 10**9
         self.cluster.use(pod, f"{min(int(cores * 1000), limit)}m", "100000000")
         return limit
+
+
+class Phases(Loops):
+    """The same second by second: recommender and updater pass when their own intervals are over, not in step."""
+
+    def __init__(self, cluster: Autoscaled, pods: list[str], recommender_at: int, updater_at: int) -> None:
+        """`recommender_at` and `updater_at`: the seconds of each minute at which they pass."""
+        super().__init__(cluster, pods)
+        cluster.metered.window = f"{METERED_S}s"
+        self._next = [recommender_at, updater_at]
+        self._used: deque[int] = deque(maxlen=METERED_S)
+        self._second = 0
+
+    async def seconds_until_met(self, cores: float, most: int) -> int:
+        """How long the pods need so many cores until their limit allows it, at most so long."""
+        for second in range(most):
+            if await self.second(cores) >= cores * 1000:
+                return second
+        return most
+
+    async def second(self, cores: float) -> int:
+        """Answers the CPU limit of the first pod."""
+        limit = await self._node(self.pods[0], cores)
+        self._used.append(min(int(cores * 1000), limit))
+        for pod in self.pods:
+            self.cluster.use(pod, f"{sum(self._used) // len(self._used)}m", "100000000")
+        assert isinstance(self.cluster.clock, FakeClock)
+        await self.cluster.clock.advance(1)
+        self._second += 1
+        if self._second >= self._next[0]:
+            await self.recommender.one_pass()
+            self._next[0] = self._second + int(self.recommender.rest_s())
+            await self._seen()
+        if self.updater.hurry:
+            await self.updater.hurried_pass()
+        if self._second >= self._next[1]:
+            await self.updater.one_pass()
+            self._next[1] = self._second + int(self.updater.config.updater_interval)
+        return await self._node(self.pods[0], cores)
+
+    async def _seen(self) -> None:
+        """Until the updater has what the recommender has written."""
+        [written] = (await self.cluster.admin.list(VPA, "default"))["items"]
+        version = written["metadata"]["resourceVersion"]
+        while (self.updater.sight.vpas.get(*key_of(written)) or written)["metadata"]["resourceVersion"] != version:
+            await asyncio.sleep(0.001)

@@ -7,7 +7,7 @@ from typing import Any
 
 Object = Mapping[str, Any]
 
-PROVIDED = "RecommendationProvided"
+PROVIDED, CPU_STARVED = "RecommendationProvided", "CPUStarved"
 CPU, MEMORY = "cpu", "memory"
 RESOURCES = (CPU, MEMORY)
 MODES = ("Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace", "Auto")

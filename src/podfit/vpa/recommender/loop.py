@@ -73,6 +73,8 @@ HISTORY_PATIENCE_S = 30.0
 """How long the first pass waits for the past; after that it goes on loading beside the loop."""
 STALE_S, STALE_PASSES = 300.0, 5
 """How long, at least, and for how many passes a container may be without a new sample."""
+STARVED_S = 15.0
+"""Until the next pass after a container has begun to use up its CPU limit, if the interval is longer."""
 Seen = tuple[Any, ...]
 
 
@@ -147,9 +149,17 @@ class Recommender:
                     await self.one_pass()
                 except Exception:
                     log.exception("a pass of the recommender failed")
-                await self.clock.sleep(self.config.recommender_interval)
+                await self.clock.sleep(self.rest_s())
         finally:
             await self.stop()
+
+    def rest_s(self) -> float:
+        """Until the next pass. A container that has just begun to starve is looked at again soon: what it was given
+        may still be too little."""
+        interval = self.config.recommender_interval
+        if self.starvation.begun_after(self.clock.now() - 2 * interval):
+            return min(interval, STARVED_S)
+        return interval
 
     async def start(self) -> None:
         """The caches' first picture, then the past; after it passes may run."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from podfit.kit.clock import rfc3339
 from podfit.vpa.model import horizontal
-from podfit.vpa.model.policy import PROVIDED, container_policies, controls_limits
+from podfit.vpa.model.policy import CPU_STARVED, PROVIDED, container_policies, controls_limits
 from podfit.vpa.model.similar import FROM_SIMILAR
 from podfit.vpa.model.times import NEVER, Seconds
 from podfit.vpa.model.unlimited import OTHER_VALUES, held_down
@@ -22,7 +22,7 @@ from podfit.vpa.recommender.decide.starvation import Need
 from podfit.vpa.recommender.decide.status import FETCHING_HISTORY, LOW_CONFIDENCE, NO_SAMPLES, Condition
 
 METRICS_GONE = "MetricsUnavailable"
-CPU_STARVED, OVERRULED, CAPPED_BY_LIMIT = "CPUStarved", "Overruled", "CappedByLimit"
+OVERRULED, CAPPED_BY_LIMIT = "Overruled", "CappedByLimit"
 OURS = frozenset(
     {
         LOW_CONFIDENCE,

@@ -15,8 +15,6 @@ from podfit.vpa.recommender.decide.fleet.rows import RowContainer
 from podfit.vpa.recommender.decide.starvation import Sample, Starvation
 from podfit.vpa.recommender.usage import Scraped
 
-WINDOW_S = 60.0
-"""A sample is an average over at most so long. One that began before the limit was changed is not compared with it."""
 Written = dict[str, tuple[str | None, str | None]]
 """By container, its CPU limit and request."""
 
@@ -56,7 +54,8 @@ def note_starved(found: Scraped, fleet: Fleet, starvation: Starvation, config: C
     if not config.starved_above or not len(found.handles):
         return
     limits, rows = fleet.limit[found.handles], fleet.row[found.handles]
-    begun = found.instants - WINDOW_S
+    # A sample is an average: one that began before the limit was changed is not compared with it.
+    begun = found.instants - found.windows
     at_limit = (limits > 0) & (found.cpu >= limits * config.starved_above) & (begun >= fleet.lowered[found.handles])
     concerned = at_limit | ((rows != NO_ROW) & fleet.watched[rows])
     throttled = np.zeros(len(rows), np.bool_)

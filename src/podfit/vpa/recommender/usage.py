@@ -19,6 +19,7 @@ from podfit.api.quantity import Quantity, QuantityError
 from podfit.api.status import ApiError, Object
 from podfit.client import Client
 from podfit.client.transport import Unreachable
+from podfit.vpa.flags import duration
 from podfit.vpa.history.base import NONE, Batch, Series
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
 from podfit.vpa.recommender.decide.cluster import ClusterState, Pod, PodId
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 AHEAD_S = 600.0
 """Samples further in the future than this come from a clock that is wrong; counting them would lock out true ones."""
+WINDOW_S = 60.0
 AT_ONCE = 500
 """PodMetrics, or containers, that are read in one go."""
 
@@ -69,6 +71,8 @@ class Scraped:
     memory: Ints
     throttled: Floats
     """The part of the periods in which the CPU limit was reached; 0 where nobody says."""
+    windows: Floats
+    """Over how many seconds the CPU use is an average."""
 
     def batch(self) -> Batch:
         """For a history, in order of time."""
@@ -106,14 +110,12 @@ def counted(numbers: Numbers, cluster: ClusterState, now: Seconds, gone: Collect
         names.append(container)
         handles.append(state.handle)
         found.append(index)
-    at, cores, memory, throttled = (
-        np.array(column, np.float64)[found]
-        for column in (numbers.at, numbers.cores, numbers.memory_bytes, numbers.throttled)
-    )
+    columns = numbers.at, numbers.cores, numbers.memory_bytes, numbers.throttled, numbers.windows_s
+    at, cores, memory, throttled, windows = (np.array(column, np.float64)[found] for column in columns)
     nanos = _whole(cores * 1e9)
     milli = np.where(nanos == NONE, NONE, -(-nanos // 10**6))
     part = np.rint(throttled * 1000) / 1000
-    made = Scraped(pods, names, np.array(handles, np.int64), np.floor(at), milli, _whole(memory), part)
+    made = Scraped(pods, names, np.array(handles, np.int64), np.floor(at), milli, _whole(memory), part, windows)
     ahead = made.instants > now + AHEAD_S
     return _without(made, ahead) if ahead.any() else made
 
@@ -127,8 +129,8 @@ def _whole(amounts: Floats) -> Ints:
 def _without(found: Scraped, left_out: NDArray[np.bool_]) -> Scraped:
     kept = ~left_out
     pods, names = list(compress(found.pods, kept)), list(compress(found.names, kept))
-    instants, throttled = found.instants[kept], found.throttled[kept]
-    return Scraped(pods, names, found.handles[kept], instants, found.cpu[kept], found.memory[kept], throttled)
+    instants, more = found.instants[kept], (found.throttled[kept], found.windows[kept])
+    return Scraped(pods, names, found.handles[kept], instants, found.cpu[kept], found.memory[kept], *more)
 
 
 @dataclass(slots=True)
@@ -140,11 +142,13 @@ class _Columns:
     cpu: list[int] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
     throttled: list[float] = field(default_factory=list)
+    windows: list[float] = field(default_factory=list)
 
     def scraped(self) -> Scraped:
         handles, cpu, memory = (np.array(column, np.int64) for column in (self.handles, self.cpu, self.memory))
-        instants, throttled = (np.array(column, np.float64) for column in (self.instants, self.throttled))
-        return Scraped(self.pods, self.names, handles, instants, cpu, memory, throttled)
+        columns = self.instants, self.throttled, self.windows
+        instants, throttled, windows = (np.array(column, np.float64) for column in columns)
+        return Scraped(self.pods, self.names, handles, instants, cpu, memory, throttled, windows)
 
 
 def scraped(items: Iterable[Object], cluster: ClusterState, now: Seconds) -> Scraped:
@@ -165,8 +169,9 @@ def scraped(items: Iterable[Object], cluster: ClusterState, now: Seconds) -> Scr
             instants[stamp] = _instant(stamp, now)
         if instants[stamp] == NEVER:
             continue
+        window = _window(item.get("window"))
         for container in item.get("containers") or ():
-            _add(found, pod, container, instants[stamp], absent)
+            _add(found, pod, container, instants[stamp], window, absent)
     return found.scraped()
 
 
@@ -179,7 +184,15 @@ def _instant(stamp: str, now: Seconds) -> Seconds:
     return instant if instant <= now + AHEAD_S else NEVER
 
 
-def _add(found: _Columns, pod: Pod, container: Object, instant: Seconds, absent: int) -> None:
+def _window(text: object) -> Seconds:
+    """A minute where it is not said."""
+    try:
+        return duration(text) if isinstance(text, str) else WINDOW_S
+    except ValueError:
+        return WINDOW_S
+
+
+def _add(found: _Columns, pod: Pod, container: Object, instant: Seconds, window: Seconds, absent: int) -> None:
     name = container.get("name") or ""
     state = pod.containers.get(name)
     if isinstance(state, RowContainer):
@@ -190,6 +203,7 @@ def _add(found: _Columns, pod: Pod, container: Object, instant: Seconds, absent:
         found.instants.append(instant)
         found.cpu.append(_amount(usage.get("cpu"), True, absent))
         found.memory.append(_amount(usage.get("memory"), False, absent))
+        found.windows.append(window)
         found.throttled.append(max(0, _amount(usage.get(THROTTLED), True, 0)) / 1000)
 
 

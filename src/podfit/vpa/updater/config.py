@@ -71,6 +71,8 @@ class UpdaterConfig:
     """Asked in every pass, if set; otherwise the recommendation in the autoscaler's status is used. `aggregated` asks
     through the API server, with this component's credentials."""
     recommender_timeout: float = 0.5
+    update_starved_at_once: bool = True
+    """Resize pods whose CPU limit is found to be used up when the recommendation comes, not in the next pass."""
     rolling_settle: float = 60.0
     """How long a pod is ready with a changed policy before the next one gets it (annotation podfit.dev/rolling)."""
     deferred_timeout: float = 300.0

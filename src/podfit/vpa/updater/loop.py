@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from podfit.api.kinds import NODE, POD, kind_named
 from podfit.client import Client, EventRecorder
+from podfit.client.cache import key_of
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
 from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontally, without
@@ -43,6 +44,7 @@ from podfit.vpa.updater.decide.restriction import Attempts
 from podfit.vpa.updater.decide.rollout import Rollout
 from podfit.vpa.updater.decide.steady import Steady
 from podfit.vpa.updater.gates import Gates
+from podfit.vpa.updater.hurry import NOT_NOW, Hurry
 from podfit.vpa.updater.measures import Measures
 from podfit.vpa.updater.one_vpa import update_one
 from podfit.vpa.updater.oversized import Oversized
@@ -118,6 +120,7 @@ class Updater:
         self.waiting: dict[str, float] = {}
         """By pod UID: since when the cluster could not take its resize."""
         self._attempts: dict[VpaId, Attempts] = {}
+        self.hurry = Hurry()
         self._tasks = Tasks("vpa-updater")
         self.passes = 0
 
@@ -128,13 +131,19 @@ class Updater:
         try:
             await self.start()
             while True:
-                await self.clock.sleep(self.config.updater_interval)
-                try:
-                    await self.one_pass()
-                except Exception:
-                    log.exception("a pass of the updater failed")
+                due = self.clock.monotonic() + self.config.updater_interval
+                while await self.hurry.before(self.clock, due):
+                    await self._kept_going(self.hurried_pass())
+                await self._kept_going(self.one_pass())
         finally:
             await self.stop()
+
+    @staticmethod
+    async def _kept_going(work: Awaitable[None]) -> None:
+        try:
+            await work
+        except Exception:
+            log.exception("a pass of the updater failed")
 
     async def start(self) -> None:
         self._tasks.start(self.events.run(), "events")
@@ -145,6 +154,8 @@ class Updater:
         self.gates.start((self.sight.vpas, *self.sight.workloads.values()))
         self._tasks.start(self.gates.run(), "gates")
         self._tasks.start(self.undo.run(), "undo")
+        if self.config.update_starved_at_once:
+            self.sight.vpas.subscribe(self.hurry.on_vpa)
 
     async def stop(self) -> None:
         await self._tasks.stop()
@@ -186,14 +197,28 @@ class Updater:
         self.passes += 1
         self.health.alive()
 
+    async def hurried_pass(self) -> None:
+        """Resizes pods of autoscalers whose containers have just been found starved, and evicts none."""
+        ids, now = self.hurry.take(), self.clock.now()
+        namespaces = {namespace for namespace, _ in ids}
+        # All autoscalers of a namespace: a pod may belong to another one.
+        near = [vpa for vpa in self.sight.watched_vpas() if vpa["metadata"].get("namespace", "") in namespaces]
+        pods = [pod for pod in self.pods if pod["metadata"].get("namespace", "") in namespaces]
+        world = self._world(self._decided_on(near, now), pods)
+        concerned = [(vpa, pods) for vpa, pods in controlled_pods(world) if key_of(dict(vpa)) in ids]
+        await self._update_all(world, await self._freshest(concerned, now), now, NOT_NOW, hurried=True)
+        await self.hands.settle()
+
     # --- observing
 
     def _vpas(self, now: float) -> list[Mapping[str, Any]]:
         """As the decisions shall see them: without what is scaled horizontally, and falling slowly only."""
-        scaled = scaled_horizontally(self.hpas)
         found = self.sight.watched_vpas()
         self.steady.forget({(vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]) for vpa in found})
-        labels_of = self.targets.template_labels
+        return self._decided_on(found, now)
+
+    def _decided_on(self, found: list[Any], now: float) -> list[Mapping[str, Any]]:
+        scaled, labels_of = scaled_horizontally(self.hpas), self.targets.template_labels
         return [
             self.steady.settle(without(own_only(vpa), horizontal_resources(vpa, scaled, labels_of)), now)
             for vpa in found
@@ -240,7 +265,12 @@ class Updater:
     # --- acting
 
     async def _update_all(
-        self, world: World, controlled: list[tuple[Any, list[Any]]], now: float, no_eviction: Wait | None
+        self,
+        world: World,
+        controlled: list[tuple[Any, list[Any]]],
+        now: float,
+        no_eviction: Wait | None,
+        hurried: bool = False,
     ) -> None:
         gate = asyncio.Semaphore(self.config.workers)
         deadline = self.clock.monotonic() + self.config.updater_interval
@@ -251,7 +281,8 @@ class Updater:
                 attempts = self._attempts.setdefault(id, Attempts())
                 try:
                     rollout = Rollout(vpa, pods, now, self.config.rolling_settle, self._awaited(pods))
-                    await update_one(Work(self, world, vpa, pods, attempts, now, deadline, no_eviction, rollout))
+                    parts = attempts, now, deadline, no_eviction, rollout, hurried
+                    await update_one(Work(self, world, vpa, pods, *parts))
                 except Exception:
                     # One that makes trouble must not keep the others waiting.
                     log.exception("autoscaler %s/%s", *id)

@@ -79,7 +79,8 @@ def _report(work: Work, report: Report) -> None:
         found = why_not(pod, work.vpa, restriction, work.now, config, work.bounds)
         reasons[name] = _counted(work, pod, config) if found.reason == TOO_FEW else found
     updater.story.tell(work.vpa, reasons, work.now)
-    _measure(work, report)
+    if not work.hurried:
+        _measure(work, report)
 
 
 def _counted(work: Work, pod: Any, config: Config) -> WhyNot:

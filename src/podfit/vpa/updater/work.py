@@ -28,6 +28,8 @@ class Work:
     """Why no pod may be evicted: the webhook that sizes new pods does not answer."""
     rollout: Rollout
     """Who has to wait while a changed policy reaches the pods some at a time."""
+    hurried: bool = False
+    """Between two passes: metrics count whole passes."""
     waits: dict[str, Wait] = field(default_factory=dict)
     """By pod name: why it was refused in this pass."""
 

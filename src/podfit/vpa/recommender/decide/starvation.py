@@ -174,6 +174,11 @@ class Starvation:
             if not states:
                 del self._in[namespace]
 
+    def begun_after(self, instant: Seconds) -> bool:
+        """Whether a container began to use up its limit after that, and still does."""
+        found = (state for states in self._in.values() for state in states.values())
+        return any(one.since > instant for state in found for one in state.at_limit.values())
+
     def __bool__(self) -> bool:
         return bool(self._in)
 

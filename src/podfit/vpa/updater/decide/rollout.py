@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podfit.vpa.model.pods import condition
+from podfit.vpa.model.policy import CPU_STARVED
 from podfit.vpa.model.rolling import ROLLING, at_once, policy_digest, sized_under
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339, to_rfc3339
 from podfit.vpa.model.waits import Wait
 from podfit.vpa.updater.decide.resizing import ResizeStatus, resize_status
 
 Object = Mapping[str, Any]
-
-STARVED = "CPUStarved"
 
 
 class Rollout:
@@ -59,7 +58,7 @@ class Rollout:
         """A pod that is short of memory or CPU under its old policy does not wait for others."""
         if any(_killed(status) for status in _statuses(pod)):
             return True
-        return raises and (condition(self._vpa, STARVED) or {}).get("status") == "True"
+        return raises and (condition(self._vpa, CPU_STARVED) or {}).get("status") == "True"
 
     def _settled(self, pod: Object) -> bool:
         ready = condition(pod, "Ready") or {}

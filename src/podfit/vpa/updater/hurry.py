@@ -1,0 +1,66 @@
+"""Autoscalers whose containers have just been found starved: their pods are not left waiting for the next pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.api.status import Object
+from podfit.client.cache import Key, key_of
+from podfit.kit.clock import Clock
+from podfit.vpa.model.pods import condition
+from podfit.vpa.model.policy import CPU_STARVED, IN_PLACE_MODES, container_recommendations, update_mode
+from podfit.vpa.model.waits import Wait
+
+NOT_NOW = Wait(
+    "NotYet", "it starves, and could not be resized in place; whether it is evicted is decided in the next pass"
+)
+
+
+class Hurry:
+    def __init__(self) -> None:
+        self._waiting: set[Key] = set()
+        self._wake = asyncio.Event()
+
+    def on_vpa(self, before: Object | None, after: Object | None) -> None:
+        if before is not None and after is not None and newly_starved(before, after):
+            self._waiting.add(key_of(after))
+            self._wake.set()
+
+    def __bool__(self) -> bool:
+        """Whether anybody is waiting."""
+        return bool(self._waiting)
+
+    def take(self) -> set[Key]:
+        """Who is waiting, and is not any longer."""
+        found, self._waiting = self._waiting, set()
+        self._wake.clear()
+        return found
+
+    async def before(self, clock: Clock, due: float) -> bool:
+        """Returns when somebody waits (True), or at `due` (monotonic)."""
+        sleeping = asyncio.ensure_future(clock.sleep(due - clock.monotonic()))
+        waking = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait((sleeping, waking), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sleeping, waking):
+                task.cancel()
+            await asyncio.gather(sleeping, waking, return_exceptions=True)
+        return bool(self) and clock.monotonic() < due
+
+
+def newly_starved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether containers are starved that were not, or another size is recommended for them than before."""
+    if update_mode(after) not in IN_PLACE_MODES or not _starved(after):
+        return False
+    return not _starved(before) or _targets(before) != _targets(after)
+
+
+def _starved(vpa: Mapping[str, Any]) -> bool:
+    return (condition(vpa, CPU_STARVED) or {}).get("status") == "True"
+
+
+def _targets(vpa: Mapping[str, Any]) -> list[Any]:
+    return [(entry.get("containerName"), entry.get("target")) for entry in container_recommendations(vpa)]
