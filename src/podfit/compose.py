@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from podfit.agent.server.server import NodeServer
     from podfit.apiserver.config import Config
     from podfit.client.kubeconfig import Access
+    from podfit.compose_vm import VmProcess
     from podfit.controllers.world import World
     from podfit.meter.meter import Meter
     from podfit.meter.server import MeterServer
@@ -130,6 +131,8 @@ class UpOptions:
     """Further runtimes, by the handler of the RuntimeClass that chooses them."""
     cgroup_root: str = ""
     """How pods are connected; None for the defaults."""
+    vm: str = ""
+    """"tcg" or "kvm": VMs run as pods of the RuntimeClass `vm`, in a VM runtime beside the agents."""
     meter_resolution_s: float = 15.0
     """How often what containers use is read."""
 
@@ -158,6 +161,7 @@ class Up:
         self._node_tls: ssl.SSLContext | None = None
         self.meter: Meter | None = None
         self.autoscaler: Autoscaler | None = None
+        self.vms: VmProcess | None = None
         options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.server = ApiServer(self._server_config())
 
@@ -197,6 +201,8 @@ class Up:
             self.tasks.start(self._controllers(), "controllers")
         if self.options.scheduler:
             self.tasks.start(self._scheduler(), "scheduler")
+        if self.options.vm:
+            await self._start_vms()
         for name in self.options.node_names():
             await self._start_agent(name)
         if self.options.controllers:
@@ -229,6 +235,23 @@ class Up:
         scheduler = Scheduler(client, self.options.scheduling or SchedulerConfig(), self.clock)
         self.server.show_metrics({"scheduler": scheduler.metrics.text})
         await scheduler.run()
+
+    async def _start_vms(self) -> None:
+        from podfit.api.kinds import kind_named
+        from podfit.api.status import ApiError
+        from podfit.compose_vm import HANDLER, VmProcess, runtime_class
+        from podfit.images.store import IMAGES
+
+        self.vms = VmProcess(self.options.data_dir, self.options.data_dir / IMAGES, self.options.vm)
+        await self.vms.start()
+        endpoints = {**self.options.runtime_endpoints, HANDLER: self.vms.endpoint}
+        self.options = replace(self.options, runtime_endpoints=endpoints)
+        try:
+            await local_client(self.server, ADMIN, "installer").create(kind_named("RuntimeClass"), runtime_class())
+        except ApiError as error:
+            # One that is there already may have been changed by its owner, and stays.
+            if error.code != 409:
+                raise
 
     async def _start_agent(self, name: str) -> None:
         from podfit.agent.agent import Agent
@@ -328,6 +351,8 @@ class Up:
         await asyncio.gather(*(node.stop() for node in self.node_servers))
         for agent in self.agents:
             await agent.stop(stop_pods=self.options.stop_pods)
+        if self.vms is not None:
+            await self.vms.stop()
         await self.tasks.stop()
         await self.server.stop()
 

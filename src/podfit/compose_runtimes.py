@@ -49,7 +49,14 @@ def make_runtime(settings: RuntimeSettings, folder: Path, clock: Clock, address:
     from podfit.agent.runtimes.routed import RoutedRuntime
 
     others = {
-        handler: _cri(url, folder / f"cri-{handler}", settings.cgroup_root, folder, reached_at(address))
+        # Below a root of its own: the process runtime ends whatever it does not know below its root.
+        handler: _cri(
+            url,
+            folder / f"cri-{handler}",
+            settings.cgroup_root or f"/podfit-{_mark(folder)}-{handler}",
+            folder,
+            reached_at(address),
+        )
         for handler, url in settings.endpoints.items()
     }
     return RoutedRuntime(made, others)
@@ -101,11 +108,21 @@ def _cri(endpoint: str, data_dir: Path, cgroup_root: str, folder: Path, host_ip:
 async def remove_leftovers(data_dir: Path) -> int:
     """Ends the pods that a `podfit up` or `podfit agent` on this data directory left running; returns how many."""
     from podfit.agent.furnish.volumes import remove_memory_volumes
+    from podfit.compose_vm import vms_reached
 
     ended = 0
     for folder in sorted([*data_dir.glob("nodes/*/runtime"), *data_dir.glob("runtime")]):
         ended += await _purge(make_runtime(RuntimeSettings(), folder.parent, RealClock()))
         remove_memory_volumes(folder.parent / "pods")
+    async with vms_reached(data_dir):
+        ended += await _purge_cri(data_dir)
+    return ended
+
+
+async def _purge_cri(data_dir: Path) -> int:
+    from podfit.agent.furnish.volumes import remove_memory_volumes
+
+    ended = 0
     for folder in sorted([*data_dir.glob("nodes/*/cri*"), *data_dir.glob("cri*")]):
         from podfit.agent.runtimes.cri.notes import read_note
 

@@ -26,6 +26,11 @@ RuntimeEndpoints = Annotated[
         help="Another CRI runtime, for pods whose RuntimeClass has the handler NAME. May be repeated.",
     ),
 ]
+RunVms = Annotated[
+    bool,
+    typer.Option("--vm", help="Run VMs, too: podfit vm-runtime beside the node, chosen by the RuntimeClass vm."),
+]
+VmAccel = Annotated[str, typer.Option("--vm-accel", help="With --vm, how VMs run: tcg (emulated) or kvm.")]
 CgroupRoot = Annotated[
     str,
     typer.Option(

@@ -1,25 +1,28 @@
-"""What a VM starts from, taken out of OCI images: a disk under /disk/, or a kernel and an initrd under /boot/.
+"""What a VM starts from, in OCI images: a disk under /disk/, or a kernel and an initrd under /boot/.
 
 A disk image is what KubeVirt calls a containerDisk. For direct boot the image carries /boot/vmlinuz and, mostly,
 /boot/initrd.img; the kernel's command line is its label `podfit.dev/vm-cmdline`, unless the pod has an annotation of
-that name. The files are extracted once per image and only ever read.
+that name. Images are kept in podfit's image store, and only ever read.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
 
+from podfit.cri import api_pb2 as cri
+from podfit.images.archives import load
+from podfit.images.credentials import Credentials
+from podfit.images.errors import ImageError, NoSuchImage
+from podfit.images.index import StoredImage
+from podfit.images.pull import Puller
+from podfit.images.references import parse
+from podfit.images.store import ImageStore
 from podfit.vm.decide.layout import CMDLINE
 from podfit.vm.disks import format_of
 from podfit.vm.records import Image
 
 DEFAULT_CMDLINE = "console=ttyS0 panic=-1"
-_KERNEL, _INITRD, _DISK = "boot/vmlinuz", "boot/initrd.img", "disk/"
 
 
 class ImageMissing(Exception):
@@ -30,68 +33,84 @@ class ImageUnusable(Exception):
     """The image is there, but no VM can start from it; the message says what it lacks."""
 
 
-class Guests:
-    """The extracted files of images, by image ID."""
+class Images:
+    def __init__(self, folder: Path, insecure_registries: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        self._store = ImageStore(folder)
+        self._puller = Puller(self._store, insecure_registries)
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def open(self, archives: tuple[Path, ...] = ()) -> None:
+        """Loads the archives as well. Raises ImageError."""
+        self._store.prepare()
+        for archive in archives:
+            load(self._store, archive)
 
-    def _of(self, id: str) -> Path:
-        return self._folder / id.replace(":", "-")
+    def close(self) -> None:
+        self._puller.close()
 
-    def has(self, id: str) -> bool:
-        return self._of(id).is_dir()
+    def all(self) -> list[StoredImage]:
+        return self._store.images()
 
-    def remove(self, id: str) -> None:
-        shutil.rmtree(self._of(id), ignore_errors=True)
+    def find(self, name: str) -> StoredImage | None:
+        return self._store.find(name)
 
-    def extract(self, id: str, layers: Iterable[IO[bytes]]) -> None:
-        """Takes the files of a VM out of an image's layers. A half-extracted image is never seen."""
-        partial = self._of(id).with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        for layer in layers:
-            _extract_layer(layer, partial)
-        target = self._of(id)
-        if target.exists():
-            shutil.rmtree(partial)
-        else:
-            os.rename(partial, target)
+    async def pull(self, name: str, auth: cri.AuthConfig) -> StoredImage:
+        """Raises ImageError."""
+        credentials = Credentials(
+            auth.username, auth.password, auth.server_address, auth.identity_token, auth.registry_token
+        )
+        known = auth.username or auth.identity_token or auth.registry_token
+        return await self._puller.pull(parse(name), credentials if known else None)
 
-    def image(self, id: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Image:
-        """Raises ImageUnusable."""
-        folder = self._of(id)
-        kernel, initrd = folder / _KERNEL, folder / _INITRD
-        disks = sorted(path for path in (folder / "disk").glob("*") if path.is_file())
-        if not kernel.is_file() and not disks:
-            raise ImageUnusable(
-                "the image has neither a disk under /disk/ nor a kernel /boot/vmlinuz: no VM starts from it"
-            )
-        if len(disks) > 1:
-            raise ImageUnusable(f"the image has {len(disks)} disks under /disk/; a VM starts from one")
-        found = Image(id)
-        if disks:
-            found.disk, found.disk_format = str(disks[0]), format_of(disks[0])
-        if kernel.is_file():
-            found.kernel = str(kernel)
-            found.initrd = str(initrd) if initrd.is_file() else ""
-            found.cmdline = annotations.get(CMDLINE) or labels.get(CMDLINE) or DEFAULT_CMDLINE
-        return found
+    def remove(self, name: str) -> None:
+        """Raises ImageInUse; an image that is not there is removed already."""
+        try:
+            self._store.remove(name)
+        except NoSuchImage:
+            return
+
+    # --- what VMs use of them
+    def take(self, spec: cri.ImageSpec, annotations: Mapping[str, str], owner: str) -> Image:
+        """The image for a VM, which keeps it until it is released. Raises ImageMissing, ImageUnusable."""
+        name = spec.image
+        found = self._store.find(name)
+        if found is None:
+            raise ImageMissing(f"the image {spec.user_specified_image or name!r} is not on this node")
+        image = _guest(found, annotations)
+        self._store.lease(found.id, _lease(owner))
+        return image
+
+    def release(self, image: Image, owner: str) -> None:
+        self._store.release(image.id, _lease(owner))
 
 
-def _extract_layer(layer: IO[bytes], target: Path) -> None:
-    with tarfile.open(fileobj=layer, mode="r:*") as tar:
-        for entry in tar:
-            name = os.path.normpath(entry.name.lstrip("/"))
-            if not (name in (_KERNEL, _INITRD) or (name.startswith(_DISK) and name.count("/") == 1)):
-                continue
-            base, _, last = name.rpartition("/")
-            if last.startswith(".wh."):
-                (target / base / last.removeprefix(".wh.")).unlink(missing_ok=True)
-                continue
-            content = tar.extractfile(entry) if entry.isfile() else None
-            if content is None:
-                continue
-            (target / base).mkdir(parents=True, exist_ok=True)
-            with (target / name).open("wb") as file:
-                shutil.copyfileobj(content, file, 1 << 20)
+def _lease(owner: str) -> str:
+    return f"vm-{owner}"
+
+
+def _guest(found: StoredImage, annotations: Mapping[str, str]) -> Image:
+    root = Path(found.rootfs)
+    kernel, initrd = root / "boot/vmlinuz", root / "boot/initrd.img"
+    disks = sorted(path for path in (root / "disk").glob("*") if path.is_file() and not path.is_symlink())
+    if not _plain(kernel) and not disks:
+        raise ImageUnusable(
+            "the image has neither a disk under /disk/ nor a kernel /boot/vmlinuz: no VM starts from it"
+        )
+    if len(disks) > 1:
+        raise ImageUnusable(f"the image has {len(disks)} disks under /disk/; a VM starts from one")
+    image = Image(found.id)
+    if disks:
+        image.disk, image.disk_format = str(disks[0]), format_of(disks[0])
+    if _plain(kernel):
+        image.kernel = str(kernel)
+        image.initrd = str(initrd) if _plain(initrd) else ""
+        image.cmdline = annotations.get(CMDLINE) or found.settings.labels.get(CMDLINE) or DEFAULT_CMDLINE
+    return image
+
+
+def _plain(path: Path) -> bool:
+    """A link of the image could lead anywhere on this machine."""
+    return path.is_file() and not path.is_symlink()
+
+
+__all__ = ["ImageError", "ImageMissing", "ImageUnusable", "Images"]

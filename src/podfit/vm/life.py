@@ -41,6 +41,8 @@ class Presence:
     """libvirt has cleaned up after QEMU."""
     killed: bool = False
     shut_down: bool = False
+    panicked: bool = False
+    """The guest's kernel said so."""
     crashed: bool = False
     oom_kills: int = 0
 
@@ -181,7 +183,7 @@ class Lives:
         if event.kind == SHUTDOWN:
             present.shut_down = True
         elif event.kind == CRASHED:
-            present.crashed = True
+            present.panicked = True
         elif event.kind == STOPPED:
             present.stopped.set()
 
@@ -214,8 +216,10 @@ class Lives:
             return KILLED, "OOMKilled", "QEMU exceeded the memory limit of the VM's cgroup"
         if present.killed:
             return KILLED, "Error", "the guest did not shut down within its grace period"
-        if present.crashed and not code:
+        if present.panicked and not code:
             return 1, "Error", "the guest's kernel panicked"
+        if present.crashed and not code:
+            return 255, "Error", "QEMU ended unexpectedly"
         if present.shut_down or code == 0:
             return 0, "Completed", ""
         if code is None:

@@ -12,7 +12,7 @@ from podfit.kit.dirlock import DirectoryLock
 from podfit.vm.cgroups import Cgroups
 from podfit.vm.decide.sizes import Limits, actual_limits
 from podfit.vm.disks import Disks
-from podfit.vm.imageservice import Images
+from podfit.vm.images import Images
 from podfit.vm.life import Lives
 from podfit.vm.machines.events import AGENT_UP, Event
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
@@ -76,6 +76,10 @@ class Runtime:
 
     def containers_of(self, sandbox_id: str) -> list[Container]:
         return [one for one in self.records.containers.values() if one.sandbox_id == sandbox_id]
+
+    async def remove(self, container: Container) -> None:
+        await self.lives.remove(container)
+        self.images.release(container.image, container.id)
 
     # --- status
     async def status(self, container: Container) -> cri.ContainerStatus:

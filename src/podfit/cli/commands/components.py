@@ -41,7 +41,15 @@ from podfit.cli.ports import (
     with_flags,
 )
 from podfit.cli.run import run, serve, until_stopped
-from podfit.cli.runtimes import CgroupRoot, RuntimeEndpoint, RuntimeEndpoints, RuntimeName, endpoints
+from podfit.cli.runtimes import (
+    CgroupRoot,
+    RuntimeEndpoint,
+    RuntimeEndpoints,
+    RuntimeName,
+    RunVms,
+    VmAccel,
+    endpoints,
+)
 from podfit.cli.signing import RootCa, SigningCert, SigningKey, certificate_in, signer_of
 from podfit.compose_runtimes import CONTAINERD
 from podfit.kit.addresses import CannotListen
@@ -151,6 +159,8 @@ def up(
     runtime: RuntimeName = "process",
     container_runtime_endpoint: RuntimeEndpoint = CONTAINERD,
     runtime_endpoint: RuntimeEndpoints = None,
+    vm: RunVms = False,
+    vm_accel: VmAccel = "tcg",
     cgroup_root: CgroupRoot = "",
     nodes: Annotated[int, typer.Option("--nodes", min=0, max=5000, help="How many nodes to run.")] = 1,
     node_name: Annotated[str, typer.Option("--node-name", help="The node's name; default this machine's.")] = "",
@@ -220,6 +230,7 @@ def up(
         ),
         meter_resolution_s=meter_resolution,
         node_port=node_port,
+        vm=vm_accel if vm else "",
         image_fallback=fallback(image_fallback),
         insecure_registries=tuple(insecure_registry or ()),
         node_settings=cpu_settings(

@@ -37,6 +37,13 @@ def vm_runtime(
     network: Annotated[
         str, typer.Option("--network", help="user (VMs reach out, nobody reaches in) or none.")
     ] = "user",
+    images: Annotated[
+        Path | None, typer.Option("--images", help="The image store to use; default one in the data directory.")
+    ] = None,
+    insecure_registry: Annotated[
+        list[str] | None,
+        typer.Option("--insecure-registry", metavar="HOST[:PORT]", help="A registry to ask without TLS; repeatable."),
+    ] = None,
     image_archive: Annotated[
         list[Path] | None, typer.Option("--image-archive", help="An OCI archive to load at the start; repeatable.")
     ] = None,
@@ -44,6 +51,8 @@ def vm_runtime(
 ) -> None:
     # libvirt forks in this process; gRPC's handlers for forks would abort its children.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.environ.setdefault("LIBVIRT_LOG_OUTPUTS", f"3:file:{data_dir.absolute() / 'libvirt.log'}")
     from podfit.compose import BadSetting
 
     try:
@@ -63,6 +72,8 @@ def vm_runtime(
         libvirt_socket=libvirt_socket,
         accelerated=accel == "kvm",
         network=network,
+        images=images,
+        insecure_registries=tuple(insecure_registry or ()),
         archives=tuple(image_archive or ()),
     )
     run(_serve(settings), verbose)

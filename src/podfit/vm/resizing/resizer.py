@@ -28,7 +28,7 @@ from podfit.vm.resizing.vcpus import set_vcpus
 from podfit.vm.resizing.waits import Waits
 
 log = logging.getLogger(__name__)
-ANSWER_S = 20.0
+ANSWER_S = 8.0
 """How long a caller waits for its target; the work goes on without it."""
 
 

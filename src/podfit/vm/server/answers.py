@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 import grpc
 
 from podfit.cri import api_pb2 as cri
+from podfit.images.errors import ImageInUse, NoSuchImage
+from podfit.images.references import InvalidReference
 from podfit.vm.decide import refusals
 from podfit.vm.decide.sizes import Limits
 from podfit.vm.disks import DiskFailed
-from podfit.vm.images import ImageMissing, ImageUnusable
+from podfit.vm.images import ImageError, ImageMissing, ImageUnusable
 from podfit.vm.machines.guest import AgentFailed
 from podfit.vm.machines.hypervisor import LibvirtFailed
 from podfit.vm.records import CREATED, EXITED, RUNNING, Container, Sandbox
@@ -34,6 +36,10 @@ _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (refusals.GuestBusy, grpc.StatusCode.UNAVAILABLE),
     (ImageMissing, grpc.StatusCode.NOT_FOUND),
     (ImageUnusable, grpc.StatusCode.FAILED_PRECONDITION),
+    (ImageInUse, grpc.StatusCode.FAILED_PRECONDITION),
+    (NoSuchImage, grpc.StatusCode.NOT_FOUND),
+    (ImageError, grpc.StatusCode.UNAVAILABLE),
+    (InvalidReference, grpc.StatusCode.INVALID_ARGUMENT),
     (DiskFailed, grpc.StatusCode.INTERNAL),
     (AgentFailed, grpc.StatusCode.UNAVAILABLE),
     (TimeoutError, grpc.StatusCode.DEADLINE_EXCEEDED),

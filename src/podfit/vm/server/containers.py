@@ -41,7 +41,11 @@ class Containers:
                     f"a VM pod has one container at a time, and {other.config.metadata.name} has not ended"
                 )
         container = self._record(sandbox, request.config)
-        await self._runtime.lives.create(sandbox, container)
+        try:
+            await self._runtime.lives.create(sandbox, container)
+        except BaseException:
+            self._runtime.images.release(container.image, container.id)
+            raise
         return cri.CreateContainerResponse(container_id=container.id)
 
     def _record(self, sandbox: Sandbox, config: cri.ContainerConfig) -> Container:
@@ -56,7 +60,7 @@ class Containers:
             config=config,
             uuid=str(uuid.UUID(id[:32])),
             group=f"{parent}/{id}",
-            image=self._runtime.images.guest(config.image, sandbox.config.annotations),
+            image=self._runtime.images.take(config.image, sandbox.config.annotations, id),
             layout=layout,
             limits=limits,
             created_ns=time.time_ns(),
@@ -82,7 +86,7 @@ class Containers:
     async def RemoveContainer(self, request: cri.RemoveContainerRequest, _context: Any) -> cri.RemoveContainerResponse:
         container = self._runtime.records.containers.get(request.container_id)
         if container is not None:
-            await self._runtime.lives.remove(container)
+            await self._runtime.remove(container)
         return cri.RemoveContainerResponse()
 
     @answered

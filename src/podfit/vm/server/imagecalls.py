@@ -7,18 +7,17 @@ import time
 from typing import Any
 
 from podfit.cri import api_pb2 as cri
-from podfit.vm.images import ImageMissing
-from podfit.vm.imageservice import Images, Known
+from podfit.images.index import StoredImage
+from podfit.vm.images import Images
 from podfit.vm.server.answers import answered
 
 
-def described(one: Known) -> cri.Image:
-    names = [tag.rpartition(":")[0] for tag in one.tags]
+def described(one: StoredImage) -> cri.Image:
     return cri.Image(
         id=one.id,
         repo_tags=one.tags,
-        repo_digests=[f"{name}@{one.digest}" for name in dict.fromkeys(names)],
-        size=one.size,
+        repo_digests=one.digests,
+        size=one.size_bytes,
         uid=cri.Int64Value(value=0),
         spec=cri.ImageSpec(image=one.id),
     )
@@ -31,7 +30,7 @@ class ImageCalls:
     @answered
     async def ListImages(self, request: cri.ListImagesRequest, _context: Any) -> cri.ListImagesResponse:
         wanted = request.filter.image.image
-        found = [self._images.find(wanted)] if wanted else list(self._images.known.values())
+        found = [self._images.find(wanted)] if wanted else self._images.all()
         return cri.ListImagesResponse(images=[described(one) for one in found if one is not None])
 
     @answered
@@ -41,10 +40,7 @@ class ImageCalls:
 
     @answered
     async def PullImage(self, request: cri.PullImageRequest, _context: Any) -> cri.PullImageResponse:
-        found = self._images.find(request.image.image)
-        if found is None:
-            raise ImageMissing(f"{request.image.image}: not found")
-        return cri.PullImageResponse(image_ref=found.id)
+        return cri.PullImageResponse(image_ref=(await self._images.pull(request.image.image, request.auth)).id)
 
     @answered
     async def RemoveImage(self, request: cri.RemoveImageRequest, _context: Any) -> cri.RemoveImageResponse:

@@ -53,7 +53,7 @@ class Sandboxes:
         if sandbox is not None:
             await self.StopPodSandbox(cri.StopPodSandboxRequest(pod_sandbox_id=sandbox.id), context)
             for container in self._runtime.containers_of(sandbox.id):
-                await self._runtime.lives.remove(container)
+                await self._runtime.remove(container)
             self._runtime.records.drop(sandbox.id)
         return cri.RemovePodSandboxResponse()
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import grpc
 
 from podfit.cri.services import IMAGE, OPTIONS, RUNTIME, handler
-from podfit.vm.imageservice import Images
+from podfit.images.store import IMAGES
+from podfit.vm.images import Images
 from podfit.vm.machines.hypervisor import Hypervisor
 from podfit.vm.network import USER, Networks
 from podfit.vm.runtime import Runtime
@@ -51,6 +52,9 @@ class Settings:
     network: str = USER
     libvirt_folder: Path | None = None
     """Of libvirt in this process, which can have one; default: below `folder`."""
+    images: Path | None = None
+    """The image store; default: below `folder`."""
+    insecure_registries: tuple[str, ...] = ()
     archives: tuple[Path, ...] = ()
     """Images to load at the start."""
 
@@ -60,7 +64,7 @@ class Server:
         self._settings, self._path = settings, settings.socket
         libvirt = settings.libvirt_folder or settings.folder / "libvirt"
         hypervisor = Hypervisor(libvirt, settings.libvirt_socket, settings.accelerated)
-        images = Images(settings.folder / "images")
+        images = Images(settings.images or settings.folder / IMAGES, settings.insecure_registries)
         self.runtime = Runtime(settings.folder, hypervisor, images, Networks(settings.network))
         self._server = grpc.aio.server(options=OPTIONS)
         self._streams = StreamServer()
@@ -71,8 +75,7 @@ class Server:
         _clear(self._path)
         await self.runtime.open()
         self._opened = True
-        for archive in self._settings.archives:
-            self.runtime.images.load(archive)
+        self.runtime.images.open(self._settings.archives)
         runtime = self.runtime
         await self._streams.start()
         execs = Execs(runtime, self._streams)
@@ -95,6 +98,7 @@ class Server:
         await self._streams.stop()
         with suppress(OSError):
             self._path.unlink()
+        self.runtime.images.close()
         await self.runtime.close()
 
 

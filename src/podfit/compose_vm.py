@@ -1,0 +1,106 @@
+"""The VM runtime beside `podfit up`: a process of its own, which ends with podfit and leaves its VMs running."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import hashlib
+import logging
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from podfit.images.store import IMAGES
+from podfit.kit.badsetting import BadSetting
+
+log = logging.getLogger(__name__)
+
+HANDLER = "vm"
+FOLDER = "vm"
+OVERHEAD = {"memory": "160Mi"}
+"""What QEMU needs besides the guest's memory. Its CPU time counts towards the VM's own limit."""
+LONGEST_SOCKET = 100
+START_S, STOP_S = 60.0, 15.0
+_PR_SET_PDEATHSIG = 1
+
+
+def socket_of(data_dir: Path) -> Path:
+    """In the data directory, unless its path is too long for a socket."""
+    path = data_dir.absolute() / FOLDER / "vm.sock"
+    if len(str(path)) <= LONGEST_SOCKET:
+        return path
+    mark = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    return Path(f"/run/podfit/vm-{mark}.sock")
+
+
+def runtime_class() -> dict[str, Any]:
+    return {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": HANDLER},
+        "handler": HANDLER,
+        "overhead": {"podFixed": OVERHEAD},
+    }
+
+
+class VmProcess:
+    def __init__(self, data_dir: Path, images: Path, accel: str = "tcg") -> None:
+        self.socket = socket_of(data_dir)
+        self._process: asyncio.subprocess.Process | None = None
+        self._command = [sys.executable, "-m", "podfit.cli.main", "vm-runtime", "--data-dir", str(data_dir / FOLDER)]
+        self._command += ["--listen", self.endpoint, "--images", str(images), "--accel", accel]
+
+    @property
+    def endpoint(self) -> str:
+        return f"unix://{self.socket}"
+
+    async def start(self) -> None:
+        """Returns when it answers. Raises BadSetting with what it said if it ends instead."""
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command, stdout=asyncio.subprocess.PIPE, stderr=None, preexec_fn=_end_with_parent
+        )
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(START_S):
+                line = await self._process.stdout.readline()
+        except TimeoutError:
+            line = b""
+        if not line.startswith(b"ready"):
+            await self.stop()
+            raise BadSetting("--vm: the VM runtime did not start; it said why above")
+
+    async def stop(self) -> None:
+        if self._process is None:
+            return
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self._process.wait()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+        self._process = None
+
+
+def _end_with_parent() -> None:
+    """Killed or not, podfit leaves no runtime behind that would hold its folder."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+@asynccontextmanager
+async def vms_reached(data_dir: Path) -> AsyncIterator[None]:
+    """Runs the VM runtime of a data directory that has one, for as long as its VMs are asked for."""
+    if not (data_dir / FOLDER / "state.db").exists():
+        yield
+        return
+    runtime = VmProcess(data_dir, data_dir / IMAGES)
+    await runtime.start()
+    try:
+        yield
+    finally:
+        await runtime.stop()

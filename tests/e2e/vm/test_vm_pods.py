@@ -1,0 +1,104 @@
+"""VM pods beside container pods, through kubectl: created, read, resized in place, deleted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.e2e.conftest import KUBECTL, Running, eventually
+from tests.vms import GUEST, guest_archive, needs_vms, share_cache
+
+pytestmark = [needs_vms, pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")]
+
+
+def podfit(*words: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "podfit.cli.main", *words], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("vm-up")
+    podfit("image", "load", str(guest_archive(folder)), "--data-dir", str(folder / "data"))
+    share_cache(folder / "data/vm/libvirt")
+    running = Running(folder / "data", "--vm", "--node-cpu", "8", "--node-memory", "8Gi", "--image-fallback", "host")
+    running.start()
+    yield running
+    running.stop()
+    podfit("down", "--data-dir", str(folder / "data"))
+
+
+def vm_pod(name: str, cpu: str = "1", memory: str = "256Mi") -> str:
+    size = {"cpu": cpu, "memory": memory}
+    container = {"name": "vm", "image": GUEST, "resources": {"requests": size, "limits": size}}
+    spec = {"runtimeClassName": "vm", "terminationGracePeriodSeconds": 10, "containers": [container]}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+
+
+def resize(up: Running, name: str, cpu: str, memory: str) -> None:
+    size = {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
+    patch = {"spec": {"containers": [{"name": "vm", "resources": size}]}}
+    up.kubectl("patch", "pod", name, "--subresource", "resize", "--patch", json.dumps(patch))
+
+
+def actual(up: Running, name: str) -> Any:
+    statuses = up.json("get", "pod", name)["status"].get("containerStatuses") or [{}]
+    return (statuses[0].get("resources") or {}).get("limits")
+
+
+def answers(up: Running, name: str) -> bool:
+    done = subprocess.run(
+        [KUBECTL or "", "--kubeconfig", str(up.kubeconfig), "exec", name, "--", "true"],
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode == 0
+
+
+def test_a_vm_pod_lives_and_is_resized_beside_containers(up: Running) -> None:
+    up.kubectl("apply", "-f", "-", stdin=vm_pod("guest"))
+    eventually(lambda: up.json("get", "pod", "guest")["status"]["phase"] == "Running", "the VM pod runs", 120)
+    eventually(lambda: answers(up, "guest"), "the guest's agent answers", 120)
+    assert "PODFIT-GUEST-READY" in up.kubectl("logs", "guest")
+    assert up.kubectl("exec", "guest", "--", "hostname") == "guest\n"
+    resize(up, "guest", "2", "500Mi")
+    eventually(lambda: actual(up, "guest") == {"cpu": "2", "memory": "500Mi"}, "the VM has grown", 120)
+    assert up.kubectl("exec", "guest", "--", "nproc") == "2\n"
+    resize(up, "guest", "1", "256Mi")
+    eventually(lambda: actual(up, "guest") == {"cpu": "1", "memory": "256Mi"}, "the VM has shrunk", 120)
+    pod = up.json("get", "pod", "guest")
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert pod["spec"]["overhead"] == {"memory": "160Mi"}
+    assert not [one for one in pod["status"]["conditions"] if one["type"].startswith("PodResize")]
+    up.kubectl("delete", "pod", "guest")
+
+
+def test_a_fraction_of_a_vcpu_changes_nothing_and_says_why(up: Running) -> None:
+    up.kubectl("apply", "-f", "-", stdin=vm_pod("fraction"))
+    eventually(lambda: actual(up, "fraction") == {"cpu": "1", "memory": "256Mi"}, "the VM pod runs", 120)
+    resize(up, "fraction", "1500m", "256Mi")
+
+    def explained() -> bool:
+        conditions = up.json("get", "pod", "fraction")["status"]["conditions"]
+        return any("whole vCPUs only" in one.get("message", "") for one in conditions)
+
+    eventually(explained, "the reason is in the pod's conditions")
+    assert actual(up, "fraction") == {"cpu": "1", "memory": "256Mi"}
+    up.kubectl("delete", "pod", "fraction", "--grace-period=1")
+
+
+def test_a_vm_outlives_podfit_and_ends_with_podfit_down(up: Running) -> None:
+    up.kubectl("apply", "-f", "-", stdin=vm_pod("kept"))
+    eventually(lambda: up.json("get", "pod", "kept")["status"]["phase"] == "Running", "the VM pod runs", 120)
+    before = up.json("get", "pod", "kept")["status"]["containerStatuses"][0]["containerID"]
+    up.stop(9)
+    up.start()
+    eventually(lambda: answers(up, "kept"), "the VM is reached again", 120)
+    assert up.json("get", "pod", "kept")["status"]["containerStatuses"][0]["containerID"] == before
+    up.stop()
+    assert "ended 1 pod" in podfit("down", "--data-dir", str(up.folder))
+    up.start()
