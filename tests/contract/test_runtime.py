@@ -35,10 +35,11 @@ from podfit.agent.runtimes.base import (
     RuntimeFailure,
 )
 from podfit.agent.runtimes.cgroups import detect
-from podfit.agent.runtimes.cri.runtime import CriRuntime
 from podfit.agent.runtimes.fake import FakeNodeState, FakeRuntime
 from podfit.agent.runtimes.process.runtime import ProcessRuntime
 from podfit.agent.runtimes.process.support import check_support
+from podfit.podnet.network import NetworkSettings, PodNetwork
+from podfit.podnet.support import missing_for_bridge
 
 MIB = 1 << 20
 WAIT_S = 30.0
@@ -169,18 +170,27 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-@pytest.fixture(params=["fake", "process", "cri"])
+def process_runtime(folder: Path, mark: str, mode: str) -> ProcessRuntime:
+    network = PodNetwork(folder / "data" / "network", mark, NetworkSettings(mode, folder / "no-cni"))
+    return ProcessRuntime(folder / "data", cgroup_root=f"/podfit-test-{mark}", network=network)
+
+
+@pytest.fixture(params=["fake", "process", "process with a network per pod", "cri"])
 async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
     if request.param == "cri":
+        # Only here: the guest has no gRPC.
+        from podfit.agent.runtimes.cri.runtime import CriRuntime
+
         endpoint = request.getfixturevalue("containerd").endpoint
         node = f"podfit-test-{uuid.uuid4().hex[:8]}"
         data = tmp_path / "data"
         made = Bench("cri", tmp_path, lambda: CriRuntime(endpoint, node, data, f"/{node}"), image="busybox")
-    elif request.param == "process":
-        if unsupported := check_support():
+    elif request.param.startswith("process"):
+        mode = "host" if request.param == "process" else "bridge"
+        if unsupported := check_support() + (missing_for_bridge() if mode == "bridge" else []):
             pytest.skip("; ".join(unsupported))
-        root = f"/podfit-test-{uuid.uuid4().hex[:8]}"
-        made = Bench("process", tmp_path, lambda: ProcessRuntime(tmp_path / "data", cgroup_root=root))
+        mark = uuid.uuid4().hex[:8]
+        made = Bench("process", tmp_path, lambda: process_runtime(tmp_path, mark, mode))
     else:
         kept = FakeNodeState()
         made = Bench("fake", tmp_path, lambda: FakeRuntime(state=kept))

@@ -28,6 +28,17 @@ PACKAGES = [
     "iniconfig",
     "packaging",
     "msgspec",
+    "aiohttp",
+    "aiohappyeyeballs",
+    "aiosignal",
+    "attr",
+    "attrs",
+    "frozenlist",
+    "idna",
+    "multidict",
+    "prometheus_client",
+    "propcache",
+    "yarl",
     "pygments",
     "typing_extensions.py",
     "py.py",
@@ -37,8 +48,7 @@ APPLETS = (
     "sh ash cat echo env false grep head id kill ls mkdir mount ps poweroff printf seq sleep stty tail test touch"
     " tr true tty umount uname unshare wc insmod ifconfig"
 )
-SOURCES = ("src/podfit/__init__.py", "src/podfit/kit", "src/podfit/api", "src/podfit/agent/__init__.py")
-VERSION = "9"
+VERSION = "11"
 
 
 class CannotBuild(Exception):
@@ -80,7 +90,9 @@ def kernel() -> tuple[Path, Path]:
 
 def base_archive(modules: Path) -> Path:
     site = Path(sysconfig.get_paths()["purelib"])
-    versions = sorted(path.name for path in site.glob("*.dist-info") if path.name.startswith(("pytest", "msgspec")))
+    versions = sorted(
+        path.name for path in site.glob("*.dist-info") if path.name.startswith(("pytest", "msgspec", "aiohttp"))
+    )
     key = hashlib.sha256("\n".join([VERSION, sys.version, modules.name, *versions]).encode()).hexdigest()[:16]
     target = cache_folder() / f"base-{key}.cpio"
     if not target.exists():
@@ -96,9 +108,7 @@ def base_archive(modules: Path) -> Path:
 def source_archive(target: Path, tests: list[Path]) -> None:
     with target.open("wb") as file:
         archive = Archive(file)
-        for name in SOURCES:
-            archive.add_tree(REPOSITORY / name, "/podfit/" + name)
-        archive.add_tree(REPOSITORY / "src/podfit/agent/runtimes", "/podfit/src/podfit/agent/runtimes")
+        archive.add_tree(REPOSITORY / "src/podfit", "/podfit/src/podfit")
         for test in tests:
             archive.add_tree(test, f"/podfit/tests/{test.name}")
         archive.add_tree(HERE / "init.sh", "/init")
