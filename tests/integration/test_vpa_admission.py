@@ -109,6 +109,27 @@ async def test_new_pods_get_the_recommended_resources(cluster: Autoscaled) -> No
     assert pod["metadata"]["annotations"]["vpaUpdates"].startswith("Pod resources updated by web: container 0: ")
 
 
+@pytest.mark.parametrize("values", ["RequestsAndLimits", "RequestsWithoutLimits"])
+async def test_every_pod_of_a_template_gets_what_the_first_one_got(cluster: Autoscaled, values: str) -> None:
+    await cluster.deployment("web", 0)
+    policy = {"containerName": "*", "controlledValues": values, "maxAllowed": {"cpu": "400m"}}
+    await cluster.vpa("web", "web", resourcePolicy={"containerPolicies": [policy]})
+    await cluster.recommend("web", {"cpu": "500m", "memory": "300Mi"})
+    async with admitting(cluster) as webhook:
+        pods = [await create(cluster, name) for name in ("first", "second", "third")]
+        before = webhook.sight.vpas.get("default", "web")
+        await cluster.recommend("web", {"cpu": "300m", "memory": "300Mi"})
+        async with asyncio.timeout(20):
+            while webhook.sight.vpas.get("default", "web") is before:
+                await asyncio.sleep(0.01)
+        later = await create(cluster, "later")
+    limits = {"limits": {"cpu": "800m"}} if values == "RequestsAndLimits" else {}
+    for pod in pods:
+        assert pod["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "400m", "memory": "300Mi"}, **limits}
+        assert pod["metadata"]["annotations"]["vpaUpdates"] == pods[0]["metadata"]["annotations"]["vpaUpdates"]
+    assert later["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "300m"
+
+
 async def test_a_recommender_that_can_be_asked_knows_best(cluster: Autoscaled) -> None:
     await cluster.deployment("web", 0)
     await cluster.vpa("web", "web")

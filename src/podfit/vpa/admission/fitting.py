@@ -14,7 +14,7 @@ from podfit.api.status import Object
 from podfit.client.cache import key_of
 from podfit.kit.clock import Clock
 from podfit.vpa.admission.decide.boosts import PARTS, boosted, shared
-from podfit.vpa.admission.decide.patches import NO_BOOSTS
+from podfit.vpa.admission.decide.patches import NO_BOOSTS, Wanted
 from podfit.vpa.model.container_resources import resources_for_pod
 from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
 from podfit.vpa.model.policy import recommendation, recommends_for, update_mode
@@ -37,6 +37,8 @@ class Size(NamedTuple):
     """What it gets less, and why."""
     boosts: Mapping[str, Quantity] = NO_BOOSTS
     """By container: the CPU to start with, where there is no room for all of its startup boost."""
+    wanted: Wanted | None = None
+    """What is recommended for its containers, where that was worked out. Not to be changed."""
 
 
 class Boosting(NamedTuple):
@@ -54,7 +56,7 @@ class Fitting:
         self.headroom = Headroom(nodes, sight.follow_pods(SCHEDULED), quotas)
         self._admitted: deque[tuple[float, tuple[str, str, str], object]] = deque()
         """When, for which controller, and the key of the claim: pods that the watch has not brought yet."""
-        self._targets: dict[tuple[int, int, bytes], tuple[Any, Any, Mapping[str, int]]] = {}
+        self._targets: dict[tuple[int, int, bytes], tuple[Any, Any, Mapping[str, int], Wanted]] = {}
         """With the objects of the autoscaler that the numbers stand for."""
 
     def start(self) -> None:
@@ -94,11 +96,12 @@ class Fitting:
         self._forget_old()
         self.headroom.quotas.begin()
         if boosting is None and bounds is NO_BOUNDS and not self.headroom.quotas.left(pod["metadata"]["namespace"]):
-            target = Claim(spec, self._at_target(vpa, pod))
+            needed, wanted = self._at_target(vpa, pod)
+            target = Claim(spec, needed)
             # By far the most pods have room: for them nothing else need be worked out.
             if self.headroom.ledger.has_place(target):
                 self._expect(pod, target)
-                return Size(vpa)
+                return Size(vpa, wanted=wanted)
         result, made = self._recommended(vpa, pod, bounds) if acts else (Size(vpa), pod)
         if boosting is not None and result.vpa is not None:
             boosts, notes, made = self._boosted(result.vpa, pod, bounds, boosting)
@@ -148,17 +151,18 @@ class Fitting:
         self.headroom.ledger.add(key, Claim(constraints(claim.spec), claim.needed))
         self._admitted.append((self._clock.monotonic(), controller_key(pod), key))
 
-    def _at_target(self, vpa: Mapping[str, Any], pod: Object) -> Mapping[str, int]:
-        """What the pod takes at its target: the same for the pods of one template while the recommendation stands."""
+    def _at_target(self, vpa: Mapping[str, Any], pod: Object) -> tuple[Mapping[str, int], Wanted]:
+        """What the pod takes at its target, and its containers': the same for the pods of one template while the
+        recommendation stands."""
         policy, recommended = vpa.get("spec"), recommendation(vpa)
         shape = id(policy), id(recommended), _shape(pod)
         known = self._targets.get(shape)
         if known is None or known[0] is not policy or known[1] is not recommended:
             if len(self._targets) >= _REMEMBER:
                 self._targets.clear()
-            needed = amounts_of(sized(pod, resources_for_pod(vpa, pod)[0]))
-            known = self._targets[shape] = policy, recommended, needed
-        return known[2]
+            wanted = resources_for_pod(vpa, pod)
+            known = self._targets[shape] = policy, recommended, amounts_of(sized(pod, wanted[0])), wanted
+        return known[2], known[3]
 
 
 def _shape(pod: Object) -> bytes:

@@ -335,7 +335,7 @@ class AdmissionWebhook:
         if isinstance(body, bytes) and review is None:
             verdict = answer(body, world)
         else:
-            verdict = answer_to(review, world, Chosen(found.size.vpa, found.size.boosts))
+            verdict = answer_to(review, world, Chosen(found.size.vpa, found.size.boosts, found.size.wanted))
         if kind == "VPA" and not _has_spec(request):
             # A default cannot be put into a spec that is not there; the server's own check says that it is missing.
             verdict = replace(verdict, patch=None)

@@ -19,6 +19,8 @@ Object = Mapping[str, Any]
 UPDATES = "vpaUpdates"
 OBSERVED = "vpaObservedContainers"
 NO_BOOSTS: Mapping[str, Quantity] = {}
+Wanted = tuple[list[ContainerResources], dict[str, list[str]]]
+"""What is recommended for each container of a pod, in order, and notes by container."""
 
 
 def pod_patch(
@@ -29,16 +31,18 @@ def pod_patch(
     max_boost: Quantity | None = None,
     limited: Collection[str] = (),
     boosts: Mapping[str, Quantity] = NO_BOOSTS,
+    known: Wanted | None = None,
 ) -> Patch:
     """Everything the autoscaler changes on a new pod. Raises BoostError when a boost makes no sense.
 
     `limited` are the resources that the pod's namespace insists on limits of, `boosts` the CPU that containers may
-    start with where there is no room for all of their boost.
+    start with where there is no room for all of their boost. `known` is what is recommended, where that was worked out
+    before; it is not changed.
     """
     patch: Patch = []
     if (pod.get("metadata") or {}).get("annotations") is None:
         patch.append(add("/metadata/annotations", {}))
-    resources, notes = wanted_for(pod, vpa, bounds)
+    resources, notes = _own(known) if known is not None else wanted_for(pod, vpa, bounds)
     updates = []
     for index, container in enumerate(containers(pod)):
         name = container.get("name") or ""
@@ -69,9 +73,12 @@ def _unlimited(container: Object, vpa: Object, wanted: ContainerResources, limit
     return [name for name in gone if name in standing]
 
 
-def wanted_for(
-    pod: Object, vpa: Object, bounds: NamespaceBounds
-) -> tuple[list[ContainerResources], dict[str, list[str]]]:
+def _own(known: Wanted) -> Wanted:
+    return [ContainerResources(dict(one.requests), dict(one.limits)) for one in known[0]], known[1]
+
+
+def wanted_for(pod: Object, vpa: Object, bounds: NamespaceBounds) -> Wanted:
+    """Nothing in mode Off."""
     if update_mode(vpa) == "Off":
         return [ContainerResources() for _ in containers(pod)], {}
     return resources_for_pod(vpa, pod, bounds)

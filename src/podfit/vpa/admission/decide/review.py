@@ -14,7 +14,7 @@ import msgspec
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.api.status import INTERNAL, FieldError, unprocessable
 from podfit.api.vpa_versions import V1ALPHA1, to_v1
-from podfit.vpa.admission.decide.patches import NO_BOOSTS, pod_patch
+from podfit.vpa.admission.decide.patches import NO_BOOSTS, Wanted, pod_patch
 from podfit.vpa.admission.decide.shape import POD, REVIEW, VPA, ShapeError, check_shape
 from podfit.vpa.admission.decide.validate import allowed_for, validate
 from podfit.vpa.model.boost import BoostError, has_boost
@@ -56,6 +56,8 @@ class Chosen(NamedTuple):
     """None when the pod stays as it is."""
     boosts: Mapping[str, Quantity] = NO_BOOSTS
     """By container: the CPU to start with, where there is no room for all of its boost."""
+    wanted: Wanted | None = None
+    """What is recommended for its containers, where that was worked out before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ def admit_pod(request: Object, uid: str, resource: Object, world: World, chosen:
     limited: Collection[str] = ()
     if any(removes_limits(policy) for policy in container_policies(vpa)):
         limited = insisted_on(meta.get("namespace") or "", world.limit_ranges, world.quotas)
-    patch = pod_patch(pod, vpa, bounds, boosting, world.max_boost, limited, chosen.boosts)
+    patch = pod_patch(pod, vpa, bounds, boosting, world.max_boost, limited, chosen.boosts, chosen.wanted)
     return Verdict(uid, patch=patch, outcome="applied")
 
 
