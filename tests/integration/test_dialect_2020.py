@@ -293,3 +293,65 @@ async def test_a_new_pod_gets_the_room_that_a_waiting_resize_does_not_have(tmp_p
         del third["spec"]["nodeName"]
         await ask("POST", PODS, third)
         await becomes(whole.client, POD, "old", "r", lambda one: bool((one or {}).get("spec", {}).get("nodeName")))
+
+
+async def test_resizes_are_handled_in_the_order_of_their_arrival(cluster: Cluster) -> None:
+    """The one that came first gets the room, though the other pod has a priority."""
+    node = await cluster.node("n1", capacity={"cpu": "3", "memory": "1Gi", "pods": "10"})
+    ask = Asker(cluster.server)
+    await ask("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 1000})
+    for name in ("p", "important", "third"):
+        body = manifest("1", name)
+        if name == "important":
+            body["spec"]["priorityClassName"] = "high"
+        assert (await ask("POST", PODS, body))[0] == 201
+    await node.quiet()
+    for name in ("p", "important"):
+        patch = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}
+        await ask("PATCH", f"{PODS}/{name}", patch, STRATEGIC)
+        await node.quiet()
+    await ask("DELETE", f"{PODS}/third", {"gracePeriodSeconds": 0})
+    await node.quiet()
+    shown = {one["metadata"]["name"]: container_of(one) for one in (await ask("GET", PODS))[1]["items"]}
+    assert {name: one["resourcesAllocated"]["cpu"] for name, one in shown.items()} == {"p": "2", "important": "1"}
+
+
+async def test_resizes_that_follow_each_other_end_at_the_latest(cluster: Cluster) -> None:
+    node = await cluster.node("n1")
+    ask = Asker(cluster.server)
+    await ask("POST", PODS, manifest("100m"))
+    await node.quiet()
+    for cpu in ("200m", "300m", "150m"):
+        await resize(ask, cpu)
+    await node.quiet()
+    pod = (await ask("GET", f"{PODS}/p"))[1]
+    assert container_of(pod)["resourcesAllocated"]["cpu"] == "150m"
+    assert pod["status"]["containerStatuses"][0]["resources"]["requests"]["cpu"] == "150m"
+
+
+async def test_an_actor_evicts_a_pod_whose_resize_waits_too_long(cluster: Cluster) -> None:
+    """What is allocated still differs from what is requested: that is all an actor needs to see."""
+    node = await cluster.node("n1", capacity={"cpu": "1", "memory": "1Gi", "pods": "10"})
+    ask = Asker(cluster.server)
+    await ask("POST", PODS, manifest("100m"))
+    await node.quiet()
+    await resize(ask, "5")
+    await node.quiet()
+    one = container_of((await ask("GET", f"{PODS}/p"))[1])
+    assert one["resources"]["requests"]["cpu"] != one["resourcesAllocated"]["cpu"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    code, _ = await ask("POST", f"{PODS}/p/eviction", eviction)
+    assert code == 201
+
+
+async def test_a_new_pod_that_has_no_room_beside_a_resized_one_is_rejected_by_the_node(cluster: Cluster) -> None:
+    node = await cluster.node("n1", capacity={"cpu": "2", "memory": "1Gi", "pods": "10"})
+    ask = Asker(cluster.server)
+    await ask("POST", PODS, manifest("1"))
+    await node.quiet()
+    await resize(ask, "1500m")
+    await node.quiet()
+    await ask("POST", PODS, manifest("1", "late"))
+    await node.quiet()
+    status = (await ask("GET", f"{PODS}/late"))[1]["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "OutOfcpu")
