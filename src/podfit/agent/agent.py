@@ -47,6 +47,7 @@ from podfit.agent.report import Reporter
 from podfit.agent.restarts import Restarts
 from podfit.agent.roster import Roster
 from podfit.agent.runtimes.base import Event, Runtime, RuntimeFailure
+from podfit.agent.runtimewatch import RuntimeWatch
 from podfit.agent.workers import Workers
 from podfit.api.kinds import POD
 from podfit.api.quantity import Quantity
@@ -245,6 +246,10 @@ class Agent:
         if self.runtime.name != "fake":
             self._tasks.start(self.pressure.run(), "pressure")
             self._tasks.start(self.drift.run(), "drift")
+        if self.runtime.name not in ("fake", "podfit"):
+            watch = RuntimeWatch(self.runtime, self.node, self.clock)
+            await watch.look()
+            self._tasks.start(watch.run(), "runtime-watch")
             self._tasks.start(self.images.run(), "images")
         if self.config.on_disk:
             self._tasks.start(self._services.run(), "services")

@@ -91,6 +91,8 @@ class NodeKeeper:
         """Told when somebody gave the Node something that its status does not offer yet."""
         self.pod_range = ""
         """IPv4 addresses for this node's pods, as the Node says; "" if it says nothing."""
+        self.problem = ""
+        """Why this node cannot run pods now."""
         self._node: Object = {}
         self._lease: Object | None = None
         self._own = Cache(client, NODE, clock=clock, fieldSelector=f"metadata.name={config.node_name}")
@@ -229,7 +231,7 @@ class NodeKeeper:
         status: Object = {
             "capacity": self.capacity,
             "allocatable": {**gone, **{name: str(quantity) for name, quantity in self.allocatable.items()}},
-            "conditions": self._conditions(ready, why),
+            "conditions": self._conditions(ready and not self.problem, why or self.problem),
             "addresses": [
                 {"type": "InternalIP", "address": self.address},
                 {"type": "Hostname", "address": self._config.host},

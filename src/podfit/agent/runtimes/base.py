@@ -316,6 +316,9 @@ class Runtime(Protocol):
     def handlers(self) -> tuple[Handler, ...]:
         """What a RuntimeClass may choose, as the Node's status lists it; () where there is nothing to choose."""
 
+    async def problem(self) -> str:
+        """Why it cannot run pods now, as the Node's Ready condition shows it; "" if it can."""
+
     async def open(self) -> None:
         """Gets ready and finds the pods that ran on while the agent was away."""
 

@@ -100,6 +100,9 @@ class FakeRuntime:
 
     # life of the runtime
 
+    async def problem(self) -> str:
+        return ""
+
     async def open(self) -> None:
         self._time.open()
 

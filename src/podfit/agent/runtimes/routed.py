@@ -48,6 +48,10 @@ class RoutedRuntime:
     def local_profiles(self) -> bool:
         return all(runtime.local_profiles for runtime in self._all)
 
+    async def problem(self) -> str:
+        """The default's: another runtime that is away keeps only its own pods waiting."""
+        return await self._default.problem()
+
     async def open(self) -> None:
         for runtime in self._all:
             await runtime.open()

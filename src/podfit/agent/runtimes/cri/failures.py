@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from podfit.cri import CriError
+from podfit.cri import api_pb2 as api
 
 from ..base import NotFound, RuntimeFailure
 
 
 class Unreached(RuntimeFailure):
     """The runtime is away or did not answer in time. What was asked may have been done."""
+
+
+_NOT_READY = {"RuntimeReady": "container runtime not ready", "NetworkReady": "container runtime network not ready"}
+
+
+def not_ready(status: api.RuntimeStatus) -> str:
+    """What keeps a runtime that answers from running pods, in the kubelet's words; "" if nothing does."""
+    return ", ".join(
+        f"{_NOT_READY[one.type]}: {one.type}=false reason:{one.reason} message:{one.message}"
+        for one in status.conditions
+        if one.type in _NOT_READY and not one.status
+    )
 
 
 def failure(error: CriError) -> RuntimeFailure:

@@ -39,7 +39,7 @@ from ..cgroups import Cgroups, detect
 from .book import Book
 from .commands import Commands
 from .containers import Containers
-from .failures import failure
+from .failures import failure, not_ready
 from .images import Images
 from .notes import Note, write_note
 from .places import CGROUPFS, SYSTEMD, Places
@@ -83,6 +83,13 @@ class CriRuntime:
         self._containers: Containers
         self._resources: Resources
         self._commands: Commands
+
+    async def problem(self) -> str:
+        try:
+            answer = await self.client.ask("Status", api.StatusRequest())
+        except CriError as error:
+            raise failure(error) from error
+        return not_ready(answer.status)
 
     async def open(self) -> None:
         try:

@@ -88,6 +88,9 @@ class ProcessRuntime(ImageCalls, StreamCalls):
         self._cgroups: Cgroups
         self._oom: OomWatch
 
+    async def problem(self) -> str:
+        return ""
+
     async def open(self) -> None:
         self._cgroups = require_support()
         self.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
