@@ -72,14 +72,14 @@ def assign(
     inits = _union(held.get(claim.name, NO_CPUS) for claim in wanted if claim.kind == INIT)
     chosen: dict[str, Cpus] = {}
     left = free | _union(held.values()) | _union(applied.values())
+    undecided = {claim.name: held.get(claim.name, NO_CPUS) for claim in lasting}
     # Those that give CPUs back come first: another container of the pod may need them.
     for claim in sorted(lasting, key=lambda one: one.count > len(held.get(one.name, NO_CPUS))):
-        mine = held.get(claim.name, NO_CPUS)
-        undecided = _union(
-            held.get(one.name, NO_CPUS) for one in lasting if one is not claim and one.name not in chosen
-        )
-        # An init container may still run on its CPUs beside a sidecar that grows, never beside the others.
-        usable = left - undecided - (inits - mine if claim.kind == SIDECAR else NO_CPUS)
+        mine = undecided.pop(claim.name)
+        usable = left - _union(undecided.values())
+        if claim.kind == SIDECAR and claim.count <= len(usable - (inits - mine)):
+            # An init container may still run on its CPUs, and would have to move.
+            usable -= inits - mine
         if claim.count > len(usable):
             return Short(claim.count, len(usable))
         if claim.count:
