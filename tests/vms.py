@@ -204,7 +204,8 @@ async def serving(
     share_cache(libvirt)
     _keep_connection(libvirt)
     archives = (archive,) if archive is not None else ()
-    server = Server(Settings(folder, folder / "vm.sock", libvirt_folder=libvirt, archives=archives, **settings))
+    given = {"network": "user", "libvirt_folder": libvirt, "archives": archives, **settings}
+    server = Server(Settings(folder, folder / "vm.sock", **given))
     await server.start()
     vms = Vms(folder / "vm.sock")
     try:
@@ -221,7 +222,7 @@ async def process(folder: Path, *arguments: str) -> AsyncIterator[asyncio.subpro
     """`podfit vm-runtime` as a user starts it, once it is ready; killed at the end."""
     share_cache(folder / "libvirt")
     command = [sys.executable, "-m", "podfit.cli.main", "vm-runtime", "--data-dir", str(folder)]
-    command += ["--listen", f"unix://{folder}/vm.sock", *arguments]
+    command += ["--listen", f"unix://{folder}/vm.sock", "--network", "user", *arguments]
     from podfit.vm.machines.process import Orphans, Processes
 
     running = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)

@@ -16,6 +16,7 @@ from podfit.cri import api_pb2 as cri
 from podfit.vm.decide.layout import Layout
 from podfit.vm.decide.progress import Update
 from podfit.vm.decide.sizes import Limits
+from podfit.vm.dhcp import Lease
 
 CREATED, RUNNING, EXITED = "created", "running", "exited"
 _SANDBOX, _CONTAINER = "sandbox", "container"
@@ -33,6 +34,11 @@ class Sandbox:
     created_ns: int
     ready: bool = True
     address: str = ""
+    """In the pod network; "" if it has none."""
+    namespace: str = ""
+    """The path of its network namespace."""
+    lease: Lease | None = None
+    """What the guest learns of its network."""
 
 
 @dataclass
@@ -96,6 +102,7 @@ class Records:
 
     def _load(self, kind: str, config: bytes, data: dict[str, Any]) -> None:
         if kind == _SANDBOX:
+            data["lease"] = Lease(**data["lease"]) if data.get("lease") else None
             sandbox = Sandbox(config=cri.PodSandboxConfig.FromString(config), **data)
             self.sandboxes[sandbox.id] = sandbox
             return
@@ -107,6 +114,7 @@ class Records:
 
     def save_sandbox(self, sandbox: Sandbox) -> None:
         data = {name: value for name, value in vars(sandbox).items() if name != "config"}
+        data["lease"] = asdict(sandbox.lease) if sandbox.lease is not None else None
         self._write(_SANDBOX, sandbox.id, sandbox.config.SerializeToString(), data)
         self.sandboxes[sandbox.id] = sandbox
 

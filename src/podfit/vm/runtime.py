@@ -43,6 +43,7 @@ class Runtime:
         self.resizer = Resizer(self.records, self.hypervisor, self.cgroups, self.lives, self.waits)
         await self.hypervisor.open(self._heard)
         await Recovery(self.records, self.hypervisor, self.cgroups, disks, self.lives).run()
+        await self.networks.open(list(self.records.sandboxes.values()))
         for container in self.records.containers.values():
             self.resizer.resume(container)
 
@@ -50,6 +51,7 @@ class Runtime:
         """VMs go on running."""
         await self.resizer.close()
         await self.lives.close()
+        await self.networks.close()
         await self.hypervisor.close()
         self.records.close()
         self._lock.release()

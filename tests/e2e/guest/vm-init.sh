@@ -14,7 +14,7 @@ address=$(sed -n 's/.*podfit.address=\([^ ]*\).*/\1/p' /proc/cmdline)
 gateway=$(sed -n 's/.*podfit.gateway=\([^ ]*\).*/\1/p' /proc/cmdline)
 if [ -e /sys/class/net/eth0 ]; then
   ip link set eth0 up
-  if [ -n "$address" ]; then
+  if [ -n "$address" ] && ! grep -q podfit.dhcp /proc/cmdline; then
     ip addr add "$address" dev eth0
     [ -n "$gateway" ] && ip route add default via "$gateway"
   else

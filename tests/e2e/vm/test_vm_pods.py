@@ -26,10 +26,14 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     podfit("image", "load", str(guest_archive(folder)), "--data-dir", str(folder / "data"))
     share_cache(folder / "data/vm/libvirt")
     running = Running(folder / "data", "--vm", "--node-cpu", "8", "--node-memory", "8Gi", "--image-fallback", "host")
+    from podfit.vm.machines.process import Orphans, Processes
+
     running.start()
-    yield running
-    running.stop()
-    podfit("down", "--data-dir", str(folder / "data"))
+    # VMs that a killed runtime leaves behind may become children of this process.
+    with Orphans(Processes()).reaped():
+        yield running
+        running.stop()
+        podfit("down", "--data-dir", str(folder / "data"))
 
 
 def vm_pod(name: str, cpu: str = "1", memory: str = "256Mi") -> str:

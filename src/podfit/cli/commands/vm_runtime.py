@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from podfit.vm.server.server import Settings
 
 DEFAULT_FOLDER = Path("/var/lib/podfit/vm")
+NETWORKS = ("auto", "bridge", "cni", "user", "none")
 DEFAULT_SOCKET = "unix:///run/podfit/vm.sock"
 
 
@@ -35,8 +36,12 @@ def vm_runtime(
     ] = "",
     accel: Annotated[str, typer.Option("--accel", help="tcg (emulated) or kvm.")] = "tcg",
     network: Annotated[
-        str, typer.Option("--network", help="user (VMs reach out, nobody reaches in) or none.")
-    ] = "user",
+        str,
+        typer.Option(
+            "--network",
+            help="auto (CNI if configured, else bridge), bridge, cni, user (VMs reach out, nobody reaches in) or none.",
+        ),
+    ] = "auto",
     images: Annotated[
         Path | None, typer.Option("--images", help="The image store to use; default one in the data directory.")
     ] = None,
@@ -64,8 +69,8 @@ def vm_runtime(
         raise BadSetting(f"--listen {listen!r}: must be unix:// and an absolute path")
     if accel not in ("tcg", "kvm"):
         raise BadSetting(f"--accel {accel!r}: must be tcg or kvm")
-    if network not in ("user", "none"):
-        raise BadSetting(f"--network {network!r}: must be user or none")
+    if network not in NETWORKS:
+        raise BadSetting(f"--network {network!r}: must be one of {', '.join(NETWORKS)}")
     settings = Settings(
         folder=data_dir,
         socket=Path(listen.removeprefix("unix://")),

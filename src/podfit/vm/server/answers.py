@@ -12,6 +12,7 @@ import grpc
 from podfit.cri import api_pb2 as cri
 from podfit.images.errors import ImageInUse, NoSuchImage
 from podfit.images.references import InvalidReference
+from podfit.podnet.failures import NetworkFailure
 from podfit.vm.decide import refusals
 from podfit.vm.decide.sizes import Limits
 from podfit.vm.disks import DiskFailed
@@ -40,6 +41,7 @@ _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (NoSuchImage, grpc.StatusCode.NOT_FOUND),
     (ImageError, grpc.StatusCode.UNAVAILABLE),
     (InvalidReference, grpc.StatusCode.INVALID_ARGUMENT),
+    (NetworkFailure, grpc.StatusCode.UNAVAILABLE),
     (DiskFailed, grpc.StatusCode.INTERNAL),
     (AgentFailed, grpc.StatusCode.UNAVAILABLE),
     (TimeoutError, grpc.StatusCode.DEADLINE_EXCEEDED),

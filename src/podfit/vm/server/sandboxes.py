@@ -30,7 +30,14 @@ class Sandboxes:
             if known.ready and known.config.metadata == metadata:
                 return cri.RunPodSandboxResponse(pod_sandbox_id=known.id)
         sandbox = Sandbox(secrets.token_hex(32), request.config, request.runtime_handler, time.time_ns())
-        sandbox.address = await runtime.networks.connect(sandbox)
+        # Recorded first: what is connected for it is found again, and taken back, after a crash.
+        runtime.records.save_sandbox(sandbox)
+        try:
+            if request.config.linux.security_context.namespace_options.network != cri.NamespaceMode.NODE:
+                await runtime.networks.connect(sandbox)
+        except BaseException:
+            runtime.records.drop(sandbox.id)
+            raise
         runtime.records.save_sandbox(sandbox)
         return cri.RunPodSandboxResponse(pod_sandbox_id=sandbox.id)
 
@@ -41,7 +48,7 @@ class Sandboxes:
             for container in self._runtime.containers_of(sandbox.id):
                 await self._runtime.lives.stop(container, 0)
             await self._runtime.networks.disconnect(sandbox)
-            sandbox.ready, sandbox.address = False, ""
+            sandbox.ready = False
             self._runtime.records.save_sandbox(sandbox)
         return cri.StopPodSandboxResponse()
 

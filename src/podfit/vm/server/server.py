@@ -12,9 +12,10 @@ import grpc
 
 from podfit.cri.services import IMAGE, OPTIONS, RUNTIME, handler
 from podfit.images.store import IMAGES
+from podfit.podnet.network import AUTO
 from podfit.vm.images import Images
 from podfit.vm.machines.hypervisor import Hypervisor
-from podfit.vm.network import USER, Networks
+from podfit.vm.network import Networks
 from podfit.vm.runtime import Runtime
 from podfit.vm.server.containers import Containers
 from podfit.vm.server.execs import Execs
@@ -49,7 +50,7 @@ class Settings:
     libvirt_socket: str = ""
     """Of a libvirt daemon; "": libvirt runs in this process."""
     accelerated: bool = False
-    network: str = USER
+    network: str = AUTO
     libvirt_folder: Path | None = None
     """Of libvirt in this process, which can have one; default: below `folder`."""
     images: Path | None = None
@@ -65,7 +66,8 @@ class Server:
         libvirt = settings.libvirt_folder or settings.folder / "libvirt"
         hypervisor = Hypervisor(libvirt, settings.libvirt_socket, settings.accelerated)
         images = Images(settings.images or settings.folder / IMAGES, settings.insecure_registries)
-        self.runtime = Runtime(settings.folder, hypervisor, images, Networks(settings.network))
+        networks = Networks(settings.folder / "network", settings.network)
+        self.runtime = Runtime(settings.folder, hypervisor, images, networks)
         self._server = grpc.aio.server(options=OPTIONS)
         self._streams = StreamServer()
         self._opened = False
