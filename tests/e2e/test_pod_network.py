@@ -161,6 +161,7 @@ def test_a_pod_sees_its_own_network_by_every_way(node: Running) -> None:
     assert seen.split() == [ip, "eth0", "lo", ip, "web"]
     status = node.json("get", "pod", "web")["status"]
     assert (status["podIPs"], status["hostIP"]) == ([{"ip": ip}], "127.0.0.1")
+    assert node.kubectl("get", "--raw", "/api/v1/namespaces/default/pods/web:8080/proxy/") == "web"
     forward = subprocess.Popen(
         [*node.within, "kubectl", f"--kubeconfig={node.kubeconfig}", "port-forward", "web", ":8080"],
         stdout=subprocess.PIPE,
