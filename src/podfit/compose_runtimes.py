@@ -48,15 +48,11 @@ def make_runtime(settings: RuntimeSettings, folder: Path, clock: Clock, address:
         return made
     from podfit.agent.runtimes.routed import RoutedRuntime
 
+    name = f"podfit-{_mark(folder)}"
     others = {
-        # Below a root of its own: the process runtime ends whatever it does not know below its root.
-        handler: _cri(
-            url,
-            folder / f"cri-{handler}",
-            settings.cgroup_root or f"/podfit-{_mark(folder)}-{handler}",
-            folder,
-            reached_at(address),
-        )
+        # Under a name and below a root of its own: the process runtime ends whatever it does not know below its root,
+        # and two endpoints may lead to one runtime.
+        handler: _cri(url, folder / f"cri-{handler}", settings.cgroup_root, f"{name}-{handler}", reached_at(address))
         for handler, url in settings.endpoints.items()
     }
     return RoutedRuntime(made, others)
@@ -88,17 +84,17 @@ def _make(settings: RuntimeSettings, folder: Path, clock: Clock, host_ip: str) -
             network=PodNetwork(folder.absolute() / "runtime" / "network", mark, settings.network or NetworkSettings()),
         )
     if settings.kind == "cri":
-        return _cri(settings.endpoint, folder / "cri", settings.cgroup_root, folder, host_ip)
+        return _cri(settings.endpoint, folder / "cri", settings.cgroup_root, f"podfit-{_mark(folder)}", host_ip)
     raise BadSetting(f"--runtime {settings.kind!r}: it is one of {', '.join(KINDS)}")
 
 
-def _cri(endpoint: str, data_dir: Path, cgroup_root: str, folder: Path, host_ip: str) -> Runtime:
+def _cri(endpoint: str, data_dir: Path, cgroup_root: str, name: str, host_ip: str) -> Runtime:
+    """`name`: what its pods are labelled with, and their cgroups are below unless `cgroup_root` says otherwise."""
     try:
         from podfit.agent.runtimes.cri.runtime import CriRuntime
         from podfit.cri import BadEndpoint
     except ImportError as error:
         raise BadSetting(f"--runtime cri needs more libraries: pip install 'podfit[cri]' ({error})") from error
-    name = f"podfit-{_mark(folder)}"
     try:
         return CriRuntime(endpoint, name, data_dir, cgroup_root or f"/{name}", host_ip)
     except BadEndpoint as error:
@@ -127,7 +123,7 @@ async def _purge_cri(data_dir: Path) -> int:
         from podfit.agent.runtimes.cri.notes import read_note
 
         if (note := read_note(folder)) is not None:
-            ended += await _purge(_cri(note.endpoint, folder, note.cgroup_root, folder.parent, ""))
+            ended += await _purge(_cri(note.endpoint, folder, note.cgroup_root, note.node, ""))
             remove_memory_volumes(folder.parent / "pods")
     return ended
 

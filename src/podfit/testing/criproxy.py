@@ -54,8 +54,11 @@ class CriProxy:
         return await self._calls[method](request, timeout=120)
 
     async def GetContainerEvents(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        async for event in self._calls["GetContainerEvents"](request):
-            yield event
+        try:
+            async for event in self._calls["GetContainerEvents"](request):
+                yield event
+        except grpc.aio.AioRpcError as error:
+            await context.abort(error.code(), error.details() or "")
 
     def __getattr__(self, method: str) -> Any:
         if method.startswith("_"):

@@ -35,7 +35,7 @@ from ..base import (
     RuntimeFailure,
     Usage,
 )
-from ..cgroups import Cgroups, detect
+from ..cgroups import Cgroups, detect, remove_everywhere
 from .book import Book
 from .commands import Commands
 from .containers import Containers
@@ -143,7 +143,8 @@ class CriRuntime:
         for uid in list(self._book.pods):
             await self.remove_pod(uid)
         if self._cgroups is not None and self._book.places.own:
-            await self._sandboxes.remove_group(self._book.places.own)
+            # Another runtime of the node may have pods below the same root: then it stays.
+            remove_everywhere(self._book.places.own)
         await self._redirects.purge()
         shutil.rmtree(self.data_dir, ignore_errors=True)
 
