@@ -9,14 +9,15 @@ import msgspec
 
 from podfit.cri import api_pb2 as api
 
-from ..base import UNLIMITED, Change, ContainerConfig, Limits, Mount, PodConfig, Security
+from ..base import ContainerConfig, Limits, Mount, PodConfig
+from .amounts import resources
+from .confinement import container_security, number, policy
 
 NODE = "podfit.dev/node"
 """The label of everything that belongs to one agent: others may use the same runtime."""
 POD_CONFIG, CONTAINER_CONFIG = "podfit.dev/pod-config", "podfit.dev/container-config"
 UID, POD_NAME, NAMESPACE = "io.kubernetes.pod.uid", "io.kubernetes.pod.name", "io.kubernetes.pod.namespace"
 CONTAINER_NAME, ATTEMPT = "io.kubernetes.container.name", "io.kubernetes.container.restartCount"
-LOCALHOST = "Localhost/"
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -89,10 +90,10 @@ def _sandbox_security(pod: PodConfig) -> api.LinuxSandboxSecurityContext:
     return api.LinuxSandboxSecurityContext(
         namespace_options=namespaces(pod),
         privileged=security.privileged,
-        run_as_user=_number(security.uid),
-        run_as_group=_number(security.gid) if security.uid is not None else None,
+        run_as_user=number(security.uid),
+        run_as_group=number(security.gid) if security.uid is not None else None,
         supplemental_groups=list(security.groups),
-        supplemental_groups_policy=_policy(security),
+        supplemental_groups_policy=policy(security),
         seccomp=api.SecurityProfile(profile_type=api.SecurityProfile.RuntimeDefault),
     )
 
@@ -157,7 +158,7 @@ def container(
         stop_signal=config.stop_signal or "RUNTIME_DEFAULT",
         linux=api.LinuxContainerConfig(
             resources=resources(config.limits, config.oom_score_adj),
-            security_context=_security(config.security, namespaces(pod), target_id),
+            security_context=container_security(config.security, namespaces(pod), target_id),
         ),
     )
 
@@ -165,116 +166,3 @@ def container(
 def log_path(file: Path, folder: Path) -> str:
     """Runtimes want it below the sandbox's folder."""
     return str(file.relative_to(folder)) if file.is_relative_to(folder) else file.name
-
-
-def _security(security: Security, options: api.NamespaceOption, target_id: str) -> api.LinuxContainerSecurityContext:
-    if target_id:
-        options.pid, options.target_id = api.TARGET, target_id
-    return api.LinuxContainerSecurityContext(
-        privileged=security.privileged,
-        namespace_options=options,
-        capabilities=api.Capability(
-            add_capabilities=[_capability(name) for name in security.add_capabilities],
-            drop_capabilities=[_capability(name) for name in security.drop_capabilities],
-        ),
-        run_as_user=_number(security.uid),
-        # CRI knows no group without a user.
-        run_as_group=_number(security.gid) if security.uid is not None else None,
-        supplemental_groups=list(security.groups),
-        supplemental_groups_policy=_policy(security),
-        readonly_rootfs=security.read_only_root,
-        no_new_privs=security.escalation is False,
-        masked_paths=[] if security.unmasked_proc else list(MASKED),
-        readonly_paths=[] if security.unmasked_proc else list(READ_ONLY),
-        seccomp=_profile(security.seccomp),
-        apparmor=_profile(security.apparmor) if security.apparmor else None,
-        apparmor_profile=_old_apparmor(security.apparmor),
-    )
-
-
-MASKED = (
-    "/proc/asound",
-    "/proc/acpi",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/sys/firmware",
-    "/sys/devices/virtual/powercap",
-)
-READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-
-
-def _profile(name: str) -> api.SecurityProfile:
-    """ "" is unconfined; Localhost/NAME a profile of the node."""
-    if name.startswith(LOCALHOST):
-        kind, reference = api.SecurityProfile.Localhost, name.removeprefix(LOCALHOST)
-        return api.SecurityProfile(profile_type=kind, localhost_ref=reference)
-    default = name == "RuntimeDefault"
-    return api.SecurityProfile(
-        profile_type=api.SecurityProfile.RuntimeDefault if default else api.SecurityProfile.Unconfined
-    )
-
-
-def _old_apparmor(name: str) -> str:
-    """For runtimes from before the field `apparmor`."""
-    if name.startswith(LOCALHOST):
-        return "localhost/" + name.removeprefix(LOCALHOST)
-    return {"RuntimeDefault": "runtime/default", "Unconfined": "unconfined"}.get(name, "")
-
-
-def _capability(name: str) -> str:
-    return name.upper().removeprefix("CAP_")
-
-
-def _number(value: int | None) -> api.Int64Value | None:
-    return api.Int64Value(value=value) if value is not None else None
-
-
-def _policy(security: Security) -> api.SupplementalGroupsPolicy:
-    return api.Strict if security.strict_groups else api.Merge
-
-
-# --- resources
-
-
-def resources(limits: Limits, oom_score_adj: int = 0) -> api.LinuxContainerResources:
-    """0 means "not set" in CRI: no limit at creation. Swap is not given: memory and memory with swap are the same."""
-    memory = limits.memory_bytes or 0
-    return api.LinuxContainerResources(
-        cpu_period=limits.cpu_period_us,
-        cpu_quota=limits.cpu_quota_us or 0,
-        cpu_shares=limits.cpu_shares or 0,
-        memory_limit_in_bytes=memory,
-        memory_swap_limit_in_bytes=memory,
-        oom_score_adj=oom_score_adj,
-        cpuset_cpus=limits.cpuset_cpus,
-    )
-
-
-def update(change: Change, period_us: int) -> api.LinuxContainerResources:
-    """Only what changes: 0 leaves a value as it is, -1 lifts a limit."""
-    memory = change.memory_bytes or 0
-    return api.LinuxContainerResources(
-        cpu_period=period_us if change.cpu_quota_us is not None else 0,
-        cpu_quota=UNLIMITED if change.cpu_quota_us == UNLIMITED else change.cpu_quota_us or 0,
-        cpu_shares=change.cpu_shares or 0,
-        memory_limit_in_bytes=memory,
-        memory_swap_limit_in_bytes=memory,
-        cpuset_cpus=change.cpuset_cpus,
-    )
-
-
-def limits_of(linux: api.LinuxContainerResources) -> Limits:
-    """What a runtime reports of a container whose cgroup cannot be read."""
-    return Limits(
-        cpu_shares=linux.cpu_shares or None,
-        cpu_quota_us=linux.cpu_quota if linux.cpu_quota > 0 else None,
-        memory_bytes=linux.memory_limit_in_bytes if linux.memory_limit_in_bytes > 0 else None,
-        cpu_period_us=linux.cpu_period or Limits().cpu_period_us,
-        cpuset_cpus=linux.cpuset_cpus,
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from dataclasses import replace
 
 from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
@@ -12,6 +13,7 @@ from ..base import EXITED, RUNNING, CannotRun, ContainerConfig
 from . import configs
 from .book import Book
 from .failures import failure
+from .images import Images
 from .records import Pod
 from .sandboxes import GONE
 from .subpaths import SubPaths
@@ -28,6 +30,7 @@ class Containers:
         book, pod = self._book, self._book.pod(uid)
         _check_lasts(pod, "CreateContainerError")
         config.log_file.parent.mkdir(parents=True, exist_ok=True)
+        config = await self._with_user(config)
         mounts = self._subpaths.resolve(uid, config.name, config.attempt, config.mounts)
         request = api.CreateContainerRequest(
             pod_sandbox_id=pod.sandbox_id,
@@ -44,6 +47,15 @@ class Containers:
         if made is None:
             raise CannotRun(f"container {answer.container_id} is gone", "CreateContainerError")
         return made.state.id
+
+    async def _with_user(self, config: ContainerConfig) -> ContainerConfig:
+        """CRI knows no group without a user: the image's, if it is a number, else root."""
+        security = config.security
+        if security.gid is None or security.uid is not None:
+            return config
+        image = await Images(self._book.client).status(config.image_id or config.image)
+        user = image.user.partition(":")[0] if image is not None else ""
+        return replace(config, security=replace(security, uid=int(user) if user.isdecimal() else 0))
 
     async def start(self, container_id: str) -> None:
         book, known = self._book, self._book.container(container_id)

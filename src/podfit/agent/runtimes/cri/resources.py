@@ -24,7 +24,7 @@ from podfit.kit.backoff import Backoff
 from ..base import RUNNING, UNLIMITED, Change, ContainerState, Limits, NotFound, RuntimeFailure, Usage
 from ..cgroups import Vanished
 from ..cgroups.watch import memory_below
-from . import configs
+from . import amounts
 from .book import Book
 from .failures import failure
 from .records import Container, Pod
@@ -59,7 +59,7 @@ class Resources:
     async def _tell_pod(self, pod: Pod, change: Change) -> None:
         """For runtimes and their plugins that want to know; the cgroup is written already."""
         request = api.UpdatePodSandboxResourcesRequest(
-            pod_sandbox_id=pod.sandbox_id, resources=configs.update(change, pod.config.limits.cpu_period_us)
+            pod_sandbox_id=pod.sandbox_id, resources=amounts.update(change, pod.config.limits.cpu_period_us)
         )
         try:
             await self._book.client.ask("UpdatePodSandboxResources", request, UPDATE_S)
@@ -112,7 +112,7 @@ class Resources:
 
     async def _ask(self, known: Container, change: Change) -> None:
         request = api.UpdateContainerResourcesRequest(
-            container_id=known.state.id, linux=configs.update(change, known.kept.limits.cpu_period_us)
+            container_id=known.state.id, linux=amounts.update(change, known.kept.limits.cpu_period_us)
         )
         await self._book.client.ask("UpdateContainerResources", request, UPDATE_S)
 
@@ -173,7 +173,7 @@ class Resources:
             raise failure(error) from error
         if not answer.status.HasField("resources") or not answer.status.resources.HasField("linux"):
             return known.kept.limits
-        return configs.limits_of(answer.status.resources.linux)
+        return amounts.limits_of(answer.status.resources.linux)
 
     def _lose(self, pod: Pod) -> None:
         """Somebody removed the pod's cgroup: it has to be stopped and made again."""
