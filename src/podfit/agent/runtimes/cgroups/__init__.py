@@ -32,6 +32,10 @@ class Cgroups(Protocol):
     def confine_devices(self, group: str) -> bool:
         """Lets members open harmless devices only; False where this machine has no means to."""
 
+    def note_shares(self, group: str, shares: int) -> None:
+        """Remembers the shares that a group was made with by somebody else, unless there is a note already: the
+        kernel's own form may be coarser."""
+
     def exists(self, group: str) -> bool: ...
 
     def write(self, group: str, change: Change) -> None:

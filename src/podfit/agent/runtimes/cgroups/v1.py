@@ -54,6 +54,9 @@ class CgroupsV1:
             return False
         return True
 
+    def note_shares(self, group: str, shares: int) -> None:
+        """The kernel has them as they are."""
+
     def exists(self, group: str) -> bool:
         return os.path.isdir(self._memory + group) and os.path.isdir(self._cpu + group)
 

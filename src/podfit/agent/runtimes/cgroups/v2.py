@@ -7,6 +7,7 @@ than shares: the configured shares are kept as an attribute of the group itself,
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import suppress
 
@@ -24,6 +25,16 @@ def weight_of(shares: int) -> int:
     """The kubelet's linear map of 2…262144 to 1…10000."""
     shares = min(max(shares, MIN_SHARES), MAX_SHARES)
     return 1 + (shares - 2) * 9999 // 262142
+
+
+def steeper_weight_of(shares: int) -> int:
+    """The map of newer container runtimes, which gives the default of 1024 shares the default weight of 100."""
+    if shares <= MIN_SHARES:
+        return 1
+    if shares >= MAX_SHARES:
+        return 10_000
+    power = math.log2(shares)
+    return math.ceil(10 ** ((power * power + 125 * power) / 612 - 7 / 34))
 
 
 def shares_of(weight: int) -> int:
@@ -79,6 +90,10 @@ class CgroupsV2:
         except OSError:
             return False
         return True
+
+    def note_shares(self, group: str, shares: int) -> None:
+        with suppress(OSError):
+            os.setxattr(self._point + group, SHARES_ATTRIBUTE, str(shares).encode(), os.XATTR_CREATE)
 
     def exists(self, group: str) -> bool:
         return os.path.isdir(self._point + group)
@@ -170,7 +185,8 @@ class CgroupsV2:
         except (OSError, ValueError):
             return shares_of(weight)
         # Somebody else may have written the weight since: then the kernel is right and the note is old.
-        return configured if weight_of(configured) == weight else shares_of(weight)
+        known = weight in (weight_of(configured), steeper_weight_of(configured))
+        return configured if known else shares_of(weight)
 
     def usage(self, group: str) -> Usage:
         path = self._point + group

@@ -149,6 +149,8 @@ class Book:
                 group = group_of(state.pid, "memory" if self.cgroups.version == 1 else "")
                 # Only below the pod's: a virtual machine may be a process of somebody else's group.
                 known.group = group if group.startswith(f"{pod.group}/") else ""
+                if known.group and kept.limits.cpu_shares is not None:
+                    self.cgroups.note_shares(known.group, kept.limits.cpu_shares)
             self._exits.follow(state.id, state.pid, self._exited)
             if not self._exits.followed(state.id):
                 self.relist_soon()

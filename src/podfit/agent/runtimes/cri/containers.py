@@ -37,6 +37,9 @@ class Containers:
             config=configs.container(config, pod.config, book.node, mounts, _target(pod, config.target)),
             sandbox_config=configs.sandbox(pod.config, book.node, pod.attempt, pod.group),
         )
+        if book.cgroups is not None and book.cgroups.version == 2:
+            # A container dies as a whole when it runs out of memory, as Kubernetes has it.
+            request.config.linux.resources.unified["memory.oom.group"] = "1"
         try:
             answer = await book.client.ask("CreateContainer", request)
             made = await book.refresh(answer.container_id)
