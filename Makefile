@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev system libvirt run clean-run test test-all test-v2 check fix bench wheel
+.PHONY: help setup dev system libvirt run run-vm clean-run test test-all test-v2 check fix bench wheel
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -29,6 +29,9 @@ system: ## Install the system packages the tests use (when root; else tests skip
 
 run: setup ## Run everything on this machine, with a demo to watch
 	@$(BIN)/podfit demo --data-dir .run
+
+run-vm: setup libvirt ## Run everything with VMs, and one VM pod to try
+	@scripts/run-vm $(BIN) .run-vm
 
 clean-run: ## Remove what `make run` left: its data directory, and pods if it was killed
 	@test ! -d .run || test ! -x $(BIN)/podfit || $(BIN)/podfit down --data-dir .run
