@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 from podfit.agent.cpus.sets import Cpus, parse, text
 from podfit.agent.cpus.topology import read
 from podfit.agent.runtimes.process.support import check_support
+from podfit.testing.containerd import Containerd, missing
 from tests.e2e.conftest import KUBECTL, Running, eventually
+from tests.e2e.noderuntimes import NodeRuntime
 
 pytestmark = [
     pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"),
@@ -26,28 +29,31 @@ pytestmark = [
 STATIC = ("--cpu-manager-policy", "static", "--reserved-cpus", "0")
 
 
-def pod(name: str, cpu: str = "") -> dict[str, Any]:
+PROCESS = NodeRuntime("process")
+
+
+def pod(name: str, cpu: str = "", image: str = "host") -> dict[str, Any]:
     """Guaranteed, or BestEffort without an amount of CPU."""
     amounts = {"cpu": cpu, "memory": "32Mi"}
     resources = {"requests": amounts, "limits": amounts} if cpu else {}
-    one = {"name": "c", "image": "host", "command": ["sleep", "3600"], "resources": resources}
+    one = {"name": "c", "image": image, "command": ["sleep", "3600"], "resources": resources}
     spec = {"terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False, "containers": [one]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 class Node:
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.log = folder / "data", folder / "log"
+    def __init__(self, folder: Path, runtime: NodeRuntime) -> None:
+        self.folder, self.log, self.runtime = folder / "data", folder / "log", runtime
         self.up = Running(self.folder, log=self.log)
 
     def start(self, *options: str) -> None:
-        arguments = ("--node-name", "n1", "--runtime", "process", "--no-vpa", *options)
+        arguments = ("--node-name", "n1", *self.runtime.arguments, "--no-vpa", *options)
         self.up = Running(self.folder, *arguments, log=self.log).start()
 
     def refuses(self, *options: str) -> str:
         """What `podfit up` writes when it does not start."""
         command = [sys.executable, "-m", "podfit.cli.main", "up", "--data-dir", str(self.folder)]
-        more = ["--listen", "127.0.0.1:0", "--node-name", "n1", "--no-vpa", *options]
+        more = ["--listen", "127.0.0.1:0", "--node-name", "n1", *self.runtime.arguments, "--no-vpa", *options]
         done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=120)
         assert done.returncode in (1, 2), done.stderr
         return done.stderr
@@ -66,6 +72,8 @@ class Node:
         return status["containerID"], status["restartCount"]
 
     def runs_on(self, name: str, namespace: str = "default") -> Cpus:
+        if self.runtime.kind != "process":
+            return self.exec_runs_on(name)
         status = self.up.json("get", "pod", "-n", namespace, name)["status"]["containerStatuses"][0]
         container = status["containerID"].rpartition("/")[2]
         state = self.folder / "nodes" / "n1" / "runtime" / "containers" / container / "state.json"
@@ -87,9 +95,9 @@ def _allowed(status: str) -> str:
     return next(line.split()[1] for line in status.splitlines() if line.startswith("Cpus_allowed_list"))
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path)
+@contextmanager
+def node_of(folder: Path, runtime: NodeRuntime) -> Iterator[Node]:
+    made = Node(folder, runtime)
     try:
         yield made
     finally:
@@ -97,11 +105,27 @@ def node(tmp_path: Path) -> Iterator[Node]:
         subprocess.run([sys.executable, "-m", "podfit.cli.main", "down", "--data-dir", str(made.folder)], check=False)
 
 
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    with node_of(tmp_path, PROCESS) as made:
+        yield made
+
+
 def test_exclusive_cpus_survive_kill_9_and_a_change_of_the_policy(node: Node) -> None:
+    survives(node, "host")
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_exclusive_cpus_in_containerd_survive_the_same(tmp_path: Path, containerd: Containerd) -> None:
+    with node_of(tmp_path, NodeRuntime("cri", containerd.endpoint)) as node:
+        survives(node, "busybox")
+
+
+def survives(node: Node, image: str) -> None:
     everything = read().all
     node.start(*STATIC)
-    node.create(pod("shared"))
-    node.create(pod("own", "1"))
+    node.create(pod("shared", image=image))
+    node.create(pod("own", "1", image))
     own = node.runs_on("own")
     assert len(own) == 1 and 0 not in own
     node.expect(own=own, shared=everything - own)
