@@ -17,27 +17,17 @@ from podfit.cli.explaining.autoscalers import explain_vpa, why_numbers
 from podfit.kit.clock import FakeClock, rfc3339
 from podfit.testing.autoscaling import Autoscaled, autoscaled
 from podfit.testing.expect import all_become, becomes
+from podfit.testing.loops import EAGER
 from podfit.testing.whole import Whole, pod_spec, workload
 from podfit.vpa.recommender.answers import Answers
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.loop import Recommender
 from podfit.vpa.recommender.queries import status_for
-from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
 
 DEPLOYMENT = kind_named("Deployment")
 SIMILAR = "RecommendedFromSimilar"
 CONFIG = RecommenderConfig(address="")
-EAGER = UpdaterConfig(
-    address="",
-    scale_down_delay=0,
-    scale_down_step=1.0,
-    min_replicas=1,
-    in_place_skip_disruption_budget=True,
-    use_admission_controller_status=False,
-    pod_update_threshold=0.0,
-    in_recommendation_bounds_eviction_lifetime_threshold=0.0,
-)
 IN_PLACE = {"updateMode": "InPlaceOrRecreate"}
 HOUR = 70
 """Passes, one a minute, after which a container has samples enough to lend."""

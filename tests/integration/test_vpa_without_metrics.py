@@ -15,24 +15,14 @@ from podfit.api.quantity import Quantity
 from podfit.cli.explaining.autoscalers import explain_vpa
 from podfit.kit.clock import FakeClock, rfc3339
 from podfit.testing.autoscaling import Autoscaled, autoscaled
+from podfit.testing.loops import EAGER
 from podfit.vpa.history.base import History
 from podfit.vpa.history.local import LocalHistory
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.loop import Recommender
-from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
 
 CONFIG = RecommenderConfig(address="")
-EAGER = UpdaterConfig(
-    address="",
-    scale_down_delay=0,
-    scale_down_step=1.0,
-    min_replicas=1,
-    in_place_skip_disruption_budget=True,
-    use_admission_controller_status=False,
-    pod_update_threshold=0.0,
-    in_recommendation_bounds_eviction_lifetime_threshold=0.0,
-)
 IN_PLACE = {"updateMode": "InPlaceOrRecreate"}
 DAY = 86400
 

@@ -79,6 +79,18 @@ class FakeClock:
             await asyncio.sleep(0)
 
 
+async def sleep_unless(clock: Clock, seconds: float, wake: asyncio.Event) -> None:
+    """Sleeps until the event is set, or the time is over."""
+    sleeping = asyncio.ensure_future(clock.sleep(seconds))
+    waking = asyncio.ensure_future(wake.wait())
+    try:
+        await asyncio.wait((sleeping, waking), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sleeping, waking):
+            task.cancel()
+        await asyncio.gather(sleeping, waking, return_exceptions=True)
+
+
 def rfc3339(seconds: float) -> str:
     """The form of metav1.Time: whole seconds, UTC."""
     return _whole_second(int(seconds))

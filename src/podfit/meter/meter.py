@@ -18,7 +18,7 @@ from podfit.api.status import ApiError, Object
 from podfit.client.cache import Cache
 from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
-from podfit.kit.clock import Clock, RealClock
+from podfit.kit.clock import Clock, RealClock, sleep_unless
 from podfit.kit.tasks import Tasks
 from podfit.kit.turns import Turns
 from podfit.meter.rates import NodeRates, Use
@@ -100,14 +100,7 @@ class Meter:
 
     async def _pause(self, seconds: float) -> None:
         """A new node is not kept waiting."""
-        sleeping = asyncio.ensure_future(self.clock.sleep(seconds))
-        waking = asyncio.ensure_future(self._wake.wait())
-        try:
-            await asyncio.wait((sleeping, waking), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (sleeping, waking):
-                task.cancel()
-            await asyncio.gather(sleeping, waking, return_exceptions=True)
+        await sleep_unless(self.clock, seconds, self._wake)
 
     # --- scraping
     async def scrape(self, names: Sequence[str] | None = None) -> None:

@@ -19,6 +19,18 @@ from podfit.vpa.updater.loop import Updater
 METERED_S = 15
 """Usage is an average over so long."""
 
+EAGER = UpdaterConfig(
+    address="",
+    scale_down_delay=0,
+    scale_down_step=1.0,
+    min_replicas=1,
+    in_place_skip_disruption_budget=True,
+    use_admission_controller_status=False,
+    pod_update_threshold=0.0,
+    in_recommendation_bounds_eviction_lifetime_threshold=0.0,
+)
+"""An updater that acts as soon as it may."""
+
 
 class Loops:
     """A pass of each a minute."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from podfit.api.status import Object
 from podfit.client.cache import Key, key_of
-from podfit.kit.clock import Clock
+from podfit.kit.clock import Clock, sleep_unless
 from podfit.vpa.model.pods import condition
 from podfit.vpa.model.policy import CPU_STARVED, IN_PLACE_MODES, container_recommendations, update_mode
 from podfit.vpa.model.waits import Wait
@@ -40,14 +40,7 @@ class Hurry:
 
     async def before(self, clock: Clock, due: float) -> bool:
         """Returns when somebody waits (True), or at `due` (monotonic)."""
-        sleeping = asyncio.ensure_future(clock.sleep(due - clock.monotonic()))
-        waking = asyncio.ensure_future(self._wake.wait())
-        try:
-            await asyncio.wait((sleeping, waking), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (sleeping, waking):
-                task.cancel()
-            await asyncio.gather(sleeping, waking, return_exceptions=True)
+        await sleep_unless(clock, due - clock.monotonic(), self._wake)
         return bool(self) and clock.monotonic() < due
 
 
