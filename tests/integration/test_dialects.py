@@ -203,6 +203,32 @@ async def test_a_template_with_a_policy_of_another_dialect_is_refused(cluster: C
     assert code == 422 and f'{where}: Unsupported value: "NoRestart"' in answer["message"]
 
 
+@pytest.mark.parametrize("dialect", ["v1.32", "2021"])
+async def test_policies_can_be_changed_through_the_subresource(cluster: Cluster, dialect: str) -> None:
+    ask, key = Asker(cluster.server), "policy" if dialect in NO_RESTART else "restartPolicy"
+    word = "Restart" if dialect == "2021" else "RestartContainer"
+    await ask("POST", pods_in(dialect), manifest())
+    policy = [{"resourceName": "cpu", key: word}, {"resourceName": "memory", key: word}]
+    patch = {"spec": {"containers": [{"name": "c", "resizePolicy": policy}]}}
+    code, pod = await ask("PATCH", pods_in(dialect, "/p/resize"), patch, STRATEGIC)
+    assert (code, policy_of(pod)) == (200, policy)
+
+
+async def test_a_resource_without_a_policy_is_named_as_the_releases_name_it(cluster: Cluster) -> None:
+    body = manifest(resizePolicy=[{"resourceName": "gpu", "restartPolicy": "NotRequired"}])
+    code, answer = await Asker(cluster.server)("POST", pods_in("v1.31"), body)
+    told = 'spec.containers[0].resizePolicy: Unsupported value: gpu: supported values: "cpu", "memory"'
+    assert (code, answer["message"]) == (422, f'Pod "p" is invalid: {told}')
+
+
+async def test_a_put_without_annotations_is_taken(cluster: Cluster) -> None:
+    ask = Asker(cluster.server)
+    _, pod = await ask("POST", pods_in("2021"), manifest())
+    pod["metadata"]["annotations"] = None
+    code, _ = await ask("PUT", pods_in("2021", "/p"), pod)
+    assert code == 200
+
+
 FOREIGN = [
     ("v1.31", {"resourcesAllocated": {"cpu": "1"}}),
     ("2021", {"resourcesAllocated": {"cpu": "1"}}),

@@ -7,7 +7,7 @@ dialects fill in the default for each resource that a container requests; that i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from podfit.api.kinds import POD, Kind
 from podfit.api.resize_states import RESIZABLE
@@ -136,13 +136,17 @@ def _check(listed: list[Object], restart_policy: str, path: str, words: Words, f
     for at, policy in enumerate(listed):
         name, value = policy.get("resourceName", ""), words.shown(policy.get("restartPolicy", ""))
         if name in seen:
-            found.append(duplicate(f"{path}[{at}]", name))
+            found.append(replace(duplicate(f"{path}[{at}]", name), value=name))
         seen.add(name)
-        for given, allowed in ((name, RESIZABLE), (value, (words.not_required, words.restart))):
-            if not given:
-                found.append(required(path))
-            elif given not in allowed:
-                found.append(not_supported(path, given, sorted(allowed)))
+        if not name:
+            found.append(required(path))
+        elif name not in RESIZABLE:
+            # Names of resources are printed without quotes.
+            found.append(replace(not_supported(path, name, RESIZABLE), value=name))
+        if not value:
+            found.append(required(path))
+        elif value not in (allowed := (words.not_required, words.restart)):
+            found.append(not_supported(path, value, sorted(allowed)))
         if restart_policy == "Never" and value != words.not_required:
             detail = f"must be '{words.not_required}' when `restartPolicy` is 'Never'"
             found.append(invalid(path, value, detail))

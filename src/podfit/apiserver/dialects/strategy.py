@@ -25,7 +25,8 @@ class DialectStrategy(PodStrategy):
         self._dialect = dialect
 
     def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
-        written, mark = new.get("status") or {}, (new.get("metadata") or {}).get("annotations", {}).get(LABEL)
+        written, annotations = new.get("status") or {}, (new.get("metadata") or {}).get("annotations") or {}
+        mark = annotations.get(LABEL)
         if subresource == "resize":
             _only_known(new, old)
         super().prepare_update(new, old, subresource)
@@ -41,11 +42,10 @@ class DialectStrategy(PodStrategy):
         if subresource in ("status", "ephemeralcontainers"):
             return self._worded(super().validate_update(new, old, subresource), new)
         if subresource == "resize":
-            if any(
-                ((pod["spec"].get("resources") or {}).get(key)) for pod in (new, old) for key in ("requests", "limits")
-            ):
+            if _has_pod_level(new) or _has_pod_level(old):
                 return [forbidden("[]", _LEVEL)]
-            return self._worded(super().validate_update(new, old, subresource), new)
+            # Policies may be changed along with resources: they are no difference.
+            return self._worded(super().validate_update(new, _with_policies_of(new, old), subresource), new)
         errors = self.validate_update_meta(new, old)
         validate_pod(new, errors, old)
         errors = self._worded(errors, new)
@@ -68,6 +68,22 @@ class DialectStrategy(PodStrategy):
         kept = [error for error in errors if "resizePolicy" not in error.path]
         kept[at:at] = policies.errors(pod.get("spec") or {}, "spec", self._dialect.words)
         return kept
+
+
+def _has_pod_level(pod: Object) -> bool:
+    resources = (pod.get("spec") or {}).get("resources") or {}
+    return bool(resources.get("requests") or resources.get("limits"))
+
+
+def _with_policies_of(new: Object, old: Object) -> Object:
+    asked = by_name(new["spec"].get("containers"))
+    listed = [_put_policy(one, asked.get(one["name"], one)) for one in old["spec"]["containers"]]
+    return {**old, "spec": {**old["spec"], "containers": listed}}
+
+
+def _put_policy(container: Object, other: Object) -> Object:
+    rest = {key: value for key, value in container.items() if key != "resizePolicy"}
+    return {**rest, "resizePolicy": other["resizePolicy"]} if "resizePolicy" in other else rest
 
 
 def _only_known(new: Object, old: Object) -> None:
