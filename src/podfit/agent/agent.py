@@ -32,6 +32,7 @@ from podfit.agent.life.hooks import Hooks
 from podfit.agent.life.images import ImagePulls
 from podfit.agent.life.portconflicts import PortConflicts
 from podfit.agent.life.probes import Probes
+from podfit.agent.life.pullrecords import PULLS, PullRecords
 from podfit.agent.life.pullsecrets import PullSecrets
 from podfit.agent.life.starter import Starter
 from podfit.agent.life.static import StaticPods
@@ -46,7 +47,7 @@ from podfit.agent.record import PodRecord
 from podfit.agent.report import Reporter
 from podfit.agent.restarts import Restarts
 from podfit.agent.roster import Roster
-from podfit.agent.runtimes.base import Event, Runtime, RuntimeFailure
+from podfit.agent.runtimes.base import Event, Runtime, RuntimeFailure, hidden_folder
 from podfit.agent.runtimewatch import RuntimeWatch
 from podfit.agent.workers import Workers
 from podfit.api.kinds import POD
@@ -114,7 +115,8 @@ class Agent:
         self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger, image_status, node_bytes)
         self.maker.local_profiles = self.runtime.local_profiles
         secrets, parallel = PullSecrets(objects, self.notices), config.parallel_pulls
-        self._images = ImagePulls(self.counted, self.notices, secrets, clock, tasks, kick, parallel)
+        pulls = PullRecords(hidden_folder(config.data_dir) / PULLS if config.on_disk else None, config.durable)
+        self._images = ImagePulls(self.counted, self.notices, secrets, pulls, clock, tasks, kick, parallel)
         hooks, restarts = Hooks(self._commands, clock), Restarts(self.ledger)
         self.cpus = cpus = cpu_policy(config, self.counted, self.node.capacity[CPU], self.metrics.cpus, tasks, clock)
         self.allocator = Allocator(
@@ -185,6 +187,7 @@ class Agent:
         self.pressure.changed = self.allocator.press
         evictions = Evictions(self.records, self.notices, kick)
         self.images = ImageCollector(self.counted, self.node, self._recorder, config.image_policy, clock)
+        self.images.listed = pulls.keep
         meter = DiskMeter(self.records, self.runtime, self.volumes, self.maker.log_folder, self.images.delete_unused)
         reclaimer = Reclaimer(self.records, self.ledger, self.counted, evictions, meter)
         self.pressure.relieve, self.pressure.reclaim = reclaimer.relieve, meter.reclaim

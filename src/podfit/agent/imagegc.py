@@ -29,6 +29,9 @@ class ImageCollector:
     ) -> None:
         self._runtime, self._node, self._recorder, self.policy, self._clock = runtime, node, recorder, policy, clock
         self._known: dict[str, ImageUse] = {}
+        self.listed: Callable[[set[str]], None] = lambda ids: None
+        """Called with the ids of all images that were there lately, whenever they were listed."""
+        self._listed: set[str] = set()
         self.disk: Callable[[str], ImageDisk] = _disk
 
     async def run(self) -> None:
@@ -44,7 +47,11 @@ class ImageCollector:
             await self._clock.sleep(LIST_S)
 
     async def report(self) -> None:
-        found = rules.reported(await self._runtime.images())
+        images = await self._runtime.images()
+        before, self._listed = self._listed, {image.id for image in images}
+        # A list may be older than the image that was pulled while it was on its way.
+        self.listed(before | self._listed)
+        found = rules.reported(images)
         if found == self._node.images or not self._node.known:
             return
         self._node.images = found

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 from podfit.agent.decide.states import Object, every_container
+from podfit.agent.life.pullrecords import PullRecords
 from podfit.agent.life.pullsecrets import PullSecrets
 from podfit.agent.notices import NORMAL, WARNING, Notices
 from podfit.agent.record import PodRecord
@@ -46,12 +47,13 @@ class ImagePulls:
         runtime: Runtime,
         notices: Notices,
         secrets: PullSecrets,
+        pulls: PullRecords,
         clock: Clock,
         tasks: Tasks,
         kick: Callable[[str], None],
         parallel: int,
     ) -> None:
-        self._runtime, self._notices, self._secrets = runtime, notices, secrets
+        self._runtime, self._notices, self._secrets, self._pulls = runtime, notices, secrets, pulls
         self._clock, self._tasks, self._kick, self._parallel = clock, tasks, kick, parallel
         self._backoff = Backoff(10.0, 300.0)
         self._failures: dict[tuple[str, str], tuple[float, str]] = {}
@@ -100,7 +102,7 @@ class ImagePulls:
         state, policy = await self._runtime.image_status(image, record.handler), _policy(container)
         if state is not None and state.host_files:
             return state.id
-        if state is not None and policy != "Always":
+        if state is not None and policy != "Always" and await self._may_use(record, state.id, reference):
             self._pulled(record, image)
             message = f'Container image "{image}" already present on machine and can be accessed by the pod'
             self._notices.say(record.pod, NORMAL, "Pulled", message, name)
@@ -116,14 +118,11 @@ class ImagePulls:
     async def _pull(self, record: PodRecord, name: str, image: str, reference: Reference) -> str:
         self._notices.say(record.pod, NORMAL, "Pulling", f'Pulling image "{image}"', name)
         asked = self._clock.monotonic()
-        try:
-            credentials = await self._secrets.credentials(record, reference)
-        except BadCredentials as error:
-            raise ImageMissing(str(error)) from error
+        credentials = await self._credentials(record, reference)
         slot = self._slots.setdefault(reference.registry, asyncio.Semaphore(self._parallel))
         async with slot:
             began = self._clock.monotonic()
-            found = await self._try_each(image, credentials, record.handler)
+            found = await self._try_each(image, credentials, self._secrets.of_node(reference), record.handler)
             ended = self._clock.monotonic()
         self._pulled(record, image)
         state = await self._runtime.image_status(image, record.handler)
@@ -132,15 +131,30 @@ class ImagePulls:
         self._notices.say(record.pod, NORMAL, "Pulled", f'Successfully pulled image "{image}" {how}', name)
         return found
 
-    async def _try_each(self, image: str, credentials: list[Credentials], handler: str) -> str:
+    async def _credentials(self, record: PodRecord, reference: Reference) -> list[Credentials]:
+        try:
+            return await self._secrets.credentials(record, reference)
+        except BadCredentials as error:
+            raise ImageMissing(str(error)) from error
+
+    async def _may_use(self, record: PodRecord, image_id: str, reference: Reference) -> bool:
+        """A pod may use what others pulled if it could have pulled it as well."""
+        if self._pulls.is_open(image_id):
+            return True
+        return self._pulls.may_use(image_id, await self._credentials(record, reference))
+
+    async def _try_each(self, image: str, own: list[Credentials], of_node: list[Credentials], handler: str) -> str:
         """All credentials that apply, one after the other; without any, none."""
         reasons: list[str] = []
-        tries: list[Credentials | None] = [*credentials] or [None]
+        tries: list[Credentials | None] = [*own, *of_node] or [None]
         for each in tries:
             try:
-                return await self._runtime.pull_image(image, each, handler)
+                found = await self._runtime.pull_image(image, each, handler)
             except ImageMissing as error:
                 reasons.append(str(error))
+            else:
+                self._pulls.pulled(found, each if each in own else None)
+                return found
         distinct = list(dict.fromkeys(reasons))
         raise ImageMissing(distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]")
 
@@ -182,14 +196,16 @@ class ImagePulls:
         while (now := _wanted(record, name)) is not None and now["image"] == image:
             until, _ = self._failures.get((record.uid, image), (float("inf"), ""))
             left = until - self._clock.monotonic()
-            if left <= 0 or (_policy(now) != "Always" and await self._here(image, record.handler)):
+            if left <= 0 or (_policy(now) != "Always" and await self._here(record, image)):
                 return
             await self._clock.sleep(min(left, _LOOK_S))
 
-    async def _here(self, image: str, handler: str) -> bool:
+    async def _here(self, record: PodRecord, image: str) -> bool:
+        """Whether the pod could start with it now."""
         try:
-            return await self._runtime.image_status(image, handler) is not None
-        except (RuntimeFailure, OSError):
+            state = await self._runtime.image_status(image, record.handler)
+            return state is not None and (state.host_files or await self._may_use(record, state.id, parse(image)))
+        except (RuntimeFailure, OSError, InvalidReference):
             return False
 
 

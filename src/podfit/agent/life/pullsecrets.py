@@ -20,9 +20,13 @@ class PullSecrets:
         self._objects, self._notices = objects, notices
 
     async def credentials(self, record: PodRecord, image: Reference) -> list[Credentials]:
-        """All that apply to an image, in the order to try them. Raises BadCredentials for a Secret that is damaged."""
-        found = keyring_of(await self._secrets(record)).lookup(image)
-        return list(dict.fromkeys((*found, *keyring_in(user_file()).lookup(image))))
+        """The pod's own that apply to an image, best first. Raises BadCredentials for a Secret that is damaged."""
+        return keyring_of(await self._secrets(record)).lookup(image)
+
+    @staticmethod
+    def of_node(image: Reference) -> list[Credentials]:
+        """Those that every pod of the node may use, tried after the pod's own."""
+        return keyring_in(user_file()).lookup(image)
 
     async def _secrets(self, record: PodRecord) -> list[Object]:
         names = [ref["name"] for ref in record.pod["spec"].get("imagePullSecrets") or () if ref.get("name")]

@@ -1,0 +1,193 @@
+"""How the agent gets images, whatever the runtime: policies, credentials, back-off, and who may use what is there."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.agent.life.pullrecords import PullRecords
+from podfit.agent.runtimes.base import ImageMissing
+from podfit.api.kinds import POD, kind_named
+from podfit.client.rest import STRATEGIC
+from podfit.images.credentials import Credentials
+from podfit.testing.agentpods import container, create, pod
+from podfit.testing.nodes import Cluster, TestNode
+
+SECRET = kind_named("Secret")
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def node(cluster: Cluster) -> TestNode:
+    return await cluster.node()
+
+
+class Registry:
+    """Gives images only to those who show one of its passwords."""
+
+    def __init__(self, node: TestNode, *passwords: str) -> None:
+        self.shown: list[str] = []
+        self._node, self._passwords = node, passwords
+        node.machine.hooks.append(self._asked)
+
+    def _asked(self, when: str, operation: str, image: str, credentials: Credentials | None) -> None:
+        if operation != "pull_image" or when != "before":
+            return
+        self.shown.append(credentials.password if credentials is not None else "")
+        if self.shown[-1] not in self._passwords:
+            raise ImageMissing(f"denied to {self.shown[-1] or 'nobody'}")
+        self._node.machine.missing_images.discard(image)
+
+
+async def secret(cluster: Cluster, name: str, password: str) -> dict[str, str]:
+    auths = {"auths": {"ghcr.io": {"username": "me", "password": password}}}
+    data = {".dockerconfigjson": base64.b64encode(json.dumps(auths).encode()).decode()}
+    meta = {"name": name, "namespace": "default"}
+    kind = "kubernetes.io/dockerconfigjson"
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": kind, "data": data}
+    await cluster.client.create(SECRET, body)
+    return {"name": name}
+
+
+def waiting(seen: dict[str, Any], at: int = 0) -> tuple[str, str]:
+    found = seen["status"]["containerStatuses"][at]["state"].get("waiting") or {}
+    return found.get("reason", ""), found.get("message", "")
+
+
+async def said(cluster: Cluster, name: str = "p") -> list[tuple[str, str]]:
+    found = await cluster.events()
+    return [(one["reason"], one["message"]) for one in found if one["involvedObject"]["name"] == name]
+
+
+async def runs(cluster: Cluster, name: str = "p") -> bool:
+    status = (await cluster.pod(name))["status"]
+    return all("running" in one["state"] for one in status.get("containerStatuses") or [{"state": {}}])
+
+
+async def test_the_policy_always_pulls_what_is_here(cluster: Cluster, node: TestNode) -> None:
+    await create(cluster, node, pod("p", container(image="app:1", imagePullPolicy="Always")))
+    await node.agent.idle()
+    found = dict(await said(cluster))
+    assert found["Pulling"] == 'Pulling image "app:1"'
+    assert found["Pulled"].startswith('Successfully pulled image "app:1" in 0s (0s including waiting). Image size: ')
+
+
+async def test_the_policy_never_waits_for_the_image_to_come(cluster: Cluster, node: TestNode) -> None:
+    node.machine.missing_images.add("app:1")
+    seen = await create(cluster, node, pod("p", container(image="app:1", imagePullPolicy="Never")))
+    why = 'Container image "app:1" is not present with pull policy of Never'
+    assert waiting(seen) == ("ErrImageNeverPull", why)
+    assert ("ErrImageNeverPull", why) in await said(cluster)
+    node.machine.missing_images.clear()
+    await node.until(lambda: runs(cluster))
+
+
+async def test_an_image_that_comes_during_the_back_off_is_used_at_once(cluster: Cluster, node: TestNode) -> None:
+    node.machine.missing_images.add("app:1")
+    await create(cluster, node, pod("p", container(image="app:1")))
+    await node.pass_time(200)  # by now the pauses are minutes long
+    node.machine.missing_images.clear()
+    await node.pass_time(15)
+    assert await runs(cluster)
+
+
+async def test_the_secrets_of_a_pod_are_tried_one_after_the_other(cluster: Cluster, node: TestNode) -> None:
+    registry, image = Registry(node, "right"), "ghcr.io/team/app:1"
+    node.machine.missing_images.add(image)
+    refs = [await secret(cluster, "a", "wrong"), await secret(cluster, "b", "right")]
+    await create(cluster, node, pod("p", container(image=image), imagePullSecrets=refs))
+    await node.until(lambda: runs(cluster))
+    assert registry.shown == ["wrong", "right"]
+
+
+async def test_secrets_that_do_not_help_are_all_in_the_reason(cluster: Cluster, node: TestNode) -> None:
+    Registry(node, "right")
+    image = "ghcr.io/team/app:1"
+    node.machine.missing_images.add(image)
+    refs = [await secret(cluster, "a", "one"), await secret(cluster, "b", "two"), {"name": "absent"}]
+    seen = await create(cluster, node, pod("p", container(image=image), imagePullSecrets=refs))
+    assert waiting(seen) == ("ErrImagePull", "[denied to one, denied to two]")
+    await node.agent.idle()
+    lost = "Unable to retrieve some image pull secrets (absent); attempting to pull the image may not succeed."
+    assert ("FailedToRetrieveImagePullSecret", lost) in await said(cluster)
+
+
+async def test_a_private_image_is_not_for_pods_without_its_secret(cluster: Cluster, node: TestNode) -> None:
+    registry, image = Registry(node, "right"), "ghcr.io/team/app:1"
+    node.machine.missing_images.add(image)
+    refs = [await secret(cluster, "a", "right")]
+    await create(cluster, node, pod("p", container(image=image), imagePullSecrets=refs))
+    await node.until(lambda: runs(cluster))
+    await create(cluster, node, pod("q", container(image=image), imagePullSecrets=refs))
+    await node.until(lambda: runs(cluster, "q"))
+    assert registry.shown == ["right"], "who has the same credentials need not pull again"
+    seen = await create(cluster, node, pod("stranger", container(image=image)))
+    assert waiting(seen) == ("ErrImagePull", "denied to nobody")
+    never = container(image=image, imagePullPolicy="Never")
+    seen = await create(cluster, node, pod("never", never))
+    assert waiting(seen)[0] == "ErrImageNeverPull"
+
+
+async def test_another_image_in_the_spec_ends_the_back_off(cluster: Cluster, node: TestNode) -> None:
+    node.machine.missing_images.add("absent:1")
+    await create(cluster, node, pod("p", container(image="absent:1")))
+    await node.pass_time(3)
+    patch = {"spec": {"containers": [{"name": "c", "image": "present:1"}]}}
+    await cluster.client.patch(POD, "default", "p", patch, content_type=STRATEGIC)
+    await node.pass_time(15)
+    assert await runs(cluster)
+
+
+async def test_two_containers_with_one_image_share_its_back_off(cluster: Cluster, node: TestNode) -> None:
+    node.machine.missing_images.add("absent:1")
+    both = container("c", image="absent:1"), container("d", image="absent:1")
+    await create(cluster, node, pod("p", *both))
+    await node.pass_time(3)
+    seen = await cluster.pod("p")
+    assert {waiting(seen, at)[0] for at in (0, 1)} == {"ImagePullBackOff"}
+    await node.agent.idle()
+    assert [reason for reason, _ in await said(cluster)].count("Pulling") == 1
+
+
+async def test_a_registry_that_stalls_holds_up_only_its_own_images(
+    cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pull, under_way = node.runtime.pull_image, []
+
+    async def stalling(image: str, *more: Any) -> str:
+        if image.startswith("stalls.example/"):
+            under_way.append(image)
+            await asyncio.Event().wait()
+        return await pull(image, *more)
+
+    monkeypatch.setattr(node.runtime, "pull_image", stalling)
+    for number in range(6):
+        image = f"stalls.example/app:{number}"
+        await create(cluster, node, pod(f"s{number}", container(image=image, imagePullPolicy="Always")))
+    await create(cluster, node, pod("p", container(image="works.example/app:1", imagePullPolicy="Always")))
+    assert await runs(cluster) and len(under_way) == 4
+
+
+def test_who_pulled_an_image_is_known_after_a_restart_and_forgotten_with_the_image(tmp_path: Path) -> None:
+    file, mine, other = tmp_path / "pulls.json", Credentials("me", "a"), Credentials("me", "b")
+    PullRecords(file).pulled("sha256:1", mine)
+    again = PullRecords(file)
+    assert again.may_use("sha256:1", [mine]) and not again.may_use("sha256:1", [other])
+    assert again.may_use("sha256:2", []), "an image that was loaded is for all"
+    assert b"me" not in file.read_bytes()
+    PullRecords(file).pulled("sha256:1", None)
+    assert again.may_use("sha256:1", []), "a pull without credentials opens it to all"
+    PullRecords(file).pulled("sha256:3", mine)
+    again.keep({"sha256:1"})
+    assert again.is_open("sha256:3")
