@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from podfit.agent.runtimes.cri.rotation import Rotation
 from podfit.api.kinds import EVENT, kind_named
 from podfit.api.status import Object
-from podfit.testing.containerd import Containerd, missing
+from podfit.testing.containerd import PAUSE_IMAGE, Containerd, missing
 
 from .seedpods import Lab, container, exactly, pod, statuses
 
@@ -149,6 +149,11 @@ async def test_an_image_is_pulled_if_its_policy_says_so(lab: Lab, containerd: Co
     await lab.run(pod("p", container("c1", image="busybox", imagePullPolicy="Always")))
     assert containerd.mirror.pulls.count("library/busybox:latest") > before
     assert any("Successfully pulled image" in message for message in await events(lab, "p"))
+
+
+async def test_the_image_of_sandboxes_is_never_removed_to_free_space(lab: Lab) -> None:
+    pinned = [image.tags for image in await lab.agent.runtime.images() if image.pinned]
+    assert pinned == [(PAUSE_IMAGE,)]
 
 
 async def test_an_image_that_no_registry_has_is_an_error_with_the_registrys_reason(lab: Lab) -> None:

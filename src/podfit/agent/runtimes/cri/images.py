@@ -15,6 +15,8 @@ from .failures import failure
 class Images:
     def __init__(self, client: CriClient) -> None:
         self._client = client
+        self.sandbox = ""
+        """The image of sandboxes. Older runtimes do not report it as pinned, though every new pod needs it."""
 
     async def status(self, image: str, handler: str = "") -> ImageState | None:
         request = api.ImageStatusRequest(image=api.ImageSpec(image=image, runtime_handler=handler))
@@ -22,7 +24,7 @@ class Images:
             answer = await self._client.ask("ImageStatus", request)
         except CriError as error:
             raise failure(error) from error
-        return _state(answer.image) if answer.HasField("image") and answer.image.id else None
+        return self._state(answer.image) if answer.HasField("image") and answer.image.id else None
 
     async def pull(self, image: str, credentials: Credentials | None, handler: str) -> str:
         spec = api.ImageSpec(image=image, runtime_handler=handler)
@@ -38,7 +40,7 @@ class Images:
             answer = await self._client.ask("ListImages", api.ListImagesRequest())
         except CriError as error:
             raise failure(error) from error
-        return [_state(image) for image in answer.images]
+        return [self._state(image) for image in answer.images]
 
     async def remove(self, image_id: str) -> None:
         try:
@@ -54,16 +56,15 @@ class Images:
         places = [Path(one.fs_id.mountpoint) for one in answer.image_filesystems if one.fs_id.mountpoint]
         return places[0] if places and places[0].is_dir() else None
 
-
-def _state(image: api.Image) -> ImageState:
-    return ImageState(
-        image.id,
-        tuple(image.repo_tags),
-        tuple(image.repo_digests),
-        image.size,
-        str(image.uid.value) if image.HasField("uid") else image.username,
-        image.pinned,
-    )
+    def _state(self, image: api.Image) -> ImageState:
+        return ImageState(
+            image.id,
+            tuple(image.repo_tags),
+            tuple(image.repo_digests),
+            image.size,
+            str(image.uid.value) if image.HasField("uid") else image.username,
+            image.pinned or bool(self.sandbox and self.sandbox in image.repo_tags),
+        )
 
 
 def _auth(credentials: Credentials | None) -> api.AuthConfig | None:

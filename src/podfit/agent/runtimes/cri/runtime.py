@@ -6,6 +6,7 @@ restart: the runtime is the only place where that is kept, so it cannot disagree
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import shutil
@@ -50,6 +51,7 @@ from .subpaths import SubPaths
 
 log = logging.getLogger(__name__)
 
+PURGED_AT_ONCE = 8
 _UPPER = re.compile(r"[ ,]upperdir=([^, ]+)")
 
 
@@ -105,6 +107,7 @@ class CriRuntime:
             Handler(one.name, one.features.recursive_read_only_mounts, one.features.user_namespaces)
             for one in status.runtime_handlers
         )
+        self._images.sandbox = str(configuration(status).get("sandboxImage") or "")
         self._cgroups = detect() if self._own_cgroups else None
         places = Places(self._cgroup_root, await self._driver(status))
         self._book = Book(self.client, self._node, places, self._cgroups)
@@ -140,8 +143,13 @@ class CriRuntime:
 
     async def purge(self) -> None:
         await self._list()
-        for uid in list(self._book.pods):
-            await self.remove_pod(uid)
+        turns = asyncio.Semaphore(PURGED_AT_ONCE)
+
+        async def remove(uid: str) -> None:
+            async with turns:
+                await self.remove_pod(uid)
+
+        await asyncio.gather(*(remove(uid) for uid in list(self._book.pods)))
         if self._cgroups is not None and self._book.places.own:
             # Another runtime of the node may have pods below the same root: then it stays.
             remove_everywhere(self._book.places.own)
