@@ -234,6 +234,19 @@ async def test_packets_of_pods_for_the_hosts_loopback_are_dropped(node: Node) ->
             guarded.recv(100)
 
 
+async def test_kernel_parameters_are_set_for_the_pod_alone(node: Node) -> None:
+    host = Path("/proc/sys/net/ipv4/tcp_keepalive_time")
+    before = host.read_text()
+    request = PodRequest("a", "default", "web", sysctls={"net.ipv4.tcp_keepalive_time": "1234"})
+    attachment = await node.network.connect(request)
+    assert attachment is not None
+    assert run("cat", str(host), within=("nsenter", f"--net={attachment.namespace}")) == "1234\n"
+    assert host.read_text() == before
+    with pytest.raises(NetworkFailure, match='cannot set sysctl "net.ipv4.tcp_keepalive_time" to "soon"'):
+        await node.network.connect(PodRequest("b", "default", "web", sysctls={"net.ipv4.tcp_keepalive_time": "soon"}))
+    assert node.network.of("b") is None
+
+
 async def test_an_exhausted_range_refuses_and_takes_pods_again_when_one_is_freed(node: Node) -> None:
     node.network.set_range("10.63.255.0/30")
     assert await node.pod("a") == "10.63.255.2"

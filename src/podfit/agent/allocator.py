@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from podfit.agent.config import AgentConfig
 from podfit.agent.cpus.policy import CpuPolicy
-from podfit.agent.decide import allocate, eviction, placement
+from podfit.agent.decide import allocate, eviction, placement, sysctls
 from podfit.agent.decide.allocate import Deferred, Granted, Infeasible, Room, Unchanged
 from podfit.agent.decide.conditions import DEFERRED, INFEASIBLE
 from podfit.agent.decide.sized import Sized
@@ -160,6 +160,8 @@ class Allocator:
         spec = record.pod["spec"]
         if self.pressed and (kept_out := eviction.refusal(record.pod, record.qos, self.pressed)) is not None:
             return kept_out
+        if (forbidden := sysctls.refusal(record.pod)) is not None:
+            return forbidden
         if not record.static and not placement.matches(spec, self.labels, self._config.node_name):
             return placement.REFUSAL
         missing = allocate.shortages(pod_requests(record.pod), self.room(record.uid), adding=True)

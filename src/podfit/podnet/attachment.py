@@ -22,6 +22,8 @@ class PodRequest(Struct, frozen=True):
     ports: tuple[PortMapping, ...] = ()
     """Only those with a host port."""
     annotations: Mapping[str, str] = {}
+    sysctls: Mapping[str, str] = {}
+    """Kernel parameters of the pod's network namespace, their parts separated by dots."""
 
 
 class Attachment(Struct):

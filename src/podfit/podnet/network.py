@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import shutil
+from collections.abc import Mapping
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -142,6 +143,8 @@ class PodNetwork:
                 await self._connect_by_cni(one, chosen)
             else:
                 await self._connect_to_bridge(one)
+            if request.sysctls:
+                await namespaces.in_thread(lambda: _set_parameters(Path(one.namespace), request.sysctls))
             if own:
                 one.published = own
                 await namespaces.in_thread(lambda: self._firewall.publish(own, _ipv4(one.ips)))
@@ -287,6 +290,16 @@ def _empty_namespace(path: Path) -> None:
     os.close(namespaces.create(path))
     with Netlink() as inside:
         inside.set_up(LOOPBACK)
+
+
+def _set_parameters(namespace: Path, parameters: Mapping[str, str]) -> None:
+    """Moves the calling thread into the namespace, whose parameters it then finds below /proc/sys/net."""
+    namespaces.enter(namespace)
+    for name, value in parameters.items():
+        try:
+            Path("/proc/sys", *name.split(".")).write_text(value)
+        except OSError as error:
+            raise NetworkFailure(f'cannot set sysctl "{name}" to "{value}": {error.strerror}') from error
 
 
 def _ipv4(ips: tuple[str, ...]) -> str:

@@ -12,6 +12,7 @@ from podfit.agent.config import AgentConfig
 from podfit.agent.decide.allocate import clears_memory_volumes
 from podfit.agent.decide.oomscore import oom_score_adj
 from podfit.agent.decide.states import Object
+from podfit.agent.decide.sysctls import normalized
 from podfit.agent.furnish import netfiles
 from podfit.agent.furnish.environment import Environment, expand_all, expand_whole
 from podfit.agent.furnish.files import make_below
@@ -87,7 +88,7 @@ class ContainerMaker:
             annotations={**(meta.get("annotations") or {}), NAME: record.name, NAMESPACE: record.namespace},
             resolv_conf=netfiles.resolv_conf(record.pod, self._config),
             host_ports=_host_ports(spec),
-            sysctls={one["name"]: one["value"] for one in (spec.get("securityContext") or {}).get("sysctls") or ()},
+            sysctls=_sysctls(spec),
             handler=record.handler,
             security=pod_security(spec),
         )
@@ -231,6 +232,11 @@ def _host_ports(spec: Object) -> tuple[PortMapping, ...]:
         for port in container.get("ports") or ()
         if port.get("hostPort")
     )
+
+
+def _sysctls(spec: Object) -> dict[str, str]:
+    listed = (spec.get("securityContext") or {}).get("sysctls") or ()
+    return {normalized(one["name"]): str(one["value"]) for one in listed}
 
 
 def _host_ip(port: Object) -> str:

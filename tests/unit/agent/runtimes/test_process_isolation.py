@@ -157,3 +157,24 @@ async def test_a_container_that_falls_back_to_the_hosts_files_names_what_runs(ma
     container = await machine.start(await machine.pod(), "sleep", "100", image="nginx:1.25")
     state = await machine.runtime.container(container)
     assert 'Image "nginx:1.25" is not on this node' in state.warning and "`sleep 100`" in state.warning
+
+
+async def test_a_kernel_parameter_is_set_for_the_pod_alone(machine: Any) -> None:
+    host = Path("/proc/sys/kernel/shm_rmid_forced")
+    before = host.read_text()
+    other = "0" if before == "1\n" else "1"
+    said = await machine.says("cat", str(host), pod={"sysctls": {"kernel.shm_rmid_forced": other}})
+    assert said == other and host.read_text() == before
+
+
+async def test_no_container_starts_beside_namespaces_that_could_not_be_made(machine: Any) -> None:
+    """Also not the second one: it would share the host's."""
+    uid = await machine.pod(sysctls={"kernel.shm_rmid_forced": "nonsense"})
+    for name in ("c1", "c2"):
+        with pytest.raises(CannotRun, match="Invalid argument"):
+            await machine.start(uid, "sleep", "1000", name=name)
+
+
+async def test_a_parameter_of_the_network_is_refused_in_the_hosts_network(machine: Any) -> None:
+    with pytest.raises(RuntimeFailure, match="sysctl net.ipv4.tcp_syncookies cannot be set"):
+        await machine.pod(sysctls={"net.ipv4.tcp_syncookies": "0"})

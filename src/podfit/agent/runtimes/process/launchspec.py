@@ -57,6 +57,7 @@ def launch_spec(
         "host_pid": pod.host_pid,
         "host_ipc": pod.host_ipc,
         "network": network,
+        "sysctls": {name: value for name, value in pod.sysctls.items() if name.startswith("kernel.")},
         "targeted": bool(config.target),
         "share_pid": pod.share_process_namespace and not pod.host_pid,
         "cgroup_joins": cgroups.join_files(group),

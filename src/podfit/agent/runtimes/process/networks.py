@@ -47,15 +47,19 @@ class Networks:
             await self._network.purge()
 
     async def connect(self, config: PodConfig) -> None:
-        if self._network is None or config.host_network:
+        if config.host_network:
             return
-        request = PodRequest(config.uid, config.namespace, config.name, config.host_ports, dict(config.annotations))
+        parameters = {name: value for name, value in config.sysctls.items() if name.startswith("net.")}
+        request = PodRequest(
+            config.uid, config.namespace, config.name, config.host_ports, dict(config.annotations), parameters
+        )
         try:
-            await self._network.connect(request)
+            own = await self._network.connect(request) if self._network is not None else None
         except NetworkFailure as error:
-            raise RuntimeFailure(
-                f'failed to set up the network of pod "{config.namespace}/{config.name}": {error}'
-            ) from error
+            who = f'"{config.namespace}/{config.name}"'
+            raise RuntimeFailure(f"failed to set up the network of pod {who}: {error}") from error
+        if own is None and parameters:
+            raise RuntimeFailure(f"sysctl {next(iter(parameters))} cannot be set: the pod shares the host's network")
 
     async def disconnect(self, uid: str) -> None:
         if self._network is None:

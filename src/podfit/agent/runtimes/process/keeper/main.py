@@ -327,17 +327,27 @@ class Keeper:
         """What a pod's containers share, made with its first container; after a keeper's death taken from a peer."""
         held = self.pods.get(spec["pod_uid"])
         if held is None:
-            held = self.pods[spec["pod_uid"]] = {}
-            if peers:
-                for name in ("uts", "ipc"):
-                    held[name] = os.open(f"/proc/{peers[0]}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
-            else:
-                self.make_namespaces(held, spec)
-            if spec.get("network"):
-                held["net"] = os.open(spec["network"], os.O_RDONLY | os.O_CLOEXEC)
-            if spec["share_pid"]:
-                held["pid"] = self.share_pids(spec["pod_uid"], peers)
+            held = {}
+            try:
+                self.open_namespaces(held, spec, peers)
+            except BaseException:
+                # Half of them would put the next container into namespaces of the host.
+                for descriptor in held.values():
+                    os.close(descriptor)
+                raise
+            self.pods[spec["pod_uid"]] = held
         return held
+
+    def open_namespaces(self, held: dict[str, int], spec: Message, peers: list[int]) -> None:
+        if peers:
+            for name in ("uts", "ipc"):
+                held[name] = os.open(f"/proc/{peers[0]}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        else:
+            self.make_namespaces(held, spec)
+        if spec.get("network"):
+            held["net"] = os.open(spec["network"], os.O_RDONLY | os.O_CLOEXEC)
+        if spec["share_pid"]:
+            held["pid"] = self.share_pids(spec["pod_uid"], peers)
 
     def target_namespace(self, spec: Message, pid: int) -> int | None:
         """That of the container which this one shall look into; None where it has its own or the pod's."""
@@ -351,6 +361,9 @@ class Keeper:
         linux.unshare(linux.CLONE_NEWUTS | (0 if spec["host_ipc"] else linux.CLONE_NEWIPC))
         try:
             linux.sethostname(spec["hostname"])
+            for name, value in spec.get("sysctls", {}).items():
+                with open("/proc/sys/" + name.replace(".", "/"), "w") as parameter:
+                    parameter.write(value)
             for name in ("uts", "ipc"):
                 held[name] = os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
         finally:
