@@ -15,7 +15,7 @@ from podfit.vpa.model.waits import Wait
 from podfit.vpa.model.windows import BadWindow, open_now
 from podfit.vpa.serve.bucket import Bucket
 from podfit.vpa.updater.decide.actions import resize
-from podfit.vpa.updater.decide.amend import Rails, Room, amend, changes_of
+from podfit.vpa.updater.decide.amend import Rails, Room, amend
 from podfit.vpa.updater.decide.steady import Steady
 
 
@@ -108,7 +108,7 @@ def test_an_amended_resize_never_exceeds_the_room_and_never_falls_too_far(
     if amended is None:
         assert wanted == request or (wanted < request and int(request * (1 - step)) >= request)
         return
-    made = changes_of(amended)
+    made = amended.changes
     cpu = made[0, "requests", "cpu"].milli
     assert cpu - request <= spare
     assert cpu >= min(request, int(request * (1 - step)))
@@ -127,7 +127,7 @@ def test_a_resize_is_not_cut_below_the_lower_bound() -> None:
     )
     cut = amend(action, Room({"cpu": 300}, {}, "node n1"), Rails(), {("c", "cpu"): 300})
     assert not isinstance(cut, Wait) and cut is not None
-    assert changes_of(cut)[0, "requests", "cpu"] == Quantity.parse("400m")
+    assert cut.changes[0, "requests", "cpu"] == Quantity.parse("400m")
 
 
 def test_the_quota_counts_like_the_node() -> None:

@@ -54,7 +54,7 @@ def test_of_a_pod_the_fields_that_are_read_are_kept() -> None:
 
 
 def room(headroom: Headroom) -> int:
-    return headroom.node_left(pod("any", "1"), {})[1]["cpu"]
+    return headroom.node_left(pod("any", "1"), dict)[1]["cpu"]
 
 
 def test_room_follows_every_state_of_a_pod() -> None:

@@ -90,8 +90,8 @@ def apply_operations(document: Any, patch: list[dict[str, Any]]) -> Any:
 
 
 def _may_deepen(item: dict[str, Any]) -> bool:
-    """Whether an operation may put containers into containers. Most set a scalar."""
-    return item["op"] in ("copy", "move") or isinstance(item.get("value"), (dict, list))
+    """Whether an operation may nest containers too deeply. What it adds lies as deep as its path is long."""
+    return item["op"] in ("copy", "move") or deeper_than(item.get("value"), MAX_DEPTH - item["path"].count("/"))
 
 
 class _Editing:

@@ -149,14 +149,15 @@ class Headroom:
         counted = self._counted.get(key_of(pod))
         return dict(counted.asked) if counted is not None else dict.fromkeys(DIMENSIONS, 0)
 
-    def node_left(self, pod: Any, growth: Amounts) -> tuple[str, dict[str, int]]:
-        """The pod's node, for people, and what it has left for a resize that wants this growth (by quota names): the
-        successors of evicted pods keep the places that they were promised."""
+    def node_left(self, pod: Any, growth: Callable[[], Amounts]) -> tuple[str, dict[str, int]]:
+        """The pod's node, for people, and what it has left for a resize. `growth` says what that wants, by quota names:
+        where pods have no node yet, the successors of evicted ones keep the places that they were promised."""
         name = (pod.get("spec") or {}).get("nodeName") or ""
         words, room = f"node {name}", self._rooms.get(name)
         if room is None:
             return words, {}
-        wanted = {resource: max(0, growth.get(f"requests.{resource}", 0)) for resource in RESOURCES}
+        more = growth() if self.ledger.claimed["pods"] else {}
+        wanted = {resource: max(0, more.get(f"requests.{resource}", 0)) for resource in RESOURCES}
         safe = self.ledger.growth_left(name, wanted)
         left = {}
         for resource in RESOURCES:

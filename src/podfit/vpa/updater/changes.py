@@ -15,7 +15,7 @@ from podfit.vpa.model.squeeze import Fitted, lowest
 from podfit.vpa.model.waits import Wait
 from podfit.vpa.observe.quotas import counted_by_quota, growth
 from podfit.vpa.updater.decide.actions import Evict, Resize
-from podfit.vpa.updater.decide.amend import Rails, Room, amend, changes_of, cut_short, eased
+from podfit.vpa.updater.decide.amend import Rails, Room, amend, cut_short, eased
 from podfit.vpa.updater.restarts import restarted_by
 from podfit.vpa.updater.work import Work
 
@@ -26,7 +26,7 @@ async def resize(work: Work, action: Resize) -> Wait | None:
     """None when it worked."""
     updater, headroom = work.updater, work.updater.headroom
     rails = Rails(updater.config.scale_down_step, updater.undo.floors(work.id))
-    node, left = headroom.node_left(action.pod, _growth(action))
+    node, left = headroom.node_left(action.pod, lambda: _growth(action))
     room = Room(left, headroom.quotas.left(work.id[0]), node)
     amended = amend(action, room, rails, _lower_bounds(work.vpa))
     uid = action.pod["metadata"].get("uid", "")
@@ -61,7 +61,7 @@ async def resize(work: Work, action: Resize) -> Wait | None:
 def _unchanged(work: Work, action: Resize) -> Wait:
     """Nothing of the resize is left: the pod has its target, or an undo keeps it from being lowered."""
     kept = []
-    for (index, kind, resource), wanted in sorted(changes_of(action).items()):
+    for (index, kind, resource), wanted in sorted(action.changes.items()):
         name = containers(action.pod)[index].get("name") or ""
         held = requests_of(action.pod, name).get(resource)
         if kind == "requests" and resource in RESOURCES and held is not None and held != wanted:
@@ -199,7 +199,7 @@ def _waited_enough(work: Work, pod: Object) -> bool:
 def _growth(amended: Resize) -> dict[str, int]:
     """By quota names."""
     found: dict[str, int] = {}
-    for (index, kind, resource), wanted in changes_of(amended).items():
+    for (index, kind, resource), wanted in amended.changes.items():
         if resource in RESOURCES:
             spec = (containers(amended.pod)[index].get("resources") or {}).get(kind) or {}
             before = Quantity.parse(spec.get(resource) or "0")

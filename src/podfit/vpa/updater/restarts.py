@@ -14,7 +14,6 @@ from podfit.vpa.model.waits import Wait
 from podfit.vpa.observe.headroom import controller_key
 from podfit.vpa.updater.act import Hands
 from podfit.vpa.updater.decide.actions import Resize
-from podfit.vpa.updater.decide.amend import changes_of
 from podfit.vpa.updater.decide.groups import required_replicas
 from podfit.vpa.updater.decide.resizing import is_resizing
 from podfit.vpa.updater.decide.restriction import Restriction
@@ -26,7 +25,7 @@ Object = Mapping[str, Any]
 def restarted_by(resize: Resize) -> list[str]:
     """The containers that a resize restarts: their resizePolicy says so of a resource that changes."""
     found = []
-    for (index, kind, resource), amount in changes_of(resize).items():
+    for (index, kind, resource), amount in resize.changes.items():
         container = containers(resize.pod)[index]
         name = container.get("name") or ""
         policies = {one.get("resourceName"): one.get("restartPolicy") for one in container.get("resizePolicy") or ()}

@@ -24,7 +24,6 @@ from podfit.vpa.model.policy import CPU
 from podfit.vpa.recommender.decide.oom import ooms_between
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.decide.actions import Resize
-from podfit.vpa.updater.decide.amend import changes_of
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +64,7 @@ class Undo:
         """Remembers a resize that was sent, if it lowered anything."""
         before: dict[tuple[int, str, str], str] = {}
         fell: set[str] = set()
-        for (index, kind, resource), amount in changes_of(resize).items():
+        for (index, kind, resource), amount in resize.changes.items():
             name = containers(resize.pod)[index].get("name") or ""
             if resource == CPU and name in resize.unboosted:
                 continue

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from podfit.api.quantity import Quantity
 from podfit.vpa.model.boost import annotation_key, boost_of, boosted_containers
 from podfit.vpa.model.container_resources import ContainerResources, resources_for_pod
 from podfit.vpa.model.jsonpatch import Patch, add, annotate, container_patch, remove_annotation
@@ -56,6 +57,16 @@ class Resize:
     annotations: Patch
     unboosted: tuple[str, ...] = ()
     """The containers whose startup boost it takes back: their CPU falls because its time is up."""
+    changes: Mapping[tuple[int, str, str], Quantity] = field(init=False, compare=False, repr=False)
+    """What the patch sets: (container number, `requests` or `limits`, resource) → amount."""
+
+    def __post_init__(self) -> None:
+        found = {}
+        for entry in self.patch:
+            parts = entry["path"].split("/")
+            if len(parts) == 7 and parts[5] in ("requests", "limits"):
+                found[int(parts[3]), parts[5], parts[6]] = Quantity.parse(entry["value"])
+        object.__setattr__(self, "changes", found)
 
     @property
     def events(self) -> tuple[Event, ...]:

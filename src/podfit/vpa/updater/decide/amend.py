@@ -41,22 +41,13 @@ class Rails:
     """(container, resource) → the least an undo allows at present."""
 
 
-def changes_of(resize: Resize) -> Change:
-    found: Change = {}
-    for entry in resize.patch:
-        parts = entry["path"].split("/")
-        if len(parts) == 7 and parts[5] in ("requests", "limits"):
-            found[int(parts[3]), parts[5], parts[6]] = Quantity.parse(entry["value"])
-    return found
-
-
 def amend(resize: Resize, room: Room, rails: Rails, lower: Mapping[tuple[str, str], int]) -> Resize | Wait | None:
     """The resize that may be sent; a Wait when the cluster cannot take what is needed; None when nothing is left.
 
     `lower` are the lower bounds: with less than these a container would starve, so the resize is not cut below them.
     """
     pod = resize.pod
-    wanted = changes_of(resize)
+    wanted = dict(resize.changes)
     current = _current(pod)
     for key in [key for key in wanted if key[1] == "requests" and key[2] in RESOURCES]:
         name = containers(pod)[key[0]].get("name") or ""
@@ -78,7 +69,7 @@ def amend(resize: Resize, room: Room, rails: Rails, lower: Mapping[tuple[str, st
 
 def cut_short(asked: Resize, sent: Resize) -> str:
     """What of a resize was cut, for people; empty when nothing was."""
-    wanted, given = changes_of(asked), changes_of(sent)
+    wanted, given = asked.changes, sent.changes
     told = [
         f"container {containers(asked.pod)[index].get('name')} gets {given[index, kind, resource].as_written()} of "
         f"{resource} instead of {amount.as_written()}"
@@ -90,7 +81,7 @@ def cut_short(asked: Resize, sent: Resize) -> str:
 
 def eased(asked: Resize, sent: Resize) -> bool:
     """Whether a request is still above what was asked for."""
-    wanted, given = changes_of(asked), changes_of(sent)
+    wanted, given = asked.changes, sent.changes
     return any(given.get(key, amount) > amount for key, amount in wanted.items() if key[1] == "requests")
 
 
