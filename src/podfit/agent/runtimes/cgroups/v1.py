@@ -186,8 +186,9 @@ class CgroupsV1:
         return tree(self._memory, group)
 
     def remove(self, group: str) -> bool:
-        gone = [remove_tree(point + group) for point in self._points]
-        return all(gone) and self._cpusets.remove(group)
+        # First the hierarchy that not every group is in: what is left behind is found by the others.
+        gone = [self._cpusets.remove(group), *(remove_tree(point + group) for point in self._points)]
+        return all(gone)
 
     def oom_eventfd(self, group: str) -> int | None:
         return self._eventfd(group, "memory.oom_control", "")
