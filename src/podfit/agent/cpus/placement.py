@@ -171,7 +171,8 @@ class StaticPolicy:
                     raise
                 self._forget([container_id])
                 return
-        self._placed[container_id] = replace(one, cpus=cpus, exclusive=exclusive)
+        if container_id in self._placed:  # its pod may have been released meanwhile
+            self._placed[container_id] = replace(one, cpus=cpus, exclusive=exclusive)
 
     async def _ended(self, container_id: str) -> bool:
         found = await self._runtime.container(container_id)
