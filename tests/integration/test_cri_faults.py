@@ -201,6 +201,19 @@ async def test_a_sandbox_whose_answer_was_lost_is_found_and_used(node: Node, pro
     await node.container(uid)
 
 
+async def test_a_sandbox_that_could_not_be_read_gets_its_addresses_later(node: Node, proxy: CriProxy) -> None:
+    async def lose(request: Any) -> Any:
+        del proxy.answers["PodSandboxStatus"]
+        raise Refusal(grpc.StatusCode.UNAVAILABLE, "connection lost")
+
+    proxy.answers["PodSandboxStatus"] = lose
+    with pytest.raises(Unreached):
+        await node.pod()
+    [uid] = node.runtime._book.pods
+    await until(lambda: node.runtime._book.pods[uid].ips)
+    assert proxy.count("RunPodSandbox") == 1
+
+
 async def test_missing_statistics_are_zero_and_stop_nobody(node: Node, proxy: CriProxy) -> None:
     uid = await node.pod()
     cid = await node.container(uid)

@@ -74,6 +74,9 @@ class Comparison:
             book.add_pod(pod)
             if ready:
                 await book.follow_sandbox(pod)
+        elif pod.alive and ready and not pod.ips and not pod.config.host_network:
+            # Made, but what it is like could not be read then.
+            await book.follow_sandbox(pod)
         pod.sandboxes = [box.id for box in boxes]
         if pod.alive and not ready:
             pod.alive = False
