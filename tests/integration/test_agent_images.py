@@ -6,18 +6,20 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.disks import fill, needs_root, small_disk
 
 from podfit.agent.agent import Agent
 from podfit.agent.decide.images import ImageDisk, ImagePolicy
 from podfit.agent.runtimes.process.support import check_support
 from podfit.api.kinds import NODE, POD, kind_named
+from podfit.api.status import Object
 from podfit.images.archives import load
 from podfit.images.pull import Puller
 from podfit.images.references import parse
 from podfit.images.store import IMAGES, ImageStore
 from podfit.testing.expect import becomes
 from podfit.testing.images import busybox, oci_archive
-from podfit.testing.registry import LoopbackRegistry
+from podfit.testing.registry import Fault, LoopbackRegistry
 from podfit.testing.whole import Whole, pod_spec
 
 EVENT = kind_named("Event")
@@ -45,12 +47,20 @@ async def pulled(whole: Whole, registry: LoopbackRegistry, name: str, **files: b
     return made.tags[0]
 
 
-async def run(whole: Whole, name: str, image: str) -> None:
+async def begin(whole: Whole, name: str, image: str) -> None:
     spec = pod_spec()
     spec["containers"][0] |= {"image": image, "imagePullPolicy": "IfNotPresent"}
     meta = {"name": name, "namespace": "default"}
     await whole.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-    await becomes(whole.client, POD, "default", name, lambda one: one["status"].get("phase") == "Running")
+
+
+def is_running(pod: Object | None) -> bool:
+    return pod is not None and (pod.get("status") or {}).get("phase") == "Running"
+
+
+async def run(whole: Whole, name: str, image: str) -> None:
+    await begin(whole, name, image)
+    await becomes(whole.client, POD, "default", name, is_running)
 
 
 async def left(agent: Agent) -> set[str]:
@@ -100,3 +110,40 @@ async def test_an_image_that_comes_to_the_node_is_in_its_status(whole: Whole, re
     node = await whole.client.get(NODE, "", "n1")
     (found,) = node["status"]["images"]
     assert found["names"][1] == name and found["names"][0].startswith(f"{registry.host}/reported@sha256:")
+
+
+async def waiting(whole: Whole, name: str, words: str) -> None:
+    def holds(one: Object | None) -> bool:
+        statuses = ((one or {}).get("status") or {}).get("containerStatuses") or [{}]
+        found = (statuses[0].get("state") or {}).get("waiting") or {}
+        return found.get("reason") in ("ErrImagePull", "ImagePullBackOff") and words in found["message"]
+
+    await becomes(whole.client, POD, "default", name, holds)
+
+
+@needs_root
+async def test_pods_wait_with_the_cause_and_run_when_it_is_gone(registry: LoopbackRegistry, tmp_path: Path) -> None:
+    """A full image disk, a broken image and a registry that fails: nobody else is affected, and all end well."""
+    if missing := check_support():
+        pytest.skip("; ".join(missing))
+    broken, fine = busybox(broken=b"b"), busybox(fine=b"f")
+    names = [registry.push(f"{name}:1", image) for name, image in (("broken", broken), ("fails", busybox(fails=b"f")))]
+    big = registry.push("big:1", busybox(zeros=bytes(120 << 20)))
+    digest = next(digest for digest in broken.blobs if digest not in fine.blobs and digest != broken.id)
+    registry.faults += [Fault(f"/blobs/{digest}", corrupt=True), Fault("/v2/fails/", status=500)]
+    data = tmp_path / "data"
+    data.mkdir()
+    with small_disk(data / IMAGES, 400 << 20) as disk:
+        async with Whole(data, runtime="process", stop_pods=True) as whole:
+            fill(disk / "filler", leave=110 << 20)
+            for name, image in zip(("broken", "fails", "big"), (*names, big), strict=True):
+                await begin(whole, name, image)
+            await waiting(whole, "broken", f"failed to verify {digest}")
+            await waiting(whole, "fails", "500 Internal Server Error: UNKNOWN: unknown error")
+            await waiting(whole, "big", "no space left on the image disk")
+            await run(whole, "host", "host")
+            await run(whole, "fine", registry.push("fine:1", fine))
+            registry.faults.clear()
+            (disk / "filler").unlink()
+            for name in ("broken", "fails", "big"):
+                await becomes(whole.client, POD, "default", name, is_running, patience_s=90)

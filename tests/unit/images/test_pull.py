@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.disks import fill, needs_root, small_disk
 
 from podfit.images import pull as pulling
 from podfit.images.credentials import Credentials
@@ -309,3 +310,21 @@ async def test_a_process_killed_in_the_middle_of_a_pull_leaves_nothing_that_is_u
     store.prepare()
     assert (await puller.pull(parse(name))).id == APP.id
     assert files(store, "work") == [] and files(store, "partial") == []
+
+
+@needs_root
+async def test_an_image_that_fills_the_disk_leaves_nothing_and_is_pulled_once_there_is_room(
+    registry: LoopbackRegistry, tmp_path: Path
+) -> None:
+    """It is small while it is packed: the disk is found full in the middle of unpacking."""
+    name = registry.push("big:1", build([{"zeros": bytes(120 << 20)}]))
+    with small_disk(tmp_path / "disk", 300 << 20) as disk:
+        store = ImageStore(disk / "images", durable=False)
+        store.prepare()
+        puller = Puller(store)
+        fill(disk / "filler", leave=80 << 20)
+        assert "no space left on the image disk" in await why(puller, name)
+        assert store.images() == [] and files(store, "rootfs") == [] and files(store, "work") == []
+        (disk / "filler").unlink()
+        assert (await puller.pull(parse(name))).tags == (name,)
+        puller.close()

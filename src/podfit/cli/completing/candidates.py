@@ -11,9 +11,10 @@ from podfit.cli.output import DATA, OBJECTS, PAGES, TABLES
 
 Found = tuple[list[str], int]
 
-FORMATS = {"top": TABLES, "events": TABLES, "describe": PAGES, "resize": OBJECTS, "clusters": OBJECTS}
+FORMATS = {"top": TABLES, "events": TABLES, "describe": PAGES, "resize": OBJECTS, "clusters": OBJECTS, "ls": OBJECTS}
 CHOICES = {
     "--dry-run": ("none", "client", "server"),
+    "--image-fallback": ("host",),
     "--runtime": ("process", "fake"),
     "--store": ("sqlite", "memory", "etcd="),
     "--deferred-resize-policy": ("wait", "preempt"),
