@@ -1,6 +1,6 @@
 """Keeps the records of a runtime's pods and containers right, and turns their changes into events.
 
-Three sources: the agent's own calls, the kernel (a pidfd tells of an exit at once), and the runtime: its stream of
+Three sources: the agent's own calls, the kernel (a pidfd reports an exit at once), and the runtime: its stream of
 events where it has one, and a list of everything now and then, which also finds what was missed while it was away.
 Records are never dropped because the runtime does not answer: only a list that lacks them removes them.
 """
@@ -167,7 +167,7 @@ class Book:
         if end is not None and not end.done():
             end.set_result(None)
 
-    # --- told by the kernel
+    # --- reported by the kernel
     def _exited(self, container_id: str) -> None:
         # The runtime may still say that it runs, and the process cannot be followed any more: asked for once is enough.
         if container_id not in self._reading:
@@ -225,7 +225,7 @@ class Book:
         if pod.alive:
             self._exits.follow(pod.sandbox_id, pid, ended)
 
-    # --- told by the runtime
+    # --- reported by the runtime
     async def _follow(self) -> None:
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Being told by the kernel that a process has ended, without asking anybody: a pidfd becomes readable.
+"""Notices through the kernel that a process has ended, without asking the runtime: its pidfd becomes readable.
 
 A runtime reports an exit only when asked, or in a stream that older ones do not have. Only processes of this machine's
 process namespace can be followed; others are found by listing.

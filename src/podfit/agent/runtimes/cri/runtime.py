@@ -278,7 +278,7 @@ class CriRuntime:
         return await self._images.all()
 
     async def remove_image(self, image_id: str) -> None:
-        """Runtimes remove an image that is in use: whether it is, they must be asked, whoever made the container."""
+        """Runtimes also remove an image that is in use: containers of all agents are listed first."""
         try:
             listed = await self.client.ask("ListContainers", api.ListContainersRequest())
         except CriError as error:
