@@ -279,7 +279,7 @@ CHAIN = {
 }
 
 
-def configure(folder: Path, *plugins: str) -> Path:
+def configure(folder: Path, *plugins: str, last: str = "portmap") -> Path:
     """A CNI configuration whose leases are the test's own. Returns where those are."""
     source = next((path for path in (Path("/usr/lib/cni"), Path("/opt/cni/bin")) if (path / "bridge").exists()), None)
     if source is None:
@@ -288,6 +288,7 @@ def configure(folder: Path, *plugins: str) -> Path:
         (folder / "bin" / plugin).symlink_to(source / plugin)
     chain = json.loads(json.dumps(CHAIN))
     chain["plugins"][0]["ipam"]["dataDir"] = str(folder / "leases")
+    chain["plugins"][1]["type"] = last
     (folder / "cni" / "10-pods.conflist").write_text(json.dumps(chain))
     return folder / "leases" / "pods"
 
@@ -312,6 +313,15 @@ def test_cni_plugins_connect_pods_and_a_missing_one_is_named_until_it_is_there(n
     assert [file.name for file in leases.iterdir() if file.name[0].isdigit()] == []
     assert not [name for name in links(node.within) if name.startswith("veth")]
     assert "podfit" not in run("nft", "list", "ruleset", within=node.within)
+
+
+def test_a_pod_starts_when_the_configuration_no_longer_names_the_missing_plugin(node: Running, tmp_path: Path) -> None:
+    leases = configure(tmp_path, "bridge", "host-local", last="nowhere")
+    create(node, pod("web", *server(), ports=[{"containerPort": 8080}]))
+    event(node, "web", "FailedCreatePodSandBox", 'failed to find plugin "nowhere"')
+    configure(tmp_path, "portmap")
+    ready(node, "web")
+    assert [file.name for file in leases.iterdir() if file.name[0].isdigit()] == [address(node, "web")]
 
 
 def test_a_cni_configuration_that_cannot_be_used_is_named_until_it_is_repaired(node: Running, tmp_path: Path) -> None:

@@ -34,8 +34,6 @@ AUTO, HOST = "auto", "host"
 MODES = (AUTO, BRIDGE, CNI, HOST)
 CNI_CONFIGURATIONS = Path("/etc/cni/net.d")
 CNI_PLUGINS = (Path("/opt/cni/bin"), Path("/usr/lib/cni"))
-
-
 _TABLE = "table"
 _CONF = "/proc/sys/net/ipv4/conf"
 _Services = list[tuple[str, int, str, int]]
@@ -169,7 +167,13 @@ class PodNetwork:
         if one.kind == CNI:
             # Without its namespace a plugin frees its addresses all the same.
             there = one.namespace if namespaces.exists(Path(one.namespace)) else ""
-            await chain.delete(one.request, there, one.cni)
+            try:
+                await chain.delete(one.request, there, one.cni)
+            except NetworkFailure as error:
+                if one.ips:
+                    raise
+                # It was never connected. A configuration that has been corrected since must not wait for this one.
+                log.info("pod %s: %s", uid, error)
         await namespaces.in_thread(lambda: self._remove(one))
         self._attachments.drop(uid)
 

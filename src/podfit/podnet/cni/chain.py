@@ -16,7 +16,7 @@ import msgspec
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.podnet.attachment import PodRequest
 from podfit.podnet.cni.config import NetworkConfig, version_of
-from podfit.podnet.cni.plugins import run_plugin
+from podfit.podnet.cni.plugins import find_plugin, run_plugin
 from podfit.podnet.failures import NetworkFailure
 
 PORT_MAPPINGS, BANDWIDTH = "portMappings", "bandwidth"
@@ -34,8 +34,10 @@ async def add(
     wanted = runtime_config(request)
     kept.update(config=msgspec.to_builtins(config), wanted=wanted, folders=[str(folder) for folder in folders])
     result: dict[str, Any] | None = None
-    for plugin in config.plugins:
+    for number, plugin in enumerate(config.plugins, start=1):
         body = plugin_config(config, plugin, wanted, result)
+        find_plugin(plugin["type"], folders)
+        kept["ran"] = number
         result = await run_plugin("ADD", body, _parameters(request, namespace), folders)
         kept["result"] = result
     return addresses(result or {})
@@ -52,14 +54,21 @@ async def check(request: PodRequest, namespace: str, kept: Mapping[str, Any]) ->
 
 
 async def delete(request: PodRequest, namespace: str, kept: Mapping[str, Any]) -> None:
-    """Also after an ADD that failed halfway: plugins free what they find."""
-    if "config" not in kept:
+    """Also after an ADD that failed halfway: plugins that ran free what they find. Each is asked, and then the first
+    failure raised."""
+    if not kept.get("ran"):
         return
     config = msgspec.convert(kept["config"], NetworkConfig)
     result = kept.get("result") if version_of(config.version) >= _DELETED_WITH_RESULT else None
-    for plugin in reversed(config.plugins):
+    failures: list[NetworkFailure] = []
+    for plugin in reversed(config.plugins[: kept["ran"]]):
         body = plugin_config(config, plugin, kept["wanted"], result)
-        await run_plugin("DEL", body, _parameters(request, namespace), _folders(kept))
+        try:
+            await run_plugin("DEL", body, _parameters(request, namespace), _folders(kept))
+        except NetworkFailure as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
 
 
 def _folders(kept: Mapping[str, Any]) -> tuple[Path, ...]:
