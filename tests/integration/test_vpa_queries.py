@@ -79,7 +79,7 @@ async def test_a_container_of_another_name_is_known_by_what_it_runs(cluster: Aut
     [known], [entry] = (one["status"]["recommendation"]["containerRecommendations"] for one in (by_name, renamed))
     assert entry == {**known, "containerName": "app"}
     other = await ask(cluster.admin, query({"name": "app", "image": "i", "args": ["--batch"]}))
-    assert other["status"] == {"error": "VerticalPodAutoscaler web recommends nothing for the pod's containers"}
+    assert other["status"] == {"error": "VerticalPodAutoscaler web recommends nothing for container app, only for main"}
 
 
 async def test_a_pod_of_no_autoscaler_gets_an_error_in_the_answer(cluster: Autoscaled) -> None:

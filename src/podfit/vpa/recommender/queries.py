@@ -115,7 +115,8 @@ async def status_for(recommender: Recommender, pod: Any) -> Object:
         given = await _own(recommender, vpa, wanted, {entry["containerName"]: entry for entry in known})
     recommendation = recommender.with_similar(vpa.object, pod, given)
     if not recommendation:
-        why = "recommends nothing for the pod's containers" if known else "has no recommendation yet"
+        own, others = (", ".join(sorted(found)) for found in (_names(wanted, "name"), _names(known, "containerName")))
+        why = f"recommends nothing for container {own}, only for {others}" if known else "has no recommendation yet"
         return {"error": f"VerticalPodAutoscaler {vpa.id[1]} {why}"}
     return {"recommendation": recommendation, "verticalPodAutoscaler": vpa.id[1]}
 
@@ -146,3 +147,7 @@ async def _names_by_program(recommender: Recommender, vpa: Vpa) -> dict[str, str
 def _program(container: Mapping[str, Any]) -> str:
     """Image, command and arguments."""
     return json.dumps([container.get("image"), container.get("command") or [], container.get("args") or []])
+
+
+def _names(entries: list[Any], field: str) -> list[str]:
+    return [str(entry.get(field) or "") for entry in entries]
