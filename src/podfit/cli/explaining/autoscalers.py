@@ -144,7 +144,7 @@ def _verdicts(story: dict[str, Any]) -> list[str]:
     for pod, verdict in (story.get("pods") or {}).items():
         alike.setdefault((verdict["reason"], verdict["message"]), []).append(pod)
     lines = [f"  {', '.join(pods)}: {reason}: {message}." for (reason, message), pods in alike.items()]
-    lines += [f"  {pod}: resized, but {words}." for pod, words in (story.get("cut") or {}).items()]
+    lines += [f"  {pod}: got less than recommended: {words}." for pod, words in (story.get("cut") or {}).items()]
     return [f"Pods in the updater's last pass ({story['at']}):", *lines] if lines else []
 
 
