@@ -6,6 +6,9 @@ import os
 import signal
 from pathlib import Path
 
+import grpc
+import pytest
+from tests.e2e.guest import vm_image
 from tests.vms import Vms, guest_archive, logged, needs_vms, process, serving, until
 
 from podfit.cri import api_pb2 as cri
@@ -68,3 +71,23 @@ async def test_a_vm_outlives_its_runtime_and_is_found_again(tmp_path: Path) -> N
         assert await vms.exec(id, "echo still here") == "still here\n"
         await vms.remove_all()
         await vms.close()
+
+
+async def test_a_guest_writes_to_its_own_overlay_and_never_to_the_image(tmp_path: Path) -> None:
+    disk = tmp_path / "disk.raw"
+    disk.write_bytes(b"\0" * (8 << 20))
+    kernel, initrd = vm_image.guest()
+    files = {"/boot/vmlinuz": kernel, "/boot/initrd.img": initrd, "/disk/root.raw": disk}
+    labels = {"podfit.dev/vm-cmdline": vm_image.CMDLINE}
+    archive = vm_image.oci_archive(tmp_path / "disk.tar", "podfit.dev/disk:1", files, labels)
+    async with serving(tmp_path, archive) as (runtime, vms):
+        ids = [await vms.run(name, image="podfit.dev/disk:1") for name in ("one", "two")]
+        for id in ids:
+            await vms.booted(id)
+            await vms.exec(id, f"echo {id} | dd of=/dev/vda bs=512 conv=fsync 2>/dev/null")
+        for id in ids:
+            assert (await vms.exec(id, "head -n1 /dev/vda")).strip() == id
+        base = Path(runtime.container(ids[0]).image.disk)
+        assert base.read_bytes() == b"\0" * (8 << 20)
+        with pytest.raises(grpc.aio.AioRpcError, match="in use"):
+            await vms.image["RemoveImage"](cri.RemoveImageRequest(image=cri.ImageSpec(image="podfit.dev/disk:1")))

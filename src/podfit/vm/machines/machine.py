@@ -107,6 +107,11 @@ class Machine:
         found: dict[str, int] = await self._do(lambda domain: domain.memoryStats())
         return found
 
+    async def measured(self) -> tuple[Live, dict[str, int]]:
+        """Both of the above at once."""
+        text, found = await self._do(lambda domain: (domain.XMLDesc(0), domain.memoryStats()))
+        return read_live(text), found
+
     async def size_xml(self) -> str:
         def work(domain: Any) -> str:
             try:

@@ -33,21 +33,24 @@ class MemoryOf:
 
     async def actual(self) -> Memory:
         """As QEMU has it now, with what the balloon really holds."""
-        memory = (await self._machine.live()).memory
-        held = (await self._machine.statistics()).get("actual")
-        if held is None:
-            return memory
-        # QEMU's balloon does not count what a virtio-mem device has.
-        return replace(memory, balloon=max(0, memory.total - memory.virtio - (held >> 10)))
+        return (await self.present())[1]
 
-    async def set(self, target: int) -> int:
-        """Returns what the guest has in the end. Raises GuestBusy if that is more than the target, and the reason."""
+    async def present(self) -> tuple[int, Memory]:
+        """The plugged vCPUs, and the memory."""
+        live, found = await self._machine.measured()
+        memory, held = live.memory, found.get("actual")
+        if held is None:
+            return live.vcpus, memory
+        # QEMU's balloon does not count what a virtio-mem device has.
+        return live.vcpus, replace(memory, balloon=max(0, memory.total - memory.virtio - (held >> 10)))
+
+    async def set(self, target: int) -> None:
+        """Raises GuestBusy if the guest has more than the target in the end."""
         memory = await self.actual()
         if target >= memory.guest:
             await self._grow(memory, target)
         else:
             await self._shrink(memory, target)
-        return (await self.actual()).guest
 
     # --- growing
     async def _grow(self, memory: Memory, target: int) -> None:

@@ -39,6 +39,8 @@ class Worker:
         self.turn = asyncio.Lock()
         """Requests are accepted in the order in which they came."""
         self.wake = asyncio.Event()
+        self.booted = False
+        """The guest booted: which of its vCPUs are online is unknown."""
         self.failure: Exception | None = None
         self.task: asyncio.Task[None] | None = None
         self._answers: list[tuple[Size, asyncio.Future[None]]] = []
@@ -80,9 +82,8 @@ class Resizer:
 
     async def actual(self, container: Container) -> Size:
         """What the guest really has."""
-        live = await self._lives.machine(container).live()
-        memory = await self.memory(container).actual()
-        return Size(live.vcpus - container.offline_vcpus, memory.guest)
+        vcpus, memory = await self.memory(container).present()
+        return Size(vcpus - container.offline_vcpus, memory.guest)
 
     # --- requests
     async def update(self, container: Container, newer: Limits) -> None:
@@ -128,7 +129,9 @@ class Resizer:
     def resume(self, container: Container) -> None:
         """Goes on with an update that an earlier process began."""
         if container.update is not None and container.state == RUNNING:
-            self._run(container, self._workers.setdefault(container.id, Worker()), container.limits)
+            worker = self._workers.setdefault(container.id, Worker())
+            worker.booted = True
+            self._run(container, worker, container.limits)
 
     def _run(self, container: Container, worker: Worker, before: Limits) -> None:
         if worker.task is None or worker.task.done():
@@ -163,11 +166,11 @@ class Resizer:
 
     async def _attempt(self, container: Container, worker: Worker, before: Limits) -> None:
         assert container.update is not None
+        # Not saved: after a restart no step is running, whatever the record says.
         container.update = progress.begun(container.update)
-        self._records.save(container)
         worker.failure = None
         try:
-            await self._apply(container, container.update.target)
+            await self._apply(container, container.update.target, worker)
         except (Refused, LibvirtFailed, OSError) as error:
             worker.failure = error
         if container.state != RUNNING:
@@ -190,13 +193,16 @@ class Resizer:
         container.update = left
         self._records.save(container)
 
-    async def _apply(self, container: Container, target: Size) -> None:
+    async def _apply(self, container: Container, target: Size, worker: Worker) -> None:
         """The third store: libvirt's domain."""
         machine = self._lives.machine(container)
-        offline = await set_vcpus(machine, self.agent(container), target.vcpus, self._hypervisor.accelerated)
-        if offline != container.offline_vcpus:
-            container.offline_vcpus = offline
-            self._records.save(container)
+        plugged = (await machine.live()).vcpus
+        if worker.booted or plugged - container.offline_vcpus != target.vcpus:
+            worker.booted = False
+            offline = await set_vcpus(machine, self.agent(container), target.vcpus, self._hypervisor.accelerated)
+            if offline != container.offline_vcpus:
+                container.offline_vcpus = offline
+                self._records.save(container)
         if container.limits.cpuset_cpus:
             await machine.pin(container.limits.cpuset_cpus, self._hypervisor.host_cpus)
         await self.memory(container).set(target.memory_mib)
@@ -227,6 +233,8 @@ class Resizer:
         worker = self._workers.setdefault(container.id, Worker())
         if container.update is None:
             container.update = progress.requested(None, size_of(container.limits))
+            self._records.save(container)
+        worker.booted = True
         worker.wake.set()
         self._run(container, worker, container.limits)
 
