@@ -23,7 +23,8 @@ def podfit(*words: str) -> tuple[int, str]:
     ("words", "told"),
     [
         ("up --listen nowhere", "--listen 'nowhere': it is HOST:PORT"),
-        ("up --runtime docker", "--runtime 'docker': it is process or fake"),
+        ("up --runtime docker", "--runtime 'docker': it is one of process, cri, fake"),
+        ("up --image-fallback docker", "--image-fallback 'docker': must be host"),
         ("up --store files", "--store 'files': it is sqlite, memory or etcd=URL[,URL…]"),
         ("up --store etcd=", "--store 'etcd=': it is sqlite, memory or etcd=URL[,URL…]"),
         ("up --node-cpu two", "--node-cpu 'two': quantities must match"),

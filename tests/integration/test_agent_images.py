@@ -147,3 +147,17 @@ async def test_pods_wait_with_the_cause_and_run_when_it_is_gone(registry: Loopba
             (disk / "filler").unlink()
             for name in ("broken", "fails", "big"):
                 await becomes(whole.client, POD, "default", name, is_running, patience_s=90)
+
+
+async def test_a_container_that_falls_back_to_the_hosts_files_has_a_warning_that_names_its_program(
+    tmp_path: Path,
+) -> None:
+    if missing := check_support():
+        pytest.skip("; ".join(missing))
+    async with Whole(tmp_path, runtime="process", stop_pods=True, image_fallback="host") as whole:
+        await run(whole, "p", "nginx:1.25")
+        await whole.up.agents[0].idle()
+        events = (await whole.client.list(EVENT, "default"))["items"]
+        told = {one["reason"]: (one["type"], one["message"]) for one in events if one["involvedObject"]["name"] == "p"}
+        assert told["HostFiles"][0] == "Warning" and "the container runs `sleep 3600`" in told["HostFiles"][1]
+        assert "Pulled" not in told and "Pulling" not in told

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from podfit.cli.clusters import DEFAULT_DATA, DataDir, Name, chosen
+from podfit.cli.commands.components import InsecureRegistry
 from podfit.cli.output import OBJECTS, check_format, list_of, note, output_option, print_object, say, span, table
 from podfit.cli.run import run
 
@@ -48,14 +49,7 @@ def load(
 
 def pull(
     images: Annotated[list[str], typer.Argument(metavar="IMAGE…", help="Such as nginx:1.27 or ghcr.io/team/app:1.")],
-    insecure_registry: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--insecure-registry",
-            metavar="HOST[:PORT]",
-            help="A registry to ask over plain http, or https with any certificate. Loopback is always asked so.",
-        ),
-    ] = None,
+    insecure_registry: InsecureRegistry = None,
     data_dir: DataDir = DEFAULT_DATA,
     name: Name = "",
 ) -> None:

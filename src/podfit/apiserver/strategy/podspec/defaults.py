@@ -5,7 +5,6 @@ A template gets fewer than a pod: requests from limits, service links and pod-le
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from podfit.api.quantity import canonical
@@ -14,15 +13,10 @@ from podfit.api.resources import is_pod_level_resource, pod_limits, pod_requests
 from podfit.apiserver.strategy.podspec import virtual_machines
 from podfit.apiserver.strategy.podspec.volume_defaults import default_volume
 from podfit.apiserver.strategy.resourcelists import is_huge_pages, is_overcommit_allowed, normalise
+from podfit.images.references import InvalidReference, parse
 
 Object = dict[str, Any]
 
-_HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)"
-_IMAGE = re.compile(
-    rf"(?:(?:{_HOST}(?:\.{_HOST})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?"
-    r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
-    r"(?::(?P<tag>[\w][\w.-]{0,127}))?(?P<digest>@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?"
-)
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
 
@@ -30,11 +24,10 @@ _LISTS = ("initContainers", "containers", "ephemeralContainers")
 @remembered(4096)
 def pull_policy(image: str) -> str:
     """Always for what may change under its name: the tag latest, given or implied."""
-    parsed = _IMAGE.fullmatch(image)
-    if parsed is None:
+    try:
+        return "Always" if parse(image).tag == "latest" else "IfNotPresent"
+    except InvalidReference:
         return "IfNotPresent"
-    tag = parsed["tag"] or ("" if parsed["digest"] else "latest")
-    return "Always" if tag == "latest" else "IfNotPresent"
 
 
 def default_pod(pod: Object) -> None:
