@@ -52,10 +52,10 @@ def pod(obj: Object) -> Object:
 def pod_with_programs(obj: Object) -> Object:
     """With what each container runs: its image, and a digest of command and arguments."""
     kept = pod(obj)
-    for container, whole in zip(
-        kept["spec"].get("containers") or (), (obj.get("spec") or {}).get("containers") or (), strict=True
-    ):
-        container["image"], container[RUN] = intern(whole.get("image") or ""), digest(whole)
+    for at, container in enumerate(kept["spec"].get("containers") or ()):
+        whole = obj["spec"]["containers"][at]
+        if "image" in whole:
+            container["image"], container[RUN] = intern(whole["image"] or ""), digest(whole)
     return kept
 
 

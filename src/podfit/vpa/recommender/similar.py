@@ -50,8 +50,9 @@ class Similar:
     def note(self, pod: Pod, found: Iterable[Mapping[str, Any]]) -> None:
         """What the containers of a pod run."""
         for container in found if self._on else ():
-            program = program_of(container)
-            self._likeness.note(AggregateKey(pod.id[0], program.name, pod.label_text), program)
+            if container.get("image"):
+                program = program_of(container)
+                self._likeness.note(AggregateKey(pod.id[0], program.name, pod.label_text), program)
 
     def forget(self, now: Seconds) -> None:
         self._likeness.forget(self._cluster.has_aggregate)

@@ -26,13 +26,12 @@ def cpu_limits(pod: Object) -> Written:
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         if status.get("resources") is not None:
             found[status.get("name") or ""] = status["resources"]
-    limits = {name: (_cpu(resources, "limits"), _cpu(resources, "requests")) for name, resources in found.items()}
-    return {name: pair for name, pair in limits.items() if pair[0] is not None}
+    limited = {name: resources for name, resources in found.items() if resources and "cpu" in _limits(resources)}
+    return {name: (_limits(one)["cpu"], (one.get("requests") or {}).get("cpu")) for name, one in limited.items()}
 
 
-def _cpu(resources: Object | None, field: str) -> str | None:
-    written: str | None = ((resources or {}).get(field) or {}).get("cpu")
-    return written
+def _limits(resources: Object) -> Object:
+    return resources.get("limits") or {}
 
 
 def set_limits(pod: Pod, limits: Written, now: Seconds) -> None:

@@ -60,15 +60,15 @@ class Kills:
     def __init__(self) -> None:
         self._counted: dict[PodId, dict[str, tuple[End, ...]]] = {}
         self._counts: dict[PodId, dict[str, Count]] = {}
-        self._from_zero: set[PodId] = set()
-        """Pods whose kills are all to be counted: they are younger than this process, or nothing had ended yet."""
+        self._older: set[PodId] = set()
+        """Pods of which something had ended before this process began: what nodes counted until then is not counted."""
 
     def seen(self, id: PodId, before: Object | None, after: Object, younger: bool = False) -> list[Oom]:
         """The kills that this change of a pod reveals; without `before` the pod is new, and `younger` than this process
         or not."""
         statuses = (after.get("status") or {}).get("containerStatuses") or ()
-        if before is None and (younger or not any(_ended(status) for status in statuses)):
-            self._from_zero.add(id)
+        if before is None and not younger and any(_ended(status) for status in statuses):
+            self._older.add(id)
         found: list[Oom] = []
         for status in statuses:
             if any(killed(end) for end in _ends(status)):
@@ -79,13 +79,13 @@ class Kills:
 
     def node_says(self, id: PodId, container: str, counter: int, pod: Object, now: Seconds) -> list[Oom]:
         """The kills that a node has counted and no status has shown."""
-        new = self._count(id, container).node_says(counter, id in self._from_zero)
+        new = self._count(id, container).node_says(counter, from_zero=id not in self._older)
         return [killed_at(pod, container, now)] * new
 
     def forget(self, id: PodId) -> None:
         self._counted.pop(id, None)
         self._counts.pop(id, None)
-        self._from_zero.discard(id)
+        self._older.discard(id)
 
     def _count(self, id: PodId, container: str) -> Count:
         return self._counts.setdefault(id, {}).setdefault(container, Count())

@@ -43,7 +43,7 @@ class Likeness:
     def note(self, key: AggregateKey, program: Program) -> None:
         """What an aggregate's containers run now; of several programs the last one counts."""
         known = self._program.get(key)
-        if known == program or not program.image:
+        if known == program:
             return
         if known is not None:
             for one in self._keys(key.namespace, known):
