@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+import aiohttp
+
 from podfit.images.credentials import Credentials
 from podfit.images.digests import CHUNK, Hash, hasher, matches, sha256, update_from
 from podfit.images.errors import BrokenImage, ImageError, PullFailed
@@ -303,6 +305,12 @@ def _whole(reference: Reference, why: str) -> str:
 def _network_words(error: BaseException, registry: str) -> str:
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
         return f"the registry {registry} does not answer: no data before the timeout"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the certificate of {error.host} cannot be verified: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return f"no secure connection to {error.host}:{error.port}: {error.os_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect to {error.host}:{error.port}: {system_words(error.os_error)}"
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return f"no space left on the image disk: {system_words(error)}"
     return system_words(error) or type(error).__name__

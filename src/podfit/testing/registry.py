@@ -6,6 +6,7 @@ import asyncio
 import base64
 import re
 import secrets
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +46,8 @@ class Fault:
 
 
 class LoopbackRegistry:
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.manifests: dict[tuple[str, str], tuple[bytes, str]] = {}
         self.blobs: dict[str, bytes] = {}
         self.faults: list[Fault] = []
@@ -66,7 +68,7 @@ class LoopbackRegistry:
         app.router.add_get("/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
         await site.start()
         self.host = f"127.0.0.1:{self._runner.addresses[0][1]}"
         return self
