@@ -88,7 +88,10 @@ def test_a_fraction_of_a_vcpu_changes_nothing_and_says_why(up: Running) -> None:
 
     def explained() -> bool:
         conditions = up.json("get", "pod", "fraction")["status"]["conditions"]
-        return any("whole vCPUs only" in one.get("message", "") for one in conditions)
+        return any(
+            one["type"] == "PodResizePending" and one["reason"] == "Infeasible" and "whole vCPUs only" in one["message"]
+            for one in conditions
+        )
 
     eventually(explained, "the reason is in the pod's conditions")
     assert actual(up, "fraction") == {"cpu": "1", "memory": "256Mi"}

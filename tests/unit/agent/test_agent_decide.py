@@ -117,6 +117,17 @@ def test_swap_does_not_mind_a_container_that_restarts_for_memory() -> None:
     assert verdict(body, holding("1m", "1"), room(1000, 1000), policy=Policy(swap=True)) == Granted()
 
 
+def test_a_vm_cannot_get_a_fraction_of_a_vcpu() -> None:
+    limits = {"resources": {"requests": {"cpu": "500m", "memory": "1"}, "limits": {"cpu": "1500m", "memory": "1"}}}
+    body = pod({"cpu": "500m", "memory": "1"}, container=limits)
+    assert verdict(body, holding("1", "1"), room(4000, 1000)) == Granted()
+    body["spec"]["runtimeClassName"] = "vm"
+    refused = verdict(body, holding("1", "1"), room(4000, 1000))
+    assert isinstance(refused, Infeasible) and "set it to 1 or 2" in refused.message
+    body["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "2"
+    assert verdict(body, holding("1", "1"), room(4000, 1000)) == Granted()
+
+
 def test_a_static_pod_is_never_resized() -> None:
     body = pod({"cpu": "2m", "memory": "1"}, annotations={"kubernetes.io/config.mirror": "x"})
     refused = verdict(body, holding("1m", "1"), room(1000, 1000))

@@ -37,6 +37,7 @@ INFEASIBLE_DETAILS = (
     "guaranteed_pod_memory_manager_static_policy",
     "static_pod",
     "swap_limitation",
+    "fraction_of_vcpu",
     "insufficient_node_allocatable",
 )
 """Why a resize can be infeasible, as the metric's label says it."""
@@ -107,6 +108,8 @@ class Policy:
     """Or "Deferred": how a request larger than the whole node is answered."""
 
 
+VM_CLASS = "vm"
+"""The RuntimeClass of VMs, as `podfit up --vm` makes it."""
 _COMPUTE: list[str] = [CPU, MEMORY]
 _COMPUTED = frozenset(_COMPUTE)
 
@@ -181,6 +184,13 @@ def _unsupported(
 ) -> Infeasible | None:
     if is_static(pod):
         return Infeasible("static_pod", "In-place resize of static-pods is not supported")
+    if pod["spec"].get("runtimeClassName") == VM_CLASS and (half := _half_vcpu(desired, allocated)) is not None:
+        container, milli = half
+        return Infeasible(
+            "fraction_of_vcpu",
+            f'a VM has whole vCPUs only: container "{container}" cannot have a CPU limit of {milli}m; '
+            f"set it to {milli // 1000 or 1} or {milli // 1000 + 1}",
+        )
     if policy.swap and _swap_forbids(pod, desired, allocated):
         return Infeasible("swap_limitation", "In-place resize of containers with swap is not supported.")
     if qos == GUARANTEED:
@@ -204,6 +214,15 @@ def _fraction(desired: Desired, allocated: Allocated) -> tuple[str, int] | None:
     """The first container whose CPU request changes to something else than whole CPUs, and that request."""
     for name, resources in desired.containers.items():
         before, after = amount(allocated.containers.get(name), CPU).request, amount(resources, CPU).request or 0
+        if after != (before or 0) and after % 1000:
+            return name, after
+    return None
+
+
+def _half_vcpu(desired: Desired, allocated: Allocated) -> tuple[str, int] | None:
+    """The first container whose CPU limit changes to something else than whole CPUs, and that limit."""
+    for name, resources in desired.containers.items():
+        before, after = amount(allocated.containers.get(name), CPU).limit, amount(resources, CPU).limit or 0
         if after != (before or 0) and after % 1000:
             return name, after
     return None
