@@ -59,16 +59,21 @@ class Cgroups:
         if not self.v2:
             self._move(group, "tasks", threading.get_native_id())
 
-    def leave(self) -> None:
-        """Moves the calling thread back to where the process is."""
+    def leave(self, group: str) -> None:
+        """Moves every thread of this process back to where the process is: libvirt starts threads of its own along
+        with QEMU, and they would stay in the group, keep it from being removed, and be killed with it."""
         if self.v2:
             return
+        own = set(os.listdir("/proc/self/task"))
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, names, path = line.split(":", 2)
             for name in names.split(","):
-                if name in self._at:
+                if name not in self._at:
+                    continue
+                inside = (self._at[name] / group.lstrip("/") / "tasks").read_text().split()
+                for thread in own.intersection(inside):
                     with suppress(OSError):
-                        _write(self._at[name] / path.lstrip("/") / "tasks", threading.get_native_id())
+                        _write(self._at[name] / path.lstrip("/") / "tasks", thread)
 
     def adopt(self, group: str, pid: int) -> None:
         """Moves a process with all of its threads."""

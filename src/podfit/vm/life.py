@@ -149,7 +149,7 @@ class Lives:
                 self._cgroups.enter(container.group)
 
             def leave() -> None:
-                self._cgroups.leave()
+                self._cgroups.leave(container.group)
                 leave_network()
 
             pid = await present.machine.start(enter, leave)

@@ -91,3 +91,16 @@ async def test_a_guest_writes_to_its_own_overlay_and_never_to_the_image(tmp_path
         assert base.read_bytes() == b"\0" * (8 << 20)
         with pytest.raises(grpc.aio.AioRpcError, match="in use"):
             await vms.image["RemoveImage"](cri.RemoveImageRequest(image=cri.ImageSpec(image="podfit.dev/disk:1")))
+
+
+async def test_only_qemu_is_in_the_cgroup_of_a_vm_and_the_group_goes_with_it(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
+        id = await vms.run("alone")
+        await vms.booted(id)
+        container = runtime.container(id)
+        pid = runtime.lives.machine(container).pid()
+        folders = [point / container.group.lstrip("/") for point in runtime.cgroups._at.values()]
+        for folder in folders:
+            assert (folder / "cgroup.procs").read_text().split() == [str(pid)]
+        await vms.remove_all()
+        assert not any(folder.exists() for folder in folders)
