@@ -268,6 +268,18 @@ async def test_another_range_is_used_when_no_pod_has_an_address_of_the_old_one(n
     assert (await node.pod("c")).startswith("10.63.254.")
 
 
+async def test_a_node_that_stops_without_pods_leaves_nothing(node: Node) -> None:
+    await node.pod("a")
+    await node.network.close()
+    assert any("link podfit-" in one for one in leftovers(node.mark)), "the pod keeps its network"
+    await node.restart()
+    await node.network.disconnect("a")
+    await node.network.close()
+    assert leftovers(node.mark) == []
+    await node.restart()
+    assert await node.pod("b")
+
+
 async def test_a_bridge_that_somebody_removed_is_made_again(node: Node) -> None:
     await node.pod("a")
     run("ip", "link", "delete", f"podfit-{node.mark}")

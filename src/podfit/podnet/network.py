@@ -82,7 +82,10 @@ class PodNetwork:
                 await self._check(one)
 
     async def close(self) -> None:
+        """Pods keep their networks. Without any, nothing of the node's stays in the kernel."""
         self._ports.close()
+        if not self._attachments.all() and (self._folder / "opened").exists():
+            await namespaces.in_thread(self._remove_all)
 
     async def purge(self) -> None:
         """Disconnects every pod and removes all that this node made in the kernel."""
