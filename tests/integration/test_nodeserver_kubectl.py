@@ -19,6 +19,7 @@ from podfit.api.kinds import NODE, POD
 from podfit.api.status import Object
 from podfit.client.kubeconfig import load
 from podfit.compose import agent_alone
+from podfit.compose_runtimes import RuntimeSettings
 from podfit.testing.expect import becomes
 from podfit.testing.whole import Whole
 
@@ -161,7 +162,7 @@ async def test_an_agent_of_its_own_process_serves_too(tmp_path: Path, monkeypatc
             port = taken.getsockname()[1]
             monkeypatch.setattr("podfit.agent.config.DEFAULT_PORT", port)
             config = AgentConfig("n9", tmp_path / "n9", address="127.0.0.1", port=port)
-            agent = await agent_alone(load(str(whole.up.kubeconfig)), "fake", config)
+            agent = await agent_alone(load(str(whole.up.kubeconfig)), RuntimeSettings("fake"), config)
         try:
             await becomes(whole.client, NODE, "", "n9", lambda node: node is not None)
             await asyncio.wait_for(agent.synced.wait(), PATIENCE_S)

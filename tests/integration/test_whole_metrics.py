@@ -15,6 +15,7 @@ from podfit.apiserver.local import local_client
 from podfit.apiserver.request import User
 from podfit.client.kubeconfig import load
 from podfit.compose import agent_alone
+from podfit.compose_runtimes import RuntimeSettings
 from podfit.kit.addresses import CannotListen
 from podfit.testing.expect import becomes
 from podfit.testing.whole import Whole, pod_spec
@@ -114,4 +115,4 @@ async def test_an_agent_does_not_start_on_another_port_than_was_named(tmp_path: 
         taken = whole.up.node_servers[0].port
         config = AgentConfig("n2", tmp_path / "n2", address="127.0.0.1", port=taken)
         with pytest.raises(CannotListen, match=f"cannot listen on 127.0.0.1:{taken}"):
-            await agent_alone(load(str(whole.up.kubeconfig)), "fake", config)
+            await agent_alone(load(str(whole.up.kubeconfig)), RuntimeSettings("fake"), config)
