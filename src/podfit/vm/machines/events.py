@@ -13,7 +13,7 @@ import libvirt
 
 log = logging.getLogger(__name__)
 
-STARTED, STOPPED, SHUTDOWN, CRASHED = "started", "stopped", "shutdown", "crashed"
+STOPPED, SHUTDOWN, CRASHED = "stopped", "shutdown", "crashed"
 REMOVED, REMOVAL_FAILED, RESIZED, AGENT_UP, AGENT_DOWN = (
     "removed",
     "removal-failed",
@@ -21,10 +21,9 @@ REMOVED, REMOVAL_FAILED, RESIZED, AGENT_UP, AGENT_DOWN = (
     "agent-up",
     "agent-down",
 )
-REBOOTED, BALLOON = "rebooted", "balloon"
+BALLOON = "balloon"
 
 _LIFE = {
-    libvirt.VIR_DOMAIN_EVENT_STARTED: STARTED,
     libvirt.VIR_DOMAIN_EVENT_STOPPED: STOPPED,
     libvirt.VIR_DOMAIN_EVENT_SHUTDOWN: SHUTDOWN,
     libvirt.VIR_DOMAIN_EVENT_CRASHED: CRASHED,
@@ -66,7 +65,6 @@ class Events:
         register = connection.domainEventRegisterAny
         self._numbers = [
             register(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._life, None),
-            register(None, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, self._rebooted, None),
             register(None, libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_REMOVED, self._device(REMOVED), None),
             register(None, libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_REMOVAL_FAILED, self._device(REMOVAL_FAILED), None),
             register(None, libvirt.VIR_DOMAIN_EVENT_ID_MEMORY_DEVICE_SIZE_CHANGE, self._resized, None),
@@ -91,9 +89,6 @@ class Events:
         kind = _LIFE.get(event)
         if kind is not None:
             self._post(domain, kind, str(detail))
-
-    def _rebooted(self, _connection: Any, domain: Any, _opaque: Any) -> None:
-        self._post(domain, REBOOTED)
 
     def _device(self, kind: str) -> Callable[[Any, Any, str, Any], None]:
         def deliver(_connection: Any, domain: Any, alias: str, _opaque: Any) -> None:

@@ -50,13 +50,11 @@ class GuestAgent:
         return True
 
     # --- commands
-    async def start(self, words: list[str], stdin: bytes = b"", environment: list[str] | None = None) -> int:
+    async def start(self, words: list[str], stdin: bytes = b"") -> int:
         """Starts a command and returns its pid in the guest."""
         arguments: dict[str, Any] = {"path": words[0], "arg": words[1:], "capture-output": True}
         if stdin:
             arguments["input-data"] = base64.b64encode(stdin).decode()
-        if environment:
-            arguments["env"] = environment
         return int((await self.command("guest-exec", **arguments))["pid"])
 
     async def result(self, pid: int) -> Ran:

@@ -1,4 +1,4 @@
-"""The connection to libvirt: opens it, hands out VMs, delivers events, and opens it again when a daemon went away.
+"""The connection to libvirt: opens it, hands out VMs, delivers events.
 
 Calls of libvirt block, so each runs in a thread. A VM starts in a thread that has entered the pod's cgroup and network
 namespace first, because QEMU inherits both.
@@ -45,10 +45,6 @@ class LibvirtFailed(Exception):
     def not_running(self) -> bool:
         return bool(self.code == libvirt.VIR_ERR_OPERATION_INVALID)
 
-    @property
-    def agent_silent(self) -> bool:
-        return self.code in (libvirt.VIR_ERR_AGENT_UNRESPONSIVE, libvirt.VIR_ERR_AGENT_UNSYNCED)
-
 
 class Hypervisor:
     def __init__(self, root: Path, socket: str = "", accelerated: bool = False) -> None:
@@ -82,11 +78,6 @@ class Hypervisor:
         uri = f"qemu+unix:///system?socket={self._socket}" if self._socket else f"qemu:///embed?root={self.root}"
         self._connection = await self.call(libvirt.open, uri)
         self._events = Events(self._connection, self._deliver)
-
-    async def reopen(self) -> None:
-        """After a daemon restarted; the embedded driver cannot go away."""
-        await self.call(self._close_connection)
-        await self._connect()
 
     def _close_connection(self) -> None:
         if self._events is not None:

@@ -78,12 +78,6 @@ class Machine:
     async def reset(self) -> None:
         await self._do(lambda domain: domain.reset())
 
-    async def pause(self) -> None:
-        await self._do(lambda domain: domain.suspend())
-
-    async def resume(self) -> None:
-        await self._do(lambda domain: domain.resume())
-
     async def destroy(self) -> None:
         try:
             await self._do(lambda domain: domain.destroy())
@@ -194,9 +188,6 @@ class Machine:
     async def remove_vcpus(self, count: int) -> None:
         """Unplugs vCPUs; under KVM only."""
         await self._do(lambda domain: (domain.setVcpusFlags(count, LIVE), domain.setVcpusFlags(count, CONFIG)))
-
-    async def define_vcpus(self, count: int) -> None:
-        await self._do(lambda domain: domain.setVcpusFlags(count, CONFIG))
 
     async def pin(self, cpus: str, host_cpus: int) -> None:
         """Restricts every vCPU and QEMU's other threads to CPUs of the host."""
