@@ -176,6 +176,18 @@ async def test_nothing_is_recommended_from_similar_containers_where_that_is_off(
     assert not status["recommendation"] and condition(status, SIMILAR)["status"] == "absent"
 
 
+async def test_autoscalers_of_other_recommenders_borrow_nothing(cluster: Autoscaled) -> None:
+    async with recommending(cluster) as recommender:
+        await passes(cluster, recommender)
+        container = {"name": "main", "image": "i", "resources": {}}
+        pod = {"metadata": {"name": "n", "namespace": "default"}, "spec": {"containers": [container]}}
+        meta = {"name": "new", "namespace": "default"}
+        own: Any = {"metadata": meta, "spec": {"targetRef": {"kind": "Deployment", "name": "new"}}}
+        theirs = {"metadata": meta, "spec": {**own["spec"], "recommenders": [{"name": "theirs"}]}}
+        assert recommender.with_similar(own, pod, [])
+        assert recommender.with_similar(theirs, pod, []) == {}
+
+
 @pytest.mark.parametrize("flag", ["namespace", "cluster"])
 async def test_other_namespaces_lend_only_where_that_is_wanted(cluster: Autoscaled, flag: str) -> None:
     await cluster.namespace("other")

@@ -443,7 +443,9 @@ class Recommender:
         It names the containers whose sizes come from similar ones, as the condition of an autoscaler does.
         """
         known = {entry["containerName"] for entry in given}
-        lent = self.feed.similar.for_pod(vpa, pod, known, self.clock.now())
+        # An autoscaler of another recommender gets its numbers there.
+        handled = self.config.handles(vpa)
+        lent = self.feed.similar.for_pod(vpa, pod, known, self.clock.now()) if handled else []
         entries = [*given, *lent]
         found = {"containerRecommendations": entries} if entries else {}
         borrowed = [entry["containerName"] for entry in entries if borrowed_resources(entry)]
