@@ -191,6 +191,7 @@ def _keep_connection(root: Path) -> None:
     vars(opened)["podfit"] = True
     libvirt.open = opened
     atexit.register(shutil.rmtree, root, ignore_errors=True)
+    atexit.register(lambda: [one._real.close() for one in kept.values()])
 
 
 @contextlib.asynccontextmanager

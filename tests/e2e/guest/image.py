@@ -7,6 +7,8 @@ downloaded and unpacked.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import re
@@ -75,6 +77,20 @@ def qemu() -> str:
 def kernel() -> tuple[Path, Path]:
     """The kernel, and the folder of its modules."""
     folder = cache_folder() / "kernel"
+    with alone(folder):
+        _fetch_kernel(folder)
+    return next(folder.glob("boot/vmlinuz-*")), next((folder / "lib/modules").iterdir())
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """One process at a time builds a part of the cache; others wait and find it built."""
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch_kernel(folder: Path) -> None:
     if not list(folder.glob("boot/vmlinuz-*")):
         meta = _run("apt-cache", "depends", "linux-image-cloud-amd64")
         name = re.search(r"Depends: (linux-image-\S+)", meta)
@@ -85,7 +101,6 @@ def kernel() -> tuple[Path, Path]:
         package = next(folder.glob("linux-image-*.deb"))
         _run("dpkg", "-x", str(package), str(folder))
         package.unlink()
-    return next(folder.glob("boot/vmlinuz-*")), next((folder / "lib/modules").iterdir())
 
 
 def base_archive(modules: Path) -> Path:

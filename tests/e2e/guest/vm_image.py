@@ -14,7 +14,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
-from tests.e2e.guest.image import Archive, CannotBuild, _libraries, _run, cache_folder, kernel
+from tests.e2e.guest.image import Archive, CannotBuild, _libraries, _run, alone, cache_folder, kernel
 
 HERE = Path(__file__).resolve().parent
 VERSION = "1"
@@ -41,7 +41,11 @@ ip route add default via "$router"
 def guest() -> tuple[Path, Path]:
     """The kernel and the initramfs."""
     image, modules = kernel()
-    agent = _agent()
+    with alone(cache_folder() / "agent"):
+        return image, _initramfs(modules, _agent())
+
+
+def _initramfs(modules: Path, agent: Path) -> Path:
     parts = [VERSION, modules.name, CMDLINE, (HERE / "vm-init.sh").read_text(), Path(__file__).read_text()]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     target = cache_folder() / f"vm-{key}.img"
@@ -53,7 +57,7 @@ def guest() -> tuple[Path, Path]:
         partial = target.with_suffix(".partial")
         partial.write_bytes(gzip.compress(plain.getvalue(), 9, mtime=0))
         partial.rename(target)
-    return image, target
+    return target
 
 
 def oci_archive(target: Path, reference: str, files: dict[str, Path], labels: dict[str, str] | None = None) -> Path:
