@@ -175,7 +175,7 @@ class Writer:
             else:
                 try:
                     record = await self.objects.put(kind, key, obj, 0)
-                    self._tell(kind, obj)
+                    self._announce(kind, obj)
                     return Written(obj, record, True)
                 except Mismatch as lost:
                     present = lost.current
@@ -264,10 +264,10 @@ class Writer:
             if between is not None:
                 record = await self.objects.put(kind, key, between, record.modified)
         record = await self.objects.put(kind, key, new, record.modified)
-        self._tell(kind, new)
+        self._announce(kind, new)
         return Written(new, record)
 
-    def _tell(self, kind: Kind, obj: Object) -> None:
+    def _announce(self, kind: Kind, obj: Object) -> None:
         if (learn := self.after_write.get(kind.storage_prefix)) is not None:
             learn(obj)
 

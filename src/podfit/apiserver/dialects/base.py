@@ -6,7 +6,7 @@ changed in that form and makes the same change to the native object; what it lef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -183,12 +183,12 @@ class Dialect:
         status, before = dict(asked.get("status") or {}), old.get("status") or {}
         for key in _NEWER:
             _put(status, key, before.get(key))
-        told = status.pop("resize", None)
+        written = status.pop("resize", None)
         conditions = self._read_conditions(status.pop("conditions", None) or [], before.get("conditions") or [])
         self.read_statuses(status, shown, asked, old)
-        if (told or None) != (shown.get("resize") or None):
-            conditions = self.read_resize(status, conditions, told, asked, old, now)
-        elif not self.is_proposed(told):
+        if (written or None) != (shown.get("resize") or None):
+            conditions = self.read_resize(status, conditions, written, asked, old, now)
+        elif not self.is_proposed(written):
             # The node has reported, and says of no resize that it has not decided.
             _put(status, "observedGeneration", old["metadata"].get("generation") or before.get("observedGeneration"))
         _put(status, "conditions", conditions or None)
@@ -210,23 +210,20 @@ class Dialect:
     def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
         """Makes native what a client wrote about containers."""
 
-    def is_proposed(self, told: Any) -> bool:
-        return bool(told == states.PROPOSED)
+    def is_proposed(self, written: Any) -> bool:
+        return bool(written == states.PROPOSED)
 
     def read_resize(
-        self, status: Object, conditions: list[Object], told: Any, asked: Object, old: Object, now: str
+        self, status: Object, conditions: list[Object], written: Any, asked: Object, old: Object, now: str
     ) -> list[Object]:
         """The conditions that say what a node wrote to `status.resize`."""
         generation = old["metadata"].get("generation") or 0
-        if self.is_proposed(told):
+        if self.is_proposed(written):
             return [one for one in conditions if one.get("type") not in states.CONDITIONS]
         _put(status, "observedGeneration", generation or None)
-        word = states.text_of(told)
+        word = states.text_of(written)
         pending = word if word and word != states.UNDER_WAY else ""
         return states.decided(conditions, pending, word == states.UNDER_WAY, generation, now)
-
-
-Translate = Callable[[Object], Object]
 
 
 def _annotated(metadata: Object, dialect: str | None) -> Object:

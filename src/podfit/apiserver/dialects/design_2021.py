@@ -63,13 +63,13 @@ class Design2021(Dialect):
             else:
                 status.pop(field, None)
 
-    def is_proposed(self, told: Any) -> bool:
-        return isinstance(told, dict) and states.PROPOSED in told.values()
+    def is_proposed(self, written: Any) -> bool:
+        return isinstance(written, dict) and states.PROPOSED in written.values()
 
     def read_resize(
-        self, status: Object, conditions: list[Object], told: Any, asked: Object, old: Object, now: str
+        self, status: Object, conditions: list[Object], written: Any, asked: Object, old: Object, now: str
     ) -> list[Object]:
-        values = set(told.values()) if isinstance(told, dict) else set()
+        values = set(written.values()) if isinstance(written, dict) else set()
         if states.PROPOSED in values:
             return super().read_resize(status, conditions, states.PROPOSED, asked, old, now)
         generation = old["metadata"].get("generation") or 0

@@ -58,10 +58,12 @@ class Words:
             return native[1:]
         return {NOT_REQUIRED: self.not_required, RESTART: self.restart}.get(native, native)
 
-    def read(self, told: str) -> str:
+    def read(self, written: str) -> str:
         if not self.renames:
-            return told
-        return {self.not_required: NOT_REQUIRED, self.restart: RESTART}.get(told, _FOREIGN + told if told else "")
+            return written
+        return {self.not_required: NOT_REQUIRED, self.restart: RESTART}.get(
+            written, _FOREIGN + written if written else ""
+        )
 
 
 NATIVE = Words()

@@ -1,6 +1,6 @@
 """Kubernetes 1.32 with the gate InPlacePodVerticalScaling: resources are changed through `/resize` alone.
 
-Every resize is Proposed until the node has looked at it, also one back to what is allocated. `allocatedResources` is
+Every resize is Proposed until the node has decided on it, also one back to what is allocated. `allocatedResources` is
 not shown: it took a further gate.
 """
 
@@ -43,9 +43,9 @@ class V132(Dialect):
                 status[field] = [_allocated(one, stored.get(one.get("name", ""))) for one in status[field]]
 
     def read_resize(
-        self, status: Object, conditions: list[Object], told: object, asked: Object, old: Object, now: str
+        self, status: Object, conditions: list[Object], written: object, asked: Object, old: Object, now: str
     ) -> list[Object]:
-        if not told or told == states.UNDER_WAY:
+        if not written or written == states.UNDER_WAY:
             # The node cannot write what it has allocated; that it accepts a resize says it.
             requests = {
                 one["name"]: (one.get("resources") or {}).get("requests") for one in old["spec"].get("containers") or ()
@@ -54,7 +54,7 @@ class V132(Dialect):
                 {**one, _ALLOCATED: dict(given)} if (given := requests.get(one.get("name", ""))) else one
                 for one in status.get("containerStatuses") or ()
             ]
-        return super().read_resize(status, conditions, told, asked, old, now)
+        return super().read_resize(status, conditions, written, asked, old, now)
 
 
 def _hidden(status: Object) -> Object:
