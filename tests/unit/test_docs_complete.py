@@ -111,7 +111,7 @@ def test_the_conditions_name_no_cause_that_the_differences_deny() -> None:
         r"^\| its reason \| `Infeasible` \|.*$", (DOCS / "conditions.md").read_text(), re.MULTILINE
     )
     denied = (DOCS / "differences.md").read_text()
-    for cause in ("swap", "static CPU or memory polic"):
+    for cause in ("swap", "static memory polic"):
         assert f"no {cause}" in denied and cause not in infeasible
 
 

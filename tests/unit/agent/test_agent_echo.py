@@ -46,6 +46,9 @@ class Wire:
         self.answer = state(5)
 
     async def request(self, ask: Ask) -> Reply:
+        if ask.method != "PATCH":
+            # What the server is able to do.
+            return Reply(404, msgspec.json.encode({"kind": "Status", "code": 404}))
         self.during()
         body = {"kind": "Status", "code": self.code} if self.code >= 400 else self.answer
         return Reply(self.code, msgspec.json.encode(body))

@@ -159,7 +159,7 @@ POD = {
 def test_a_resize_that_an_autoscaler_overwrites_is_announced(policies: list[Any], warned: str) -> None:
     vpa = {"metadata": {"name": "v"}, "spec": {"resourcePolicy": {"containerPolicies": policies}}}
     words = overwrites(vpa, plan(POD, Wish("", {"cpu": "2"})))
-    assert bool(words) == bool(warned) and (not warned or "vpa/v (mode Auto) controls cpu of container c" in words)
+    assert bool(words) == bool(warned) and (not warned or "vpa/v (mode Recreate) controls cpu of container c" in words)
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])

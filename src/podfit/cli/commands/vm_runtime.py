@@ -20,7 +20,7 @@ DEFAULT_SOCKET = "unix:///run/podfit/vm.sock"
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("vm-runtime", help="Run a container runtime (CRI v1) whose containers are VMs on libvirt.")(vm_runtime)
+    app.command("vm-runtime", help="Run a CRI runtime whose containers are VMs.")(vm_runtime)
 
 
 def vm_runtime(
