@@ -52,6 +52,7 @@ from podfit.apiserver.subresources import binding, eviction
 from podfit.apiserver.subresources.reviews import ReviewHandlers
 from podfit.apiserver.subresources.scale import ScaleHandlers
 from podfit.apiserver.subresources.tokens import TokenHandlers
+from podfit.apiserver.usable import each
 
 log = logging.getLogger(__name__)
 
@@ -125,8 +126,7 @@ class ApiServer:
         return endpoint_of(self.objects, namespace, name, str(port))
 
     async def _learn_dialects(self) -> None:
-        for namespace in self.objects.list(NAMESPACE):
-            self.dialects.learn(namespace)
+        each(NAMESPACE, self.objects.list(NAMESPACE), self.dialects.learn)
 
     def _dialect_changed(self, namespace: str) -> None:
         """Watchers have seen the objects of the namespace in another form: they have to list again."""

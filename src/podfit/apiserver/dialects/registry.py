@@ -66,4 +66,7 @@ class Dialects:
 
 
 def _label(namespace: Object) -> str | None:
-    return (namespace["metadata"].get("labels") or {}).get(LABEL)
+    """None also if what is stored has no labels that can be read: it may have been written past the API."""
+    labels = namespace["metadata"].get("labels")
+    label = labels.get(LABEL) if isinstance(labels, dict) else None
+    return label if isinstance(label, str) else None
