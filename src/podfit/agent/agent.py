@@ -150,7 +150,7 @@ class Agent:
                 self.notices,
                 self.maker,
                 self._images,
-                RuntimeClasses(self.client),
+                RuntimeClasses(self.client, simulated=self.runtime.name == "fake"),
                 hooks,
                 stopper,
                 restarts,

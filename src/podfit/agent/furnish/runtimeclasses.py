@@ -10,16 +10,20 @@ from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
 
 RUNTIME_CLASS = kind_named("RuntimeClass")
+NO_MACHINES = 'a virtual machine needs a RuntimeClass whose handler runs VMs, such as "vm" of podfit up --vm'
 
 
 class RuntimeClasses:
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, simulated: bool = False) -> None:
+        """`simulated`: the runtime runs nothing, so that it can stand for any other."""
+        self._client, self._simulated = client, simulated
 
     async def handler(self, pod: Object) -> str:
         """ "" is the default. Read when a sandbox is made, which is seldom: nothing is watched for it."""
         name = pod["spec"].get("runtimeClassName") or ""
         if not name:
+            if pod["spec"].get("virtualMachine") and not self._simulated:
+                raise RuntimeFailure(NO_MACHINES)
             return ""
         try:
             found = await self._client.find(RUNTIME_CLASS, "", name)
