@@ -12,6 +12,7 @@ import random
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -54,7 +55,8 @@ def _run(*command: str) -> str:
 class Containerd:
     def __init__(self, folder: Path, snapshotter: str = "overlayfs", images: list[ImageSource] | None = None) -> None:
         self.folder = folder
-        self.socket = folder / "containerd.sock"
+        # In a folder with a short name: the path of a socket has at most 104 characters, and tests have long names.
+        self.socket = Path(tempfile.mkdtemp(prefix="podfit-")) / "containerd.sock"
         self.endpoint = f"unix://{self.socket}"
         self._snapshotter, self._images = snapshotter, images or IMAGES
         self._process: subprocess.Popen[bytes] | None = None
@@ -127,7 +129,8 @@ class Containerd:
         if self._network:
             subprocess.run(["ip", "netns", "delete", self._network], capture_output=True, timeout=60, check=False)
             self.mirror.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for folder in (self.folder, self.socket.parent):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _end_tasks(self) -> None:
         for name in _run(*self._ctr(), "tasks", "list", "-q").split():
