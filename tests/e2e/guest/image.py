@@ -110,13 +110,14 @@ def base_archive(modules: Path) -> Path:
     )
     key = hashlib.sha256("\n".join([VERSION, sys.version, modules.name, *versions]).encode()).hexdigest()[:16]
     target = cache_folder() / f"base-{key}.cpio"
-    if not target.exists():
-        partial = target.with_suffix(".partial")
-        with partial.open("wb") as file:
-            archive = Archive(file)
-            _add_base(archive, modules, site)
-            archive.close()
-        partial.rename(target)
+    with alone(target):
+        if not target.exists():
+            partial = target.with_suffix(".partial")
+            with partial.open("wb") as file:
+                archive = Archive(file)
+                _add_base(archive, modules, site)
+                archive.close()
+            partial.rename(target)
     return target
 
 
