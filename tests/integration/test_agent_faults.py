@@ -18,7 +18,7 @@ import pytest
 
 from podfit.agent.agent import Agent
 from podfit.agent.ledger import Ledger, _line
-from podfit.agent.runtimes.base import RUNNING, CannotRun, NotFound, RuntimeFailure
+from podfit.agent.runtimes.base import RUNNING, CannotRun, ImageState, NotFound, RuntimeFailure
 from podfit.api.kinds import NODE, POD
 from podfit.client.transport import Unreachable
 from podfit.testing.agentpods import SMALL, container, pod
@@ -141,11 +141,24 @@ async def test_a_name_that_is_no_image_is_told(cluster: Cluster, node: TestNode)
     )
 
 
-async def test_a_runtime_that_loses_its_images_is_no_crash(
+async def test_a_name_that_is_no_image_stays_rejected_where_every_image_is_the_host(
     cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(image: str) -> None:
-        raise OSError(errno.EIO, "Input/output error")
+    async def host_files(image: str, handler: str = "") -> ImageState:
+        return ImageState("host", host_files=True)
+
+    monkeypatch.setattr(node.runtime, "image_status", host_files)
+    await create(cluster, node, pod("p", container(image="not an image")))
+    await node.pass_time(30)
+    assert waiting(await cluster.pod("p"))[0] == "InvalidImageName"
+
+
+@pytest.mark.parametrize("failure", [OSError(errno.EIO, "Input/output error"), TypeError("no such argument")])
+async def test_a_runtime_that_loses_its_images_is_no_crash(
+    cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    async def broken(image: str, handler: str = "") -> None:
+        raise failure
 
     monkeypatch.setattr(node.runtime, "image_status", broken)
     seen = await create(cluster, node, pod("p"))

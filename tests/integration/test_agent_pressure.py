@@ -85,7 +85,7 @@ async def test_a_pressure_that_could_not_be_told_is_told_with_the_next_reading(
         raise Unreachable("away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(cluster.client, "patch", away)
+        patched.setattr(cluster.native, "patch", away)
         await looking.look()
     assert (await memory(cluster))["status"] == "False"
     await looking.look()

@@ -70,10 +70,10 @@ def statuses_told(node: TestNode, name: str) -> list[tuple[bool, bool]]:
     told: list[tuple[bool, bool]] = []
     write = node.agent._loop._reporter.write
 
-    async def listen(record: Any, status: Any) -> bool:
+    async def listen(record: Any, status: Any, *more: Any) -> bool:
         for one in status.get("containerStatuses") or () if record.name == name else ():
             told.append((one["started"], one["ready"]))
-        return await write(record, status)
+        return await write(record, status, *more)
 
     node.agent._loop._reporter.write = listen  # type: ignore[method-assign]
     return told

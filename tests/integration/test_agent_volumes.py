@@ -56,7 +56,7 @@ async def node(cluster: Cluster) -> TestNode:
 def asked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, ...]]:
     """What the agent asks of the API: (verb, kind, selector or subresource)."""
     seen: Counter[tuple[str, ...]] = Counter()
-    client = cluster.client
+    client = cluster.native
     follow, find, create = client.follow, client.find, client.create
 
     def followed(kind: Any, namespace: str, query: Any, *more: Any) -> Any:
@@ -155,7 +155,7 @@ async def test_a_token_that_cannot_be_renewed_stays_while_it_is_good(
     cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     volume = await start(cluster, node, pod("p", TOKEN))
-    create = cluster.client.create
+    create = cluster.native.create
     answers: list[bool] = []
 
     async def refusing(kind: Any, obj: Any, namespace: str = "", name: str = "", sub: str = "", **more: str) -> Any:
@@ -165,7 +165,7 @@ async def test_a_token_that_cannot_be_renewed_stays_while_it_is_good(
                 raise ApiError(500, "InternalError", "not now")
         return await create(kind, obj, namespace, name, sub, **more)
 
-    monkeypatch.setattr(cluster.client, "create", refusing)
+    monkeypatch.setattr(cluster.native, "create", refusing)
     await node.pass_time(2940, 60)
     assert answers and not any(answers)
     assert (volume / "token").read_text().count(".") == 2
@@ -186,14 +186,14 @@ async def test_where_watching_is_refused_objects_are_read_every_minute(
     cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await cluster.client.create(CONFIG_MAP, settings("blue"))
-    listed = cluster.client.list
+    listed = cluster.native.list
 
     async def refusing(kind: Any, *place: Any, **query: str) -> Any:
         if kind is CONFIG_MAP:
             raise ApiError(403, "Forbidden", "no")
         return await listed(kind, *place, **query)
 
-    monkeypatch.setattr(cluster.client, "list", refusing)
+    monkeypatch.setattr(cluster.native, "list", refusing)
     volume = await start(cluster, node, pod("p", MAPPED))
     await cluster.client.patch(CONFIG_MAP, "default", "settings", {"data": {"colour": "red"}})
     await node.pass_time(61, 10)
@@ -241,7 +241,8 @@ async def test_files_that_show_objects_are_mounted_read_only_whatever_the_mount_
     await start(cluster, node, pod("p", *volumes))
     running = next(iter(node.machine.containers.values()))
     read_only = {one.container_path: one.read_only for one in running.config.mounts if "/dev" not in one.container_path}
-    assert read_only == {"/v": True, "/token": True, "/told": True, "/empty": False, "/host": False}
+    of_volumes = {"/v": True, "/token": True, "/told": True, "/empty": False, "/host": False}
+    assert read_only == {**of_volumes, "/etc/hosts": False}
 
 
 async def test_nothing_of_a_pod_is_made_before_its_volumes_are(cluster: Cluster, node: TestNode) -> None:

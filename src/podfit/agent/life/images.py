@@ -7,6 +7,7 @@ has a limited number of pulls at a time, so that one which stalls holds up no im
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from weakref import WeakValueDictionary
 
@@ -23,6 +24,8 @@ from podfit.kit.clock import Clock
 from podfit.kit.durations import go_duration
 from podfit.kit.oserrors import system_words
 from podfit.kit.tasks import Tasks
+
+log = logging.getLogger(__name__)
 
 _PATIENCE_S = 0.05
 """An image that is here already is found within this; a pull goes on by itself."""
@@ -88,6 +91,10 @@ class ImagePulls:
                     return
                 except (RuntimeFailure, OSError) as error:
                     missing = error if isinstance(error, ImageMissing) else ImageMissing(system_words(error))
+                except Exception as error:
+                    # Ended by it, this task would be started again by the next pass, without any pause.
+                    log.exception("pod %s: getting image %s failed", record.uid, container["image"])
+                    missing = ImageMissing(str(error))
                 await self._without(record, container, missing)
         finally:
             record.jobs.pop(f"image:{name}", None)
@@ -203,8 +210,10 @@ class ImagePulls:
     async def _here(self, record: PodRecord, image: str) -> bool:
         """Whether the pod could start with it now."""
         try:
+            # A name that is no reference is rejected before any runtime is asked, now as in a pull.
+            reference = parse(image)
             state = await self._runtime.image_status(image, record.handler)
-            return state is not None and (state.host_files or await self._may_use(record, state.id, parse(image)))
+            return state is not None and (state.host_files or await self._may_use(record, state.id, reference))
         except (RuntimeFailure, OSError, InvalidReference):
             return False
 
