@@ -144,7 +144,10 @@ def test_a_memory_volume_is_memory_again_after_down_and_up(tmp_path: Path) -> No
         before = container_of(running)["containerID"]
         assert podfit("down", "--force", "--data-dir", str(running.folder))[0] == 0
         running.start()
-        eventually(lambda: container_of(running)["containerID"] != before, "the container was started again")
+        # While the new sandbox is made, there is no container and no id.
+        eventually(
+            lambda: container_of(running).get("containerID", before) != before, "the container was started again"
+        )
         running.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
         assert "tmpfs" in running.kubectl("exec", "web", "--", "grep", " /m ", "/proc/mounts")
     finally:

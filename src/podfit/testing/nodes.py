@@ -12,6 +12,7 @@ import msgspec
 
 from podfit.agent.agent import Agent
 from podfit.agent.config import AgentConfig
+from podfit.agent.furnish.volumes import remove_memory_volumes
 from podfit.agent.runtimes.fake import FakeRuntime
 from podfit.agent.runtimes.fake_node import FakeNodeState
 from podfit.api.kinds import EVENT, NAMESPACE, POD, kind_named
@@ -73,6 +74,7 @@ class Cluster:
     async def __aexit__(self, *_: object) -> None:
         for node in self.nodes:
             await node.stop()
+            remove_memory_volumes(node.config.pods_dir)
         await self.server.stop()
 
     async def namespace(self, name: str, dialect: str = "") -> None:
