@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from podfit.api.kinds import BUILT_IN, kind_named
+from podfit.api.kinds import BUILT_IN, Kind, kind_named
+from podfit.api.resize_dialects import DIALECTS, LABEL, NATIVE
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
 from podfit.apiserver.events import Happening
@@ -26,8 +27,8 @@ OBJECT = {"type": "object"}
 
 
 @asynccontextmanager
-async def running(folder: Path, store: MemoryStore | None = None) -> AsyncIterator[ApiServer]:
-    server = ApiServer(Config(store or MemoryStore(), folder, tls=False))
+async def running(folder: Path, store: MemoryStore | None = None, dialect: str = NATIVE) -> AsyncIterator[ApiServer]:
+    server = ApiServer(Config(store or MemoryStore(), folder, tls=False, resize_dialect=dialect))
     await server.start()
     try:
         yield server
@@ -145,6 +146,60 @@ async def test_the_server_starts_over_ill_typed_objects_of_every_kind(tmp_path: 
     async with running(tmp_path, store) as server:
         assert (await ask(server, "GET", "/readyz")).body == b"ok"
         assert await watches_work(server)
+
+
+@pytest.mark.parametrize("labels", [{LABEL: ["2020"]}, {LABEL: {"a": "b"}}, {LABEL: 5}], ids=repr)
+async def test_a_namespace_whose_dialect_is_no_text_has_the_default_one(tmp_path: Path, labels: Any) -> None:
+    store, kind = MemoryStore(), kind_named("Namespace")
+    obj = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "junk", "labels": labels}}
+    await store.put(kind.key("", "junk"), msgspec.json.encode(obj), None)
+    async with running(tmp_path, store, "v1.31") as server:
+        dialect = server.dialects.of("junk")
+        assert dialect is not None and dialect.name == "v1.31"
+
+
+def odd(kind: Kind, name: str, junk: Any) -> dict[str, Any]:
+    """An object of the kind with junk where clients of a dialect are shown something else than what is stored."""
+    container = {"name": "c", "resources": {"requests": junk}, "resizePolicy": [junk]}
+    status = {"name": "c", "resources": {"requests": junk}, "allocatedResources": junk}
+    fields: dict[str, Any] = {
+        "spec": {"spec": junk},
+        "status": {"status": junk},
+        "containers": {"spec": {"containers": junk, "template": {"spec": {"containers": junk}}}},
+        "container": {"spec": {"containers": [container], "template": {"spec": {"containers": [container]}}}},
+        "statuses": {"spec": {"containers": [container]}, "status": {"containerStatuses": [status]}},
+        "conditions": {"spec": {}, "status": {"conditions": [{"type": junk}], "observedGeneration": junk}},
+    }
+    meta = {"name": name, "namespace": "junk"}
+    return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta, **fields[name]}
+
+
+ODD = ("spec", "status", "containers", "container", "statuses", "conditions")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("junk", ILL_TYPED, ids=repr)
+async def test_ill_typed_objects_can_be_read_and_deleted_in_every_dialect(
+    tmp_path: Path, junk: Any, dialect: str
+) -> None:
+    store = MemoryStore()
+    kinds = [kind for kind in KINDS if kind.namespaced and kind.group in ("", "apps", "batch", "autoscaling")]
+    for kind in kinds:
+        for name in ODD:
+            await store.put(kind.key("junk", name), msgspec.json.encode(odd(kind, name, junk)), None)
+    async with running(tmp_path, store, dialect) as server:
+        for kind in kinds:
+            path = f"{'/apis' if kind.group else '/api'}/{kind.api_version}/namespaces/junk/{kind.plural}"
+            listed = await ask(server, "GET", path)
+            assert listed.status == 200, (path, listed.body)
+            names = [one["metadata"]["name"] for one in json.loads(listed.body)["items"]]
+            assert set(ODD) <= set(names), path
+            for name in ODD:
+                assert (await ask(server, "GET", f"{path}/{name}")).status == 200, f"{path}/{name}"
+        pods = "/api/v1/namespaces/junk/pods"
+        for name in ODD:
+            gone = await ask(server, "DELETE", f"{pods}/{name}", gracePeriodSeconds="0")
+            assert gone.status == 200, (name, gone.body)
 
 
 async def test_a_stored_definition_that_cannot_be_used_says_so_and_can_be_corrected(

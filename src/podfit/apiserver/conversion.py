@@ -9,6 +9,7 @@ from __future__ import annotations
 from podfit.api.kinds import Kind
 from podfit.api.status import Object
 from podfit.apiserver import autoscalers
+from podfit.apiserver.usable import converted
 
 _EVENT_FIELDS = {
     "involvedObject": "regarding",
@@ -38,7 +39,8 @@ def to_served(kind: Kind, obj: Object) -> Object:
             if not shown.get(name):
                 shown.pop(name, None)
         return shown
-    return autoscalers.to_v1(obj)
+    shown = converted(kind, obj, autoscalers.to_v1)
+    return {**shown, "apiVersion": kind.api_version}
 
 
 def to_stored(kind: Kind, obj: Object) -> Object:

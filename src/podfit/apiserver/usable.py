@@ -53,7 +53,20 @@ def each(kind: Kind, objects: Iterable[Object], use: Callable[[Object], None]) -
             warn(kind, obj, f"{type(error).__name__}: {error}")
 
 
+def converted(kind: Kind, obj: Object, convert: Callable[[Object], Object]) -> Object:
+    """The object in another form, or as it is stored if it cannot be converted: one such object does not keep a list
+    from being read."""
+    try:
+        return convert(obj)
+    except Exception as error:
+        log.warning("%s is stored but cannot be converted: %s: %s", _name(kind, obj), type(error).__name__, error)
+        return obj
+
+
 def warn(kind: Kind, obj: Object, problem: str) -> None:
+    log.warning("%s is stored but cannot be used, and is skipped: %s", _name(kind, obj), problem)
+
+
+def _name(kind: Kind, obj: Object) -> str:
     meta = obj.get("metadata") or {}
-    where = "/".join(str(part) for part in (meta.get("namespace"), meta.get("name")) if part)
-    log.warning("%s %s is stored but cannot be used, and is skipped: %s", kind.kind, where, problem)
+    return f"{kind.kind} {'/'.join(str(part) for part in (meta.get('namespace'), meta.get('name')) if part)}"

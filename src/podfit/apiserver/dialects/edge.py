@@ -14,6 +14,7 @@ from podfit.apiserver import wire
 from podfit.apiserver.dialects.base import Dialect
 from podfit.apiserver.dialects.registry import Dialects
 from podfit.apiserver.forms import Form, Row, Spliced
+from podfit.apiserver.usable import converted
 from podfit.store.backend import Record
 
 _REMEMBERED = 4096
@@ -39,18 +40,25 @@ class Edge:
         known = self._known.get(record.key)
         if known is not None and known[0] == record.modified and known[1] is dialect:
             return known[2]
-        shown = dialect.show(self._kind, wire.object_of(record))
-        made = Record(record.key, wire.stored_value(shown), record.created, record.modified)
+        made = self._made(record, dialect)
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
         self._known[record.key] = (record.modified, dialect, made)
         return made
 
+    def _made(self, record: Record, dialect: Dialect) -> Record:
+        obj = wire.object_of(record)
+        shown = self._show(obj, dialect)
+        return record if shown is obj else Record(record.key, wire.stored_value(shown), record.created, record.modified)
+
+    def _show(self, obj: Object, dialect: Dialect) -> Object:
+        return converted(self._kind, obj, lambda native: dialect.show(self._kind, native))
+
     def row(self, row: Row) -> Row:
         if isinstance(row, Record):
             return self.record(row)
         dialect = self.dialects.of(row["metadata"].get("namespace", ""))
-        return row if dialect is None or not dialect.concerns(self._kind) else dialect.show(self._kind, row)
+        return row if dialect is None or not dialect.concerns(self._kind) else self._show(row, dialect)
 
 
 class DialectSpliced(Spliced):

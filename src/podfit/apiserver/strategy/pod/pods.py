@@ -117,9 +117,11 @@ class PodStrategy(Strategy):
         return errors
 
     def grace_period_s(self, obj: Object, asked: int | None) -> int:
-        spec = obj.get("spec") or {}
-        if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
-            # Nobody runs it: there is nothing to wait for.
+        spec, status = obj.get("spec"), obj.get("status")
+        if not isinstance(spec, dict) or not spec.get("nodeName"):
+            # Nobody runs it: there is nothing to wait for. Without a spec that can be read it is no pod for any node.
+            return 0
+        if isinstance(status, dict) and status.get("phase") in ("Failed", "Succeeded"):
             return 0
         period = asked if asked is not None else spec.get("terminationGracePeriodSeconds") or 0
         return 1 if period < 0 else int(period)
