@@ -119,3 +119,15 @@ def up(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
         yield running.start()
     finally:
         running.stop()
+
+
+QUICK_ON_CRI = ("test_kubectl", "test_seed_memory", "test_seed_room")
+"""Suites that run on containerd in every `make test`; the larger ones do in `make test-all`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        chosen = getattr(item, "callspec", None)
+        if chosen is not None and chosen.params.get("node_runtime") == "cri" and item.path.stem not in QUICK_ON_CRI:
+            item.add_marker(pytest.mark.slow)
