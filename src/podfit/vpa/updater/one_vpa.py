@@ -79,8 +79,7 @@ def _report(work: Work, report: Report) -> None:
         found = why_not(pod, work.vpa, restriction, work.now, config, work.bounds)
         reasons[name] = _counted(work, pod, config) if found.reason == TOO_FEW else found
     updater.story.tell(work.vpa, reasons, work.now)
-    if not work.hurried:
-        _measure(work, report)
+    _measure(work, report)
 
 
 def _counted(work: Work, pod: Any, config: Config) -> WhyNot:
@@ -93,21 +92,33 @@ def _counted(work: Work, pod: Any, config: Config) -> WhyNot:
 
 
 def _measure(work: Work, report: Report) -> None:
-    measures, mode, size = work.updater.measures, update_mode(work.vpa), size_class(len(work.pods))
-    names = work.vpa["metadata"]["name"], work.vpa["metadata"].get("namespace", "")
-    measures.controlled.labels(size, mode).inc(len(work.pods))
+    """Gauges are about whole passes; what is done between two of them is counted, too."""
     failed = list(_attempted(work, report))
+    if not work.hurried:
+        _gauge(work, report, failed)
+    _count(work, report, failed)
+
+
+def _gauge(work: Work, report: Report, failed: list[str]) -> None:
+    measures, mode, size = work.updater.measures, update_mode(work.vpa), size_class(len(work.pods))
+    measures.controlled.labels(size, mode).inc(len(work.pods))
     if mode in IN_PLACE_MODES:
         measures.resizable.labels(size).inc(report.resizable)
         measures.vpas_resizable.labels(size).inc(report.resizable > 0)
     if mode in IN_PLACE_MODES or report.resized:
         # Boosts are taken back in place whatever the mode.
         measures.vpas_resized.labels(size).inc(bool(report.resized))
-        measures.resized.labels(size, *names).inc(len(report.resized))
     tried = bool(report.evicted) or any(reason.startswith("Eviction") for reason in failed)
     measures.evictable.labels(size, mode).inc(report.evictable)
     measures.vpas_evictable.labels(size, mode).inc(tried or report.evictable > 0)
     measures.vpas_evicted.labels(size, mode).inc(bool(report.evicted))
+
+
+def _count(work: Work, report: Report, failed: list[str]) -> None:
+    measures, mode, size = work.updater.measures, update_mode(work.vpa), size_class(len(work.pods))
+    names = work.vpa["metadata"]["name"], work.vpa["metadata"].get("namespace", "")
+    if mode in IN_PLACE_MODES or report.resized:
+        measures.resized.labels(size, *names).inc(len(report.resized))
     if mode in EVICTING_MODES or report.evicted:
         # Also 0: what begins at 1 shows Prometheus no increase.
         measures.evicted.labels(size, mode, *names).inc(len(report.evicted))
