@@ -41,8 +41,8 @@ _REAL_FILESYSTEMS = {
 
 
 def reset_signals() -> None:
-    """The program starts with the defaults, not with Python's ignored SIGPIPE."""
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+    """The program starts with the defaults, not with what Python, nohup or a shell's background job ignores."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
