@@ -41,8 +41,8 @@ def compile_pattern(text: str) -> Any:
         raise BadPattern(_in_go(error.args[0], text)) from None
 
 
-def _in_go(told: bytes | str, text: str) -> str:
-    words = told.decode("utf-8", "replace") if isinstance(told, bytes) else told
+def _in_go(message: bytes | str, text: str) -> str:
+    words = message.decode("utf-8", "replace") if isinstance(message, bytes) else message
     code, _, place = words.partition(": ")
     # Where several errors are possible RE2 quotes what Go does, but for an expression that is too large.
     shown = text if code.startswith("pattern too large") else place

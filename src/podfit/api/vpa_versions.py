@@ -122,7 +122,7 @@ def _listed(holder: Object, field: str, name: str, entry: Entry) -> Object:
     seen: Counter[str] = Counter()
     made = []
     for row in rows:
-        # Two entries of one container are told apart by their order.
+        # Two entries of one container are distinguished by their order.
         named = str(row.get(name) or "")
         made.append(entry(row, f"{field}/{named}/{seen[named]}"))
         seen[named] += 1

@@ -76,17 +76,17 @@ class Volumes:
         made.failed = False
 
     async def _prepare(self, uid: str, pod: Object, ips: tuple[str, ...]) -> None:
-        told: list[str] = []
+        failures: list[str] = []
         for volume in pod["spec"].get("volumes") or ():
             try:
                 await self._make(uid, pod, volume, ips)
             except (MissingObject, OSError) as problem:
-                told.append(f'MountVolume.SetUp failed for volume "{volume.get("name")}" : {system_words(problem)}')
+                failures.append(f'MountVolume.SetUp failed for volume "{volume.get("name")}" : {system_words(problem)}')
             except (LookupError, TypeError, ValueError) as problem:
                 # A manifest that no API server has checked.
-                told.append(f"MountVolume.SetUp failed: malformed: {problem!r}")
-        if told:
-            raise BadVolume(told)
+                failures.append(f"MountVolume.SetUp failed: malformed: {problem!r}")
+        if failures:
+            raise BadVolume(failures)
 
     async def _make(self, uid: str, pod: Object, volume: Object, ips: tuple[str, ...]) -> None:
         path = self.path(uid, volume)

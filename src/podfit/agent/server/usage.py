@@ -52,12 +52,12 @@ class NodeSample:
 def resources_of(node: NodeSample) -> NodeReading:
     """What a meter wants to know of it."""
     usage = node.usage
-    told = NodeReading(Reading(node.at, usage.cpu_nanos / 1e9, usage.working_set_bytes))
+    reading = NodeReading(Reading(node.at, usage.cpu_nanos / 1e9, usage.working_set_bytes))
     for pod in node.pods:
         for one in pod.containers:
-            told.containers[pod.record.namespace, pod.record.name, one.state.name] = _reading(one.state, one.usage)
-        told.oom_ends.update(_oom_ends(pod.record))
-    return told
+            reading.containers[pod.record.namespace, pod.record.name, one.state.name] = _reading(one.state, one.usage)
+        reading.oom_ends.update(_oom_ends(pod.record))
+    return reading
 
 
 def _oom_ends(record: PodRecord) -> dict[Key, int]:
@@ -138,7 +138,7 @@ class UsageReader:
 
     async def _read_numbers(self) -> NodeReading:
         runtime = self._agent.runtime
-        told: dict[Key, Reading] = {}
+        readings: dict[Key, Reading] = {}
         oom_ends: dict[Key, int] = {}
         cpu_nanos = memory = 0
         turns = Turns(self._agent.clock, _TURN_S)
@@ -149,7 +149,7 @@ class UsageReader:
                 # It ended between two reads, or cannot be read now. Some of its containers would be half an answer.
                 uses = []
             for one, use in uses:
-                told[record.namespace, record.name, one.name] = _reading(one, use)
+                readings[record.namespace, record.name, one.name] = _reading(one, use)
                 cpu_nanos += use.cpu_nanos
                 memory += use.working_set_bytes
             if record.ooms:
@@ -160,7 +160,7 @@ class UsageReader:
         if self._machine:
             whole = machine_usage(at)
             cpu_nanos, memory = whole.cpu_nanos, whole.working_set_bytes
-        return NodeReading(Reading(at, cpu_nanos / 1e9, memory), told, oom_ends)
+        return NodeReading(Reading(at, cpu_nanos / 1e9, memory), readings, oom_ends)
 
     async def _pod(self, record: PodRecord) -> PodSample | None:
         runtime = self._agent.runtime

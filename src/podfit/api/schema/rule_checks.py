@@ -36,7 +36,7 @@ class _Checks:
 
     def place(self, schema: Schema, path: str, times: int | None, loose: str, root: bool = False) -> None:
         """`times`: how many such values an object has at most, if that is bounded; `loose`: the path of the list above
-        whose items cannot be told apart from one version of an object to the next."""
+        whose items cannot be matched between two versions of an object."""
         inner = _multiplied(schema, times)
         more, items = schema.get("additionalProperties"), schema.get("items")
         if isinstance(more, dict):
