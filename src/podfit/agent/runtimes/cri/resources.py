@@ -59,16 +59,16 @@ class Resources:
 
     def _write_pod(self, cgroups: Cgroups, group: str, change: Change) -> None:
         """Cgroups of containers that have ended stay until the runtime removes them: on v1 their quotas would keep the
-        pod's from being lowered."""
+        pod's from being lowered. The second write is due also if none is left: the runtime may just have removed it."""
         try:
             cgroups.write(group, change)
         except WriteRefused:
-            empty = [each for each in cgroups.below(group) if _is_empty(cgroups, each)]
-            if change.cpu_quota_us is None or not empty:
+            if change.cpu_quota_us is None:
                 raise
-            for each in empty:
-                with suppress(RuntimeFailure):
-                    cgroups.write(each, Change(cpu_quota_us=UNLIMITED))
+            for each in cgroups.below(group):
+                if _is_empty(cgroups, each):
+                    with suppress(RuntimeFailure):
+                        cgroups.write(each, Change(cpu_quota_us=UNLIMITED))
             cgroups.write(group, change)
 
     async def _tell_pod(self, pod: Pod, change: Change) -> None:
