@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -22,12 +21,13 @@ from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
 from podfit.kit.backoff import Backoff
 
-from ..base import RUNNING, UNLIMITED, Change, ContainerState, Limits, NotFound, RuntimeFailure, Usage, WriteRefused
-from ..cgroups import Cgroups, Vanished, read
+from ..base import RUNNING, UNLIMITED, Change, ContainerState, Limits, NotFound, RuntimeFailure, Usage
+from ..cgroups import Vanished
 from ..cgroups.watch import memory_below
 from . import amounts
 from .book import Book
 from .failures import failure
+from .quotas import write_pod
 from .records import Container, Pod
 
 log = logging.getLogger(__name__)
@@ -50,26 +50,12 @@ class Resources:
         pod, cgroups = self._book.pod(uid), self._book.cgroups
         if cgroups is not None:
             try:
-                self._write_pod(cgroups, pod.group, change)
+                await write_pod(cgroups, pod.group, change)
             except Vanished:
                 self._lose(pod)
                 raise
         if self._pod_updates and pod.alive:
             await self._tell_pod(pod, change)
-
-    def _write_pod(self, cgroups: Cgroups, group: str, change: Change) -> None:
-        """Cgroups of containers that have ended stay until the runtime removes them: on v1 their quotas would keep the
-        pod's from being lowered. The second write is due also if none is left: the runtime may just have removed it."""
-        try:
-            cgroups.write(group, change)
-        except WriteRefused:
-            if change.cpu_quota_us is None:
-                raise
-            for each in cgroups.below(group):
-                if _is_empty(cgroups, each):
-                    with suppress(RuntimeFailure):
-                        cgroups.write(each, Change(cpu_quota_us=UNLIMITED))
-            cgroups.write(group, change)
 
     async def _tell_pod(self, pod: Pod, change: Change) -> None:
         """For runtimes and their plugins that want to know; the cgroup is written already."""
@@ -268,10 +254,3 @@ def usage_of(stats: api.ContainerStats) -> Usage:
         page_faults=memory.page_faults.value,
         major_page_faults=memory.major_page_faults.value,
     )
-
-
-def _is_empty(cgroups: Cgroups, group: str) -> bool:
-    try:
-        return not read(cgroups.procs_file(group)).strip()
-    except (OSError, RuntimeFailure):
-        return False
