@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from podfit.testing.asking import Asker, serving
+from podfit.testing.asking import Asker, expect_code, serving
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/example.com/v1/namespaces/default/things"
@@ -57,21 +57,13 @@ DEFINITION = {
 }
 
 
-class Waiter(Asker):
-    async def until(self, path: str, code: int) -> None:
-        """The registry follows the store's log, a turn of the loop behind it."""
-        async with asyncio.timeout(10):
-            while (await self("GET", path))[0] != code:
-                await asyncio.sleep(0)
-
-
 @pytest.fixture
-async def ask(tmp_path: Path) -> AsyncIterator[Waiter]:
+async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
     async with serving(tmp_path) as server:
-        asker = Waiter(server)
+        asker = Asker(server)
         code, made = await asker("POST", DEFINITIONS, DEFINITION)
         assert code == 201, made
-        await asker.until(THINGS, 200)
+        await expect_code(asker, THINGS, 200)
         yield asker
 
 
@@ -79,14 +71,14 @@ def thing(name: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec}
 
 
-async def test_objects_are_defaulted_pruned_and_validated(ask: Waiter) -> None:
+async def test_objects_are_defaulted_pruned_and_validated(ask: Asker) -> None:
     code, made = await ask("POST", THINGS, thing("a", size=2, extra=True))
     assert (code, made["spec"]) == (201, {"size": 2, "color": "red"})
     code, refused = await ask("POST", THINGS, thing("b", size=0))
     assert (code, refused["details"]["causes"][0]["field"]) == (422, "spec.size")
 
 
-async def test_every_served_version_shows_the_same_object(ask: Waiter) -> None:
+async def test_every_served_version_shows_the_same_object(ask: Asker) -> None:
     await ask("POST", THINGS, thing("a", size=2))
     code, other = await ask("GET", THINGS.replace("/v1/", "/v1beta1/") + "/a")
     assert (code, other["apiVersion"], other["spec"]["size"]) == (200, "example.com/v1beta1", 2)
@@ -94,7 +86,7 @@ async def test_every_served_version_shows_the_same_object(ask: Waiter) -> None:
     assert [item["apiVersion"] for item in listed["items"]] == ["example.com/v1beta1"]
 
 
-async def test_status_and_scale_are_subresources(ask: Waiter) -> None:
+async def test_status_and_scale_are_subresources(ask: Asker) -> None:
     await ask("POST", THINGS, thing("a", size=2, replicas=3))
     code, made = await ask("PATCH", f"{THINGS}/a/status", {"status": {"replicas": 1}, "spec": {"size": 9}}, MERGE)
     assert (code, made["spec"]["size"], made["status"]) == (200, 2, {"replicas": 1})
@@ -104,21 +96,21 @@ async def test_status_and_scale_are_subresources(ask: Waiter) -> None:
     assert (made["spec"]["replicas"], made["metadata"]["generation"]) == (7, 2)
 
 
-async def test_columns_are_those_of_the_definition(ask: Waiter) -> None:
+async def test_columns_are_those_of_the_definition(ask: Asker) -> None:
     await ask("POST", THINGS, thing("a", size=2))
     _, table = await ask("GET", THINGS, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
     assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Color"]
     assert table["rows"][0]["cells"] == ["a", "red"]
 
 
-async def test_discovery_and_openapi_know_the_kind(ask: Waiter) -> None:
+async def test_discovery_and_openapi_know_the_kind(ask: Asker) -> None:
     _, listed = await ask("GET", "/apis/example.com/v1")
     assert {row["name"] for row in listed["resources"]} == {"things", "things/status", "things/scale"}
     _, document = await ask("GET", "/openapi/v3/apis/example.com/v1")
     assert any(name.endswith(".Thing") for name in document["components"]["schemas"])
 
 
-async def test_a_definition_goes_after_its_objects(ask: Waiter) -> None:
+async def test_a_definition_goes_after_its_objects(ask: Asker) -> None:
     await ask("POST", THINGS, thing("a", size=2))
     held = thing("held", size=2)
     held["metadata"]["finalizers"] = ["example.com/hold"]
@@ -131,22 +123,22 @@ async def test_a_definition_goes_after_its_objects(ask: Waiter) -> None:
     told = going["status"]["conditions"][-1]
     assert (told["type"], told["status"], told["reason"]) == ("Terminating", "True", "InstanceDeletionPending")
     assert told["message"].startswith("CustomResourceDefinition marked for deletion")
-    await ask.until(f"{THINGS}/a", 404)
+    await expect_code(ask, f"{THINGS}/a", 404)
     code, kept = await ask("GET", f"{THINGS}/held")
     assert (code, bool(kept["metadata"]["deletionTimestamp"])) == (200, True)
     await ask("PATCH", f"{THINGS}/held", {"metadata": {"finalizers": None}}, MERGE)
-    await ask.until(f"{DEFINITIONS}/things.example.com", 404)
-    await ask.until(THINGS, 404)
+    await expect_code(ask, f"{DEFINITIONS}/things.example.com", 404)
+    await expect_code(ask, THINGS, 404)
 
 
-async def test_what_an_established_definition_may_not_change_is_named_in_order(ask: Waiter) -> None:
+async def test_what_an_established_definition_may_not_change_is_named_in_order(ask: Asker) -> None:
     change = {"spec": {"group": "q.com", "scope": "Cluster", "names": {"kind": "Other", "plural": "others"}}}
     code, refusal = await ask("PATCH", f"{DEFINITIONS}/things.example.com", change, MERGE)
     fields = [cause["field"] for cause in refusal["details"]["causes"]]
     assert (code, fields) == (422, ["spec.scope", "spec.names.kind", "spec.group", "spec.names.plural"])
 
 
-async def test_a_second_definition_may_not_take_the_kind(ask: Waiter) -> None:
+async def test_a_second_definition_may_not_take_the_kind(ask: Asker) -> None:
     other = json.loads(json.dumps(DEFINITION))
     other["metadata"]["name"] = "others.example.com"
     other["spec"]["names"] = {"plural": "others", "kind": "Thing"}
@@ -161,25 +153,25 @@ async def test_a_second_definition_may_not_take_the_kind(ask: Waiter) -> None:
     assert (await ask("GET", "/apis/example.com/v1/others"))[0] == 404
 
 
-async def test_the_autoscalers_definitions_are_there_from_the_start(ask: Waiter) -> None:
+async def test_the_autoscalers_definitions_are_there_from_the_start(ask: Asker) -> None:
     code, listed = await ask("GET", "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers")
     assert (code, listed["items"]) == (200, [])
 
 
 @pytest.mark.parametrize("said", ["example.com/v1beta1", "v1", ""])
-async def test_a_body_of_another_version_is_refused(ask: Waiter, said: str) -> None:
+async def test_a_body_of_another_version_is_refused(ask: Asker, said: str) -> None:
     status, answer = await ask("POST", THINGS, {"apiVersion": said, "kind": "Other", "metadata": {"name": "a"}})
     expected = "does not match the expected API version (example.com/v1)"
     assert (status, answer["message"]) == (400, f"the API version in the data ({said}) {expected}")
 
 
-async def test_a_body_of_another_kind_is_invalid(ask: Waiter) -> None:
+async def test_a_body_of_another_kind_is_invalid(ask: Asker) -> None:
     body = {"apiVersion": "example.com/v1", "kind": "Other", "metadata": {"name": "a"}}
     status, answer = await ask("POST", THINGS, body)
     assert status == 422
     assert answer["message"] == 'Other.example.com "a" is invalid: kind: Invalid value: "Other": must be Thing'
 
 
-async def test_a_limit_range_without_a_name_gets_one(ask: Waiter) -> None:
+async def test_a_limit_range_without_a_name_gets_one(ask: Asker) -> None:
     status, made = await ask("POST", "/api/v1/namespaces/default/limitranges", {"spec": {"limits": []}})
     assert status == 201 and len(made["metadata"]["name"]) == 36

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from podfit.api.schema.types import Struct
 
 ALL = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -36,6 +40,8 @@ class Kind:
     """(group, plural) of the kind whose objects this one shows, for kinds served in several groups or versions."""
     custom: bool = False
     singular: str = ""
+    struct: Struct | None = field(default=None, repr=False, compare=False)
+    """The type of a custom resource, from its definition. Those of built-in kinds are in `podfit.api.schema`."""
     api_version: str = field(init=False, repr=False, compare=False)
     base_path: str = field(init=False, repr=False, compare=False)
     storage_prefix: str = field(init=False, repr=False, compare=False)

@@ -7,10 +7,11 @@ first. The rows follow the stored definitions, whoever wrote them.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
-from podfit.api import schema
 from podfit.api.kinds import ALL, Kind, Registry, Subresource, kind_named
+from podfit.api.schema import type_of
 from podfit.api.schema.decode import convert
 from podfit.api.schema.structural import custom_struct
 from podfit.api.schema.types import Struct
@@ -102,7 +103,6 @@ class CustomResources:
         for kind in before:
             if (kind.api_version, kind.kind, kind.plural) not in stays:
                 self._registry.remove(kind)
-                schema.unregister(kind)
         if not stays:
             self._objects.versions.forget(group, plural)
         self._discovery.forget()
@@ -118,9 +118,8 @@ class CustomResources:
         return [self._serve(definition, version, struct) for version, struct in structs if version.get("served")]
 
     def _serve(self, definition: Object, version: Object, struct: Struct) -> Kind:
-        kind = row_of(definition, version)
+        kind = replace(row_of(definition, version), struct=struct)
         self._registry.add(kind)
-        schema.register(kind, struct)
         self._tables.set(kind, custom_layout(version.get("additionalPrinterColumns")))
         resource = kind.group, kind.version, kind.plural
         fields = [row.get("jsonPath", "").lstrip(".") for row in version.get("selectableFields") or ()]
@@ -287,7 +286,7 @@ def condition(definition: Object, kind: str, field: str = "status") -> str:
 
 def readable(definition: Object) -> Object:
     """A stored definition as its type has it. ValueError if it is not what its type says."""
-    struct = schema.type_of(DEFINITION)
+    struct = type_of(DEFINITION)
     assert struct is not None
     return convert(definition, struct, field_validation="Ignore").obj
 

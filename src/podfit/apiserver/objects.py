@@ -102,6 +102,9 @@ class Objects:
     async def put(self, kind: Kind, key: str, obj: Object, expect: int) -> Record:
         """Stores; the object's resourceVersion becomes the new one. Raises Mismatch."""
         stored = await self.versions.stored(kind, obj) if kind.custom else conversion.to_stored(kind, obj)
+        if kind.custom and self.registry.of(kind.api_version, kind.kind) is None:
+            # Its definition was deleted while the request was served: nobody would find the object or delete it.
+            raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
         value = wire.stored_value(stored)
         ttl_s = EVENT_TTL_S if kind.storage_prefix == _EVENTS else 0
         as_is = not kind.custom and not conversion.needed(kind)

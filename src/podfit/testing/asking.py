@@ -5,6 +5,7 @@ They go straight to the server's handler, so a test sees the answer itself, not 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -61,3 +62,10 @@ async def serving(folder: Path) -> AsyncIterator[ApiServer]:
         yield server
     finally:
         await server.stop()
+
+
+async def expect_code(ask: Asker, path: str, code: int) -> None:
+    """Waits until a GET answers with the code: the registry follows the store's log, a turn of the loop behind it."""
+    async with asyncio.timeout(60):
+        while (await ask("GET", path))[0] != code:
+            await asyncio.sleep(0)

@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.api.depth import MAX_DEPTH, allow_depth, deeper_than
-from podfit.api.kinds import Kind
 from podfit.api.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC, json_patch, patch_object
 from podfit.api.patches.editing import Pieces
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.api.schema import type_named
-from podfit.api.schema.decode import decode
 from podfit.api.schema.gojson import GoSyntaxError, parse
 from podfit.api.schema.yaml_nodes import YamlError
 from podfit.api.schema.yamls import parse_yaml
@@ -242,10 +240,3 @@ def test_twenty_thousand_elements_are_merged_into_as_many() -> None:
 def test_a_number_beyond_64_bits_can_be_copied() -> None:
     operations = b'[{"op":"add","path":"/a","value":1e400},{"op":"copy","from":"/a","path":"/b"}]'
     assert set(json_patch.apply_operations({}, json_patch.parse_exact(operations))) == {"a", "b"}
-
-
-def test_a_body_of_a_kind_that_is_not_defined_any_more_is_not_found() -> None:
-    kind = Kind("gone.example.com", "v1", "Gone", "gones", True, custom=True)
-    with pytest.raises(ApiError) as caught:
-        decode(b'{"apiVersion":"gone.example.com/v1","kind":"Gone","metadata":{"annotations":[null]}}', kind)
-    assert caught.value.code == 404

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from podfit.api.kinds import BUILT_IN, VPA
-from podfit.api.schema import openapi, register, unregister
+from podfit.api.schema import openapi
 from podfit.api.schema.openapi_proto import swagger_protobuf
 from podfit.api.schema.structural import custom_struct
 
@@ -65,11 +66,8 @@ def test_patches_take_field_validation_and_say_their_kind() -> None:
 
 def test_custom_resources_are_published_with_their_own_schema() -> None:
     spec = {"type": "object", "properties": {"updatePolicy": {"type": "object"}}}
-    register(VPA, custom_struct(VPA, {"type": "object", "properties": {"spec": spec}}))
-    try:
-        found = openapi.at([*BUILT_IN, VPA], "apis/autoscaling.k8s.io/v1")
-    finally:
-        unregister(VPA)
+    vpa = replace(VPA, struct=custom_struct(VPA, {"type": "object", "properties": {"spec": spec}}))
+    found = openapi.at([*BUILT_IN, vpa], "apis/autoscaling.k8s.io/v1")
     assert found is not None
     schema = found["components"]["schemas"]["io.k8s.autoscaling.v1.VerticalPodAutoscaler"]
     assert schema["properties"]["spec"]["properties"].keys() == {"updatePolicy"}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from podfit.api.kinds import EVENT, POD, Kind, Registry
-from podfit.api.status import Object
+from podfit.api.status import ApiError, Object
 from podfit.apiserver.hub import Hub
 from podfit.apiserver.memory import AVERAGE, Memory
 from podfit.apiserver.objects import EVENT_TTL_S, Objects
@@ -102,14 +104,25 @@ async def test_many_events_do_not_drive_out_what_is_remembered_of_others() -> No
 async def test_only_events_of_the_cluster_vanish_by_themselves() -> None:
     clock = FakeClock()
     store = MemoryStore(clock=clock)
-    objects = Objects(store, Registry(), Hub(store), clock)
+    registry = Registry()
+    objects = Objects(store, registry, Hub(store), clock)
     custom = replace(EVENT, group="shows.example.com", custom=True)
+    registry.add(custom)
     for kind in (EVENT, custom):
         await objects.put(kind, kind.key("ns", "a"), named(kind, "a"), 0)
     await clock.advance(EVENT_TTL_S + 61)
     assert store.get(EVENT.key("ns", "a")) is None
     assert store.get(custom.key("ns", "a")) is not None
     await store.close()
+
+
+async def test_an_object_of_a_kind_that_is_not_defined_any_more_is_not_stored() -> None:
+    store = MemoryStore()
+    objects = Objects(store, Registry(), Hub(store), FakeClock())
+    custom = replace(EVENT, group="gone.example.com", custom=True)
+    with pytest.raises(ApiError) as caught:
+        await objects.put(custom, custom.key("ns", "a"), named(custom, "a"), 0)
+    assert (caught.value.code, store.get(custom.key("ns", "a"))) == (404, None)
 
 
 def test_large_objects_do_not_fill_the_memory_of_objects() -> None:

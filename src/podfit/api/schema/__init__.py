@@ -1,4 +1,4 @@
-"""What the built-in kinds look like: `type_of(kind)` and `type_named("PodTemplateSpec")`."""
+"""The types of kinds: `type_of(kind)` and `type_named("PodTemplateSpec")`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from podfit.api.kinds import Kind
 from podfit.api.schema.notation import Library, Table
 from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
 
-__all__ = ["Field", "ListOf", "MapOf", "Scalar", "Struct", "Type", "register", "type_named", "type_of", "unregister"]
+__all__ = ["Field", "ListOf", "MapOf", "Scalar", "Struct", "Type", "struct_of", "type_named", "type_of"]
 
 TABLES: dict[tuple[str, str], str] = {
     ("", "v1"): "core",
@@ -31,7 +31,6 @@ TABLES: dict[tuple[str, str], str] = {
     ("meta.k8s.io", "v1"): "meta",
 }
 _library = Library()
-_custom: dict[tuple[str, str, str], Struct] = {}
 
 
 def table_of(group: str, version: str) -> Table | None:
@@ -40,17 +39,12 @@ def table_of(group: str, version: str) -> Table | None:
 
 
 def type_of(kind: Kind) -> Struct | None:
-    """The struct of a kind: built in, or registered for a custom resource; None when nothing is known of it."""
-    return struct_of(kind.group, kind.version, kind.kind)
-
-
-def struct_of(group: str, version: str, name: str) -> Struct | None:
-    custom = _custom.get((group, version, name))
-    return custom if custom is not None else _built_in(group, version, name)
+    """The struct of a kind: built in, or the one a custom resource brings along; None if nothing is known of it."""
+    return kind.struct if kind.custom else struct_of(kind.group, kind.version, kind.kind)
 
 
 @lru_cache(maxsize=1024)
-def _built_in(group: str, version: str, name: str) -> Struct | None:
+def struct_of(group: str, version: str, name: str) -> Struct | None:
     table = table_of(group, version)
     found = table.own(name) if table is not None else None
     return found if isinstance(found, Struct) else None
@@ -63,12 +57,3 @@ def type_named(name: str, group: str = "", version: str = "v1") -> Struct:
     if not isinstance(found, Struct):
         raise KeyError(f"{name} is no struct")
     return found
-
-
-def register(kind: Kind, struct: Struct) -> None:
-    """Makes `type_of` answer for a custom resource."""
-    _custom[kind.group, kind.version, kind.kind] = struct
-
-
-def unregister(kind: Kind) -> None:
-    _custom.pop((kind.group, kind.version, kind.kind), None)

@@ -60,9 +60,6 @@ def decode(
         meta, struct = checked_type(value, kind, raw), struct or type_of(kind)
     else:
         meta, struct = type_meta(value, kind, raw), kind
-    if struct is None and isinstance(kind, Kind) and kind.custom:
-        # Its definition went while the body was on its way.
-        raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
     try:
         if struct is None:
             made = Decoded(value)

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from podfit import KUBERNETES
 from podfit.api.kinds import Kind, Subresource
-from podfit.api.schema import struct_of
+from podfit.api.schema import struct_of, type_of
 from podfit.api.schema.definitions import DELETE_OPTIONS, PATCH, STATUS, Definitions, custom_definition, name_of
 from podfit.api.schema.types import Struct
 from podfit.api.status import Object
@@ -108,7 +108,7 @@ def _schemas(rows: tuple[Kind, ...], made: Definitions) -> Object:
         if struct is not None:
             made.add(struct, None)
     for kind in rows:
-        struct = struct_of(kind.group, kind.version, kind.kind)
+        struct = type_of(kind)
         if struct is None:
             continue
         if kind.custom:
@@ -137,7 +137,7 @@ def _add_subresource(kind: Kind, sub: Subresource, made: Definitions) -> None:
 def _paths(rows: tuple[Kind, ...], v3: bool) -> Object:
     paths: Object = {}
     for kind in rows:
-        if struct_of(kind.group, kind.version, kind.kind) is None:
+        if type_of(kind) is None:
             continue
         collection = kind.path("{namespace}")
         paths[collection] = _collection(kind, v3)
@@ -188,7 +188,7 @@ def _parameter(name: str, v3: bool, where: str = "query") -> Object:
 
 
 def _operation(kind: Kind, action: str, v3: bool) -> Object:
-    known = struct_of(kind.group, kind.version, kind.kind) is not None
+    known = type_of(kind) is not None
     name = name_of(kind) if known else STATUS
     answer = STATUS if action in ("delete", "deletecollection") else f"{name}List" if action == "list" else name
     group = kind.group.partition(".")[0].capitalize() or "Core"

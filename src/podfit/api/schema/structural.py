@@ -56,7 +56,7 @@ class CustomSchema:
 
 
 def custom_struct(kind: Kind, schema: Schema | None, scale: dict[str, Any] | None = None) -> Struct:
-    """The struct of a custom resource, for `podfit.api.schema.register`."""
+    """The struct of a custom resource, for its `Kind`."""
     custom = CustomSchema(schema, scale)
     made = _type(kind.kind, custom.schema)
     struct = made if isinstance(made, Struct) else Struct(kind.kind, kind.kind, preserve_unknown=True)
