@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.api.machines import CELLS, DEVICE, MAX_MEMORY, MAX_VCPUS, NODE
 from podfit.vm.decide import conversions, progress
 from podfit.vm.decide.devices import SIZES, Device, Memory, grow, plan, shrink
-from podfit.vm.decide.layout import CELLS, DEVICE, DIMM, MAX_MEMORY, MAX_VCPUS, NODE, VIRTIO_MEM, layout_of
+from podfit.vm.decide.layout import DIMM, VIRTIO_MEM, layout_of
 from podfit.vm.decide.refusals import BeyondMaximum, Invalid, OutOfSlots
 from podfit.vm.decide.shrinking import Guest, may_detach, next_step, reserve
 from podfit.vm.decide.sizes import MIB, Limits, Size, actual_limits, memory_of, size_of, vcpus_of

@@ -15,6 +15,7 @@ from podfit.agent.cpus.policy import CpuPolicy
 from podfit.agent.decide import allocate, eviction, placement, sysctls
 from podfit.agent.decide.allocate import Deferred, Granted, Infeasible, Room, Unchanged
 from podfit.agent.decide.conditions import DEFERRED, INFEASIBLE
+from podfit.agent.decide.machines import machines_of
 from podfit.agent.decide.sized import Sized
 from podfit.agent.decide.states import Allocated, Desired, equal, requests_equal, same, shared
 from podfit.agent.eviction import Evictions
@@ -303,7 +304,10 @@ class Allocator:
         sized, policy = record.sized(desired), self._config.policy
         kept_out = eviction.refusal(record.pod, record.qos, self.pressed) if self.pressed else None
         whole_cpus = policy.exclusive_cpus_resize or allocate.resizes_whole_cpus(record.pod)
-        verdict = allocate.decide(record.pod, desired, before, room, record.qos, policy, sized, kept_out, whole_cpus)
+        vms = machines_of(record.state)
+        verdict = allocate.decide(
+            record.pod, desired, before, room, record.qos, policy, sized, kept_out, whole_cpus, vms
+        )
         if record.finished and not isinstance(verdict, Unchanged):
             # Nothing will ever run with it.
             verdict = Granted()

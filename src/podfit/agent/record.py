@@ -213,7 +213,7 @@ class PodRecord:
             return TERMINATED
         if self.ending is not None:
             return KILL
-        if self.state is None:
+        if self.state is None or not before:
             return CREATE
         return SYNC if before == self.passed else UPDATE
 

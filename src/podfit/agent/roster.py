@@ -17,7 +17,7 @@ from podfit.agent.ledger import Ledger
 from podfit.agent.metrics import AgentMetrics
 from podfit.agent.record import Ending, PodRecord
 from podfit.agent.report import newer, only_status_differs
-from podfit.agent.runtimes.base import Runtime
+from podfit.agent.runtimes.base import PodState, Runtime
 from podfit.agent.story import Story
 from podfit.api.resources import qos_class
 from podfit.kit.clock import Clock
@@ -69,7 +69,7 @@ class Roster:
         for pod in sorted(pods, key=lambda one: (one["metadata"]["uid"] not in known, _age(one))):
             if MIRROR in (pod["metadata"].get("annotations") or {}):
                 continue
-            self.add(pod, adopted=pod["metadata"]["uid"] in running)
+            self.add(pod, pod["metadata"]["uid"] in running, state=running.get(pod["metadata"]["uid"]))
 
     def _claim_cpus(self, pod: Object) -> None:
         """Before any pod that does not run yet can be assigned the CPUs that this one runs on."""
@@ -77,9 +77,11 @@ class Roster:
             qos = (pod.get("status") or {}).get("qosClass") or qos_class(pod)
             self._cpus.claim(pod, allocated, qos)
 
-    def add(self, pod: Object, adopted: bool = False, static: bool = False) -> None:
+    def add(self, pod: Object, adopted: bool = False, static: bool = False, state: PodState | None = None) -> None:
+        """`state`: of a pod that ran on while the agent was away. Its resize is decided again at once, and the bounds
+        of a virtual machine are in it."""
         uid = pod["metadata"]["uid"]
-        record = PodRecord(uid, pod, Story(self._clock), static=static, adopted=adopted, doubtful=adopted)
+        record = PodRecord(uid, pod, Story(self._clock), static=static, adopted=adopted, doubtful=adopted, state=state)
         self._records[uid] = record
         status = pod.get("status") or {}
         if _terminal(pod):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from podfit.api.machines import CMDLINE
 from podfit.cri import api_pb2 as cri
 from podfit.images.archives import load
 from podfit.images.credentials import Credentials
@@ -18,7 +19,6 @@ from podfit.images.index import StoredImage
 from podfit.images.pull import Puller
 from podfit.images.references import parse
 from podfit.images.store import ImageStore
-from podfit.vm.decide.layout import CMDLINE
 from podfit.vm.disks import format_of
 from podfit.vm.records import Image
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from podfit.cri import api_pb2 as cri
 from podfit.kit.dirlock import DirectoryLock
 from podfit.vm.cgroups import Cgroups
+from podfit.vm.decide.layout import DIMM
 from podfit.vm.decide.sizes import Limits, actual_limits
 from podfit.vm.disks import Disks
 from podfit.vm.images import Images
@@ -104,12 +105,18 @@ class Runtime:
 
     async def info(self, container: Container) -> dict[str, str]:
         """What `crictl inspect` shows besides the status."""
-        update = container.update
+        update, layout = container.update, container.layout
         about = {
+            "machine": {
+                "boot_memory_mib": layout.boot.memory_mib,
+                "max_memory_mib": layout.max_memory_mib,
+                "max_vcpus": layout.max_vcpus,
+                "slots": layout.slots if layout.device == DIMM else 0,
+            },
             "domain": container.domain,
             "uuid": container.uuid,
             "cgroup": container.group,
-            "layout": container.layout.to_json(),
+            "layout": layout.to_json(),
             "offlineVcpus": container.offline_vcpus,
             "update": update.to_json() if update is not None else None,
         }

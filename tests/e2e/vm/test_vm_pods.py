@@ -81,21 +81,26 @@ def test_a_vm_pod_lives_and_is_resized_beside_containers(up: Running) -> None:
     up.kubectl("delete", "pod", "guest")
 
 
-def test_a_fraction_of_a_vcpu_changes_nothing_and_says_why(up: Running) -> None:
-    up.kubectl("apply", "-f", "-", stdin=vm_pod("fraction"))
-    eventually(lambda: actual(up, "fraction") == {"cpu": "1", "memory": "256Mi"}, "the VM pod runs", 120)
-    resize(up, "fraction", "1500m", "256Mi")
+def test_a_size_that_no_vm_can_have_changes_nothing_and_says_why(up: Running) -> None:
+    up.kubectl("apply", "-f", "-", stdin=vm_pod("refused"))
+    eventually(lambda: actual(up, "refused") == {"cpu": "1", "memory": "256Mi"}, "the VM pod runs", 120)
 
-    def explained() -> bool:
-        conditions = up.json("get", "pod", "fraction")["status"]["conditions"]
+    def explained(words: str) -> bool:
+        conditions = up.json("get", "pod", "refused")["status"]["conditions"]
         return any(
-            one["type"] == "PodResizePending" and one["reason"] == "Infeasible" and "whole vCPUs only" in one["message"]
+            one["type"] == "PodResizePending" and one["reason"] == "Infeasible" and words in one["message"]
             for one in conditions
         )
 
-    eventually(explained, "the reason is in the pod's conditions")
-    assert actual(up, "fraction") == {"cpu": "1", "memory": "256Mi"}
-    up.kubectl("delete", "pod", "fraction", "--grace-period=1")
+    for cpu, memory, words in (
+        ("1500m", "256Mi", "whole vCPUs only"),
+        ("5", "256Mi", "podfit.dev/vm-max-vcpus"),
+        ("1", "2Gi", "podfit.dev/vm-max-memory"),
+    ):
+        resize(up, "refused", cpu, memory)
+        eventually(lambda words=words: explained(words), f"the reason {words} is in the pod's conditions", 60)  # type: ignore[misc]
+        assert actual(up, "refused") == {"cpu": "1", "memory": "256Mi"}
+    up.kubectl("delete", "pod", "refused", "--grace-period=1")
 
 
 def test_a_vm_outlives_podfit_and_ends_with_podfit_down(up: Running) -> None:

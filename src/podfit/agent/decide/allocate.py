@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from podfit.agent.decide import machines
 from podfit.agent.decide.sized import Sized
 from podfit.agent.decide.states import (
     CPU,
@@ -24,6 +25,8 @@ from podfit.agent.decide.states import (
     amount,
     equal,
 )
+from podfit.agent.runtimes.base import Machine
+from podfit.api.machines import CLASS as VM_CLASS
 from podfit.api.quantity import ZERO, Quantity
 from podfit.api.resize_dialects import DESIGN_2020, DESIGN_2021, LABEL
 from podfit.api.resources import GUARANTEED, Amounts
@@ -37,7 +40,8 @@ INFEASIBLE_DETAILS = (
     "guaranteed_pod_memory_manager_static_policy",
     "static_pod",
     "swap_limitation",
-    "fraction_of_vcpu",
+    machines.FRACTION,
+    machines.BEYOND,
     "insufficient_node_allocatable",
 )
 """Why a resize can be infeasible, as the metric's label says it."""
@@ -108,8 +112,6 @@ class Policy:
     """Or "Deferred": how a request larger than the whole node is answered."""
 
 
-VM_CLASS = "vm"
-"""The RuntimeClass of VMs, as `podfit up --vm` makes it."""
 _COMPUTE: list[str] = [CPU, MEMORY]
 _COMPUTED = frozenset(_COMPUTE)
 
@@ -146,12 +148,14 @@ def decide(
     sized: Sized | None = None,
     kept_out: tuple[str, str] | None = None,
     exclusive_resize_allowed: bool = False,
+    running_machines: Mapping[str, Machine] | None = None,
 ) -> Verdict:
     """`sized`: the pod with what is desired, where somebody has it already. `kept_out`: why a node under pressure would
-    not let the pod in. `exclusive_resize_allowed`: the static CPU policy takes resizes to whole CPUs."""
+    not let the pod in. `exclusive_resize_allowed`: the static CPU policy takes resizes to whole CPUs.
+    `running_machines`: the containers of the pod that are VMs."""
     if equal(desired, allocated):
         return Unchanged()
-    refused = _unsupported(pod, desired, allocated, qos, policy, exclusive_resize_allowed)
+    refused = _unsupported(pod, desired, allocated, qos, policy, exclusive_resize_allowed, running_machines or {})
     if refused is not None:
         return refused
     needs = (sized or Sized(pod, desired)).requests
@@ -180,17 +184,20 @@ def _grown(needs: Amounts, held: Amounts) -> Amounts:
 
 
 def _unsupported(
-    pod: Object, desired: Desired, allocated: Allocated, qos: str, policy: Policy, exclusive_resize_allowed: bool
+    pod: Object,
+    desired: Desired,
+    allocated: Allocated,
+    qos: str,
+    policy: Policy,
+    exclusive_resize_allowed: bool,
+    running_machines: Mapping[str, Machine],
 ) -> Infeasible | None:
     if is_static(pod):
         return Infeasible("static_pod", "In-place resize of static-pods is not supported")
-    if pod["spec"].get("runtimeClassName") == VM_CLASS and (half := _half_vcpu(desired, allocated)) is not None:
-        container, milli = half
-        return Infeasible(
-            "fraction_of_vcpu",
-            f'a VM has whole vCPUs only: container "{container}" cannot have a CPU limit of {milli}m; '
-            f"set it to {milli // 1000 or 1} or {milli // 1000 + 1}",
-        )
+    if running_machines or pod["spec"].get("runtimeClassName") == VM_CLASS:
+        impossible = machines.impossible(desired, allocated, running_machines)
+        if impossible is not None:
+            return Infeasible(*impossible)
     if policy.swap and _swap_forbids(pod, desired, allocated):
         return Infeasible("swap_limitation", "In-place resize of containers with swap is not supported.")
     if qos == GUARANTEED:
@@ -214,15 +221,6 @@ def _fraction(desired: Desired, allocated: Allocated) -> tuple[str, int] | None:
     """The first container whose CPU request changes to something else than whole CPUs, and that request."""
     for name, resources in desired.containers.items():
         before, after = amount(allocated.containers.get(name), CPU).request, amount(resources, CPU).request or 0
-        if after != (before or 0) and after % 1000:
-            return name, after
-    return None
-
-
-def _half_vcpu(desired: Desired, allocated: Allocated) -> tuple[str, int] | None:
-    """The first container whose CPU limit changes to something else than whole CPUs, and that limit."""
-    for name, resources in desired.containers.items():
-        before, after = amount(allocated.containers.get(name), CPU).limit, amount(resources, CPU).limit or 0
         if after != (before or 0) and after % 1000:
             return name, after
     return None

@@ -224,6 +224,18 @@ class LinuxUser(Struct, frozen=True):
     """All of them, its own included."""
 
 
+class Machine(Struct, frozen=True):
+    """What a runtime reports of a container that is a virtual machine. 0: it does not say."""
+
+    power: str = "Running"
+    """Running, Paused, Suspended (to disk) or Shutdown. A machine that is off is a container that runs."""
+    boot_memory_mib: int = 0
+    max_memory_mib: int = 0
+    max_vcpus: int = 0
+    slots: int = 0
+    """How many memory devices can be plugged; 0 where memory does not come in devices."""
+
+
 class ContainerState(Struct, frozen=True):
     id: str
     name: str
@@ -248,6 +260,8 @@ class ContainerState(Struct, frozen=True):
     """None where the runtime does not know."""
     warning: str = ""
     """What users must know of this container because its spec does not say it; an Event when it is created."""
+    machine: Machine | None = None
+    """Of a virtual machine."""
 
 
 class PodState(Struct, frozen=True):

@@ -10,26 +10,30 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from podfit.api.machines import (
+    CARRIED,
+    CELLS,
+    DEVICE,
+    FIRMWARE,
+    LARGEST_DEVICE_MIB,
+    MAX_MEMORY,
+    MAX_VCPUS,
+    NODE,
+    SLOTS,
+)
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.vm.decide.refusals import BeyondMaximum, Invalid
 from podfit.vm.decide.sizes import MIB, Size
 
-PREFIX = "podfit.dev/vm-"
-CMDLINE, FIRMWARE, CELLS, NODE = PREFIX + "cmdline", PREFIX + "firmware", PREFIX + "numa-cells", PREFIX + "numa-node"
-MAX_MEMORY, MAX_VCPUS, SLOTS = PREFIX + "max-memory", PREFIX + "max-vcpus", PREFIX + "slots"
-DEVICE = PREFIX + "memory"
 DIMM, VIRTIO_MEM = "dimm", "virtio-mem"
 BIOS, UEFI = "bios", "uefi"
 
 GROWTH = 4
-CARRIED = 16
-"""How many times its boot memory a guest can have."""
 MOST_VCPUS = 255
 DEFAULT_SLOTS, MOST_SLOTS = 16, 255
 MOST_CELLS = 64
 UNIT_MIB = 128
 """The smallest memory device, and what the maximum is rounded up to."""
-LARGEST_DEVICE_MIB = 2048
 
 
 @dataclass(frozen=True)

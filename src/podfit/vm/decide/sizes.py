@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from podfit.api.machines import LEAST_MEMORY_MIB
 from podfit.vm.decide.refusals import Invalid
 
 MIB = 1 << 20
 DEFAULT_PERIOD_US = 100_000
 DEFAULT_VCPUS, DEFAULT_MEMORY_MIB = 1, 512
 """For a container without limits."""
-LEAST_MEMORY_MIB = 64
-"""Below this a Linux kernel of today does not boot."""
 
 
 @dataclass(frozen=True)

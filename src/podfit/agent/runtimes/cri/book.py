@@ -124,7 +124,7 @@ class Book:
                 raise
             self.drop_container(container_id)
             return None
-        found = container_state(answer.status, process_id(answer.info.get("info", "{}")))
+        found = container_state(answer.status, answer.info.get("info", "{}"))
         pod = self.pods.get(answer.status.labels.get(UID, ""))
         if found is None or pod is None or container_id in self.removed:
             return None

@@ -12,7 +12,7 @@ import msgspec
 
 from podfit.cri import api_pb2 as api
 
-from ..base import CREATED, EXITED, RUNNING, ContainerState, LinuxUser, PodConfig, PodState
+from ..base import CREATED, EXITED, RUNNING, ContainerState, LinuxUser, Machine, PodConfig, PodState
 from .configs import Kept, kept_container
 
 STATES = {api.CONTAINER_CREATED: CREATED, api.CONTAINER_RUNNING: RUNNING}
@@ -62,12 +62,12 @@ class Pod:
         )
 
 
-def container_state(status: api.ContainerStatus, pid: int) -> tuple[ContainerState, Kept] | None:
-    """None for a container that no agent of ours made."""
+def container_state(status: api.ContainerStatus, info: str) -> tuple[ContainerState, Kept] | None:
+    """`info`: the runtime's verbose answer. None for a container that no agent of ours made."""
     kept = kept_container(status.annotations)
     if kept is None:
         return None
-    state = STATES.get(status.state, EXITED)
+    state, more = STATES.get(status.state, EXITED), _read(info)
     ended = state == EXITED
     return (
         ContainerState(
@@ -83,10 +83,11 @@ def container_state(status: api.ContainerStatus, pid: int) -> tuple[ContainerSta
             exit_code=status.exit_code if ended else 0,
             reason=_reason(status) if ended else "",
             message=status.message if ended else "",
-            pid=pid if state == RUNNING else 0,
+            pid=more.pid if state == RUNNING else 0,
             limits=kept.limits,
             annotations=kept.annotations,
             user=_user(status),
+            machine=more.machine,
         ),
         kept,
     )
@@ -105,16 +106,21 @@ def _user(status: api.ContainerStatus) -> LinuxUser | None:
     return LinuxUser(linux.uid, linux.gid, tuple(linux.supplemental_groups))
 
 
-def process_id(info: str) -> int:
-    """Of a container's or sandbox's first process, from the runtime's verbose answer; 0 where it does not say."""
-    try:
-        return int(msgspec.json.decode(info, type=_Info).pid)
-    except msgspec.DecodeError:
-        return 0
-
-
 class _Info(msgspec.Struct):
     pid: int = 0
+    machine: Machine | None = None
+
+
+def _read(info: str) -> _Info:
+    try:
+        return msgspec.json.decode(info, type=_Info)
+    except msgspec.DecodeError:
+        return _Info()
+
+
+def process_id(info: str) -> int:
+    """Of a container's or sandbox's first process, from the runtime's verbose answer; 0 where it does not say."""
+    return _read(info).pid
 
 
 def group_of(pid: int, controller: str) -> str:
