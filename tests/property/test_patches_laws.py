@@ -362,3 +362,11 @@ def test_any_json_applies_or_is_refused(live: Any, wanted: Any) -> None:
 
 def test_a_config_map_has_a_type() -> None:
     assert type_of(kind_named("ConfigMap")) is MAP
+
+
+@given(pods)
+def test_putting_owned_fields_in_order_changes_no_field_and_is_done_once(pod: dict[str, Any]) -> None:
+    fields = typed.compare({}, pod, POD)[0]
+    ordered = fieldset.in_order(fields)
+    assert ordered == fields
+    assert fieldset.in_order(ordered) is ordered

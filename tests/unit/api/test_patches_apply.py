@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from typing import Any
 
 import pytest
 
 from podfit.api.kinds import POD
-from podfit.api.patches.apply import ResetFields, apply_patch, manager_name, read_applied, track_update
+from podfit.api.patches.apply import ResetFields, apply_patch, fieldset, manager_name, read_applied, track_update
 from podfit.api.schema import type_named
 from podfit.api.schema.decode import decode
 from podfit.api.status import ApiError
@@ -350,3 +351,59 @@ def test_an_owner_a_webhook_gave_no_name_is_unknown(nonsense: Any) -> None:
     new["spec"]["containers"][0]["image"] = "other"
     track_update(live, new, POD_TYPE, "maker", "Update", LATER)
     assert {manager for manager, _ in owners(new)} == {"unknown", "maker"}
+
+
+def text_of(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def test_owned_fields_are_written_in_the_order_of_kubernetes() -> None:
+    made = a_pod()
+    ports = [{"containerPort": port, "protocol": "TCP"} for port in (8080, 443, 80)]
+    made["spec"]["containers"][0] |= {"ports": ports, "command": ["sh"], "args": ["-c"]}
+    track_update(None, made, POD_TYPE, "one", "Update", NOW)
+    [entry] = made["metadata"]["managedFields"]
+    [below] = entry["fieldsV1"]["f:spec"]["f:containers"].values()
+    assert list(entry["fieldsV1"]) == sorted(entry["fieldsV1"])
+    assert list(below) == sorted(below) and next(iter(below)) == "."
+    numbers = [json.loads(element[2:])["containerPort"] for element in below["f:ports"] if element != "."]
+    assert numbers == [80, 443, 8080]
+
+
+def test_fields_that_a_manager_adds_later_come_in_order_as_well() -> None:
+    made = a_pod()
+    track_update(None, made, POD_TYPE, "one", "Update", NOW)
+    later = deepcopy(made)
+    later["metadata"]["annotations"] = {"z": "1", "a": "1"}
+    track_update(made, later, POD_TYPE, "one", "Update", LATER)
+    [entry] = later["metadata"]["managedFields"]
+    assert (
+        text_of(entry["fieldsV1"]["f:metadata"])
+        == '{"f:annotations":{".":{},"f:a":{},"f:z":{}},"f:labels":{".":{},"f:l":{}}}'
+    )
+
+
+def test_fields_that_a_client_sends_out_of_order_are_stored_in_order() -> None:
+    made = a_pod()
+    track_update(None, made, POD_TYPE, "one", "Update", NOW)
+    sent = deepcopy(made)
+    [entry] = sent["metadata"]["managedFields"]
+    entry["fieldsV1"] = dict(reversed(entry["fieldsV1"].items()))
+    entry["manager"] = "other"
+    track_update(made, sent, POD_TYPE, "two", "Update", LATER)
+    [stored] = sent["metadata"]["managedFields"]
+    assert stored["manager"] == "other"
+    assert list(stored["fieldsV1"]) == ["f:metadata", "f:spec"]
+
+
+@pytest.mark.parametrize(
+    ("elements", "ordered"),
+    [
+        (["i:10", "v:1", 'k:{"a":1}', "f:z", "."], [".", "f:z", 'k:{"a":1}', "v:1", "i:10"]),
+        (['v:"a"', "v:true", "v:10", "v:9", "v:null"], ["v:9", "v:10", 'v:"a"', "v:true", "v:null"]),
+        (["i:10", "i:9"], ["i:9", "i:10"]),
+        (['k:{"a":"x","b":1}', 'k:{"a":"x"}', 'k:{"a":2}'], ['k:{"a":2}', 'k:{"a":"x"}', 'k:{"a":"x","b":1}']),
+    ],
+)
+def test_elements_of_every_kind_have_one_order(elements: list[str], ordered: list[str]) -> None:
+    assert list(fieldset.in_order({element: {} for element in elements})) == ordered

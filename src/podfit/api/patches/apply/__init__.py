@@ -90,7 +90,7 @@ def track_update(
     version = new.get("apiVersion", "")
     who = identity(manager, operation, version, subresource)
     if live is None:
-        touched = alike.once(struct, reset_fields, new, lambda: _compared(_fresh(struct), new, struct, reset_fields)[0])
+        touched = alike.once(struct, reset_fields, new, lambda: _of_created(new, struct, reset_fields))
         _put(metadata, {who: Owner(touched, version, managers.stamp(now))})
         return
     owners: Owners = {}
@@ -106,6 +106,10 @@ def track_update(
             _record(owners, touched, removed, who, version, now)
             managers.cap(owners)
     _put(metadata, owners)
+
+
+def _of_created(new: Object, struct: Struct, reset: ResetFields | None) -> FieldSet:
+    return fieldset.in_order(_compared(_fresh(struct), new, struct, reset)[0])
 
 
 def _fresh(struct: Struct) -> Object:
@@ -125,7 +129,7 @@ def _entries_for_update(live: Object | None, sent: Any, subresource: str) -> Any
         return stored
     if managers.is_reset(sent):
         return None
-    return sent if managers.makes_sense(sent) and managers.read(sent) else stored
+    return managers.in_order(sent) if managers.makes_sense(sent) and managers.read(sent) else stored
 
 
 def _put(metadata: Object, owners: Owners) -> None:
@@ -167,7 +171,7 @@ def _record(
         return
     mine = owners.get(who)
     fields = touched if mine is None else fieldset.union(mine.fields, touched)
-    owners[who] = Owner(fields, version, managers.stamp(now))
+    owners[who] = Owner(fieldset.in_order(fields), version, managers.stamp(now))
 
 
 def _take_away(owners: Owners, touched: FieldSet, removed: FieldSet, but: Identity | None = None) -> None:
@@ -266,7 +270,7 @@ def _applied(
 ) -> Object:
     before = dict(owners)
     last = owners.get(who)
-    claimed = (reset or _NO_RESET).filtered(owned(typed.applied_set(applied, struct)))
+    claimed = fieldset.in_order((reset or _NO_RESET).filtered(owned(typed.applied_set(applied, struct))))
     owners[who] = Owner(claimed, applied.get("apiVersion", ""), last.time if last else None)
     merged = _pruned(typed.merge(live, applied, struct), struct, last, owners)
     touched, removed = _compared(live, merged, struct, reset)

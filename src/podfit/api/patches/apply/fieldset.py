@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from podfit.api.remember import remembered
 from podfit.api.schema.gojson import GoSyntaxError, parse
 
 FieldSet = dict[str, Any]
@@ -133,6 +134,60 @@ def members(fields: FieldSet, above: tuple[str, ...] = ()) -> Iterator[tuple[str
         if is_member(node):
             yield path
         yield from members(node, path)
+
+
+def in_order(fields: FieldSet) -> FieldSet:
+    """The same set with its elements in the one order that Kubernetes writes: clients compare the text of sets."""
+    names = list(fields)
+    changed = False
+    if len(names) > 1:
+        ordered = sorted(names)
+        if ordered[-1][0] > "f":  # Items of a list.
+            ordered.sort(key=_position)
+        changed = names != ordered
+        names = ordered
+    out = {}
+    for name in names:
+        node = fields[name]
+        if node:
+            below = in_order(node)
+            changed = changed or below is not node
+            out[name] = below
+        else:
+            out[name] = node
+    return out if changed else fields
+
+
+_KINDS = {SELF: 0, "f": 1, "k": 2, "v": 3, "i": 4}
+
+
+@remembered(4096)
+def _position(element: str) -> tuple[Any, ...]:
+    kind, rest = element[0], element[2:]
+    if kind in "kv":
+        value = parse(rest.encode())
+        return (_KINDS[kind], *(_ranked_pairs(value) if kind == "k" else _ranked(value)))
+    return (_KINDS[kind], int(rest) if kind == "i" else rest)
+
+
+def _ranked_pairs(value: dict[str, Any]) -> list[Any]:
+    return [(name, _ranked(value[name])) for name in sorted(value)]
+
+
+def _ranked(value: Any) -> tuple[int, Any]:
+    """Sorts values of any type: numbers, strings, booleans, lists, maps, null."""
+    match value:
+        case bool():
+            return 2, value
+        case int() | float():
+            return 0, value
+        case str():
+            return 1, value
+        case list():
+            return 3, [_ranked(item) for item in value]
+        case dict():
+            return 4, _ranked_pairs(value)
+    return 5, ""
 
 
 Patterns = dict[str, Any]

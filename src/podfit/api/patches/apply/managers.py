@@ -37,6 +37,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
 class Owner(msgspec.Struct):
     fields: FieldSet
+    """In order: whoever adds fields sorts them, and taking some away keeps the order."""
     version: str
     time: str | None = None
 
@@ -79,6 +80,11 @@ def makes_sense(entries: Any) -> bool:
     if not isinstance(entries, list):
         return False
     return all(isinstance(entry, dict) and fieldset.is_valid(entry.get("fieldsV1") or {}) for entry in entries)
+
+
+def in_order(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Entries that a client sent, with their sets in order."""
+    return [{**entry, "fieldsV1": fieldset.in_order(entry.get("fieldsV1") or {})} for entry in entries]
 
 
 def is_reset(entries: Any) -> bool:
@@ -180,7 +186,8 @@ def cap(owners: Owners) -> None:
             owners[bucket] = owners.pop(first[owner.version])
         if who != bucket:
             del owners[who]
-        owners[bucket] = Owner(union(owner.fields, owners[bucket].fields), owner.version, owner.time)
+        both = fieldset.in_order(union(owner.fields, owners[bucket].fields))
+        owners[bucket] = Owner(both, owner.version, owner.time)
         count -= 1
 
 
