@@ -1,23 +1,30 @@
-"""What a pod on a node counts for while it is resized, where an older design says otherwise than the native one. Pure.
+"""What a pod counts for while it is resized, where an older dialect says otherwise than the native one. Pure.
 
-Natively the largest of desired, allocated and actual counts. In the design of 2020 it is what is allocated, whatever is
-requested; in that of 2021 the larger of requested and allocated while nothing is decided, and what is allocated once
-the node has accepted the resize or found it infeasible.
+Natively the largest of desired, allocated and actual counts, for the scheduler and for quotas.
+
+Scheduler: in the design of 2020 a pod on a node counts for what is allocated, whatever it requests; in that of 2021 for
+the larger of requested and allocated while nothing is decided, and for what is allocated once the node has accepted
+the resize or found it infeasible.
+
+Quota: both designs hold the sum of what the specs ask for to the quota, and want no component to count less than what
+is allocated: the larger of the two counts, also of a resize that is infeasible. Kubernetes 1.31 counted the same but
+for infeasible resizes, 1.32 the larger of desired and actual.
 """
 
 from __future__ import annotations
 
 from podfit.api.quantity import Quantity
-from podfit.api.resize_dialects import DESIGN_2020, DESIGN_2021
+from podfit.api.resize_dialects import DESIGN_2020, DESIGN_2021, V1_31, V1_32
 from podfit.api.resize_states import RESIZABLE, UNDER_WAY, by_name, words_by_resource
-from podfit.api.resize_verdicts import INFEASIBLE
+from podfit.api.resize_verdicts import INFEASIBLE, is_resize_infeasible
 from podfit.api.status import Object
 
 _ALLOCATED = "allocatedResources"
 
 
 def counted(pod: Object, dialect: str | None) -> Object:
-    """The pod as it counts: one with the requests that the design counts, and no others that native rules would."""
+    """The pod as it counts for the scheduler: one with the requests that the design counts, and no others that native
+    rules would."""
     if dialect not in (DESIGN_2020, DESIGN_2021):
         return pod
     status = pod.get("status") or {}
@@ -37,6 +44,32 @@ def counted(pod: Object, dialect: str | None) -> Object:
         "spec": {**pod["spec"], "containers": containers},
         "status": {**status, "containerStatuses": statuses},
     }
+
+
+def counted_in_quota(pod: Object, dialect: str | None) -> Object:
+    """The same for quotas."""
+    status = pod.get("status") or {}
+    statuses = status.get("containerStatuses")
+    if not statuses or dialect not in (DESIGN_2020, DESIGN_2021, V1_31, V1_32):
+        return pod
+    if dialect == V1_32:
+        return {**pod, "status": {**status, "containerStatuses": [_without(one, _ALLOCATED) for one in statuses]}}
+    settled = dialect == V1_31 and is_resize_infeasible(pod)
+    words = dict.fromkeys(RESIZABLE, INFEASIBLE if settled else "")
+    reported = by_name(statuses)
+    containers = [
+        _requesting(one, _amounts(one, (reported.get(one.get("name", "")) or {}).get(_ALLOCATED) or {}, words))
+        for one in pod["spec"].get("containers") or ()
+    ]
+    return {
+        **pod,
+        "spec": {**pod["spec"], "containers": containers},
+        "status": {**status, "containerStatuses": [_without(one, "resources") for one in statuses]},
+    }
+
+
+def _without(obj: Object, key: str) -> Object:
+    return {name: value for name, value in obj.items() if name != key} if key in obj else obj
 
 
 def _amounts(container: Object, allocated: Object, words: dict[str, str]) -> Object:

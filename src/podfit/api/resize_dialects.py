@@ -6,6 +6,9 @@ themselves are in `podfit.apiserver.dialects`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 LABEL = "podfit.dev/resize-dialect"
 """The label of a namespace whose pods are served in another dialect than the server's default."""
 HEADER = "X-Podfit-Resize-Dialect"
@@ -13,4 +16,12 @@ HEADER = "X-Podfit-Resize-Dialect"
 NATIVE = "v1.35"
 DESIGN_2020, DESIGN_2021, V1_31, V1_32 = "2020", "2021", "v1.31", "v1.32"
 DIALECTS = (DESIGN_2020, DESIGN_2021, V1_31, V1_32, NATIVE)
+VERSION_FIELD = "resizeDialect"
+"""Where `/version` names the server's default, if that is not the native form."""
 NATIVE_HEADERS = {HEADER: NATIVE}
+
+
+def dialect_of(labels: Mapping[str, Any] | None, default: str = NATIVE) -> str:
+    """The dialect of a namespace with these labels."""
+    label = (labels or {}).get(LABEL)
+    return label if label in DIALECTS else default

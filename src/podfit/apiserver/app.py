@@ -200,7 +200,7 @@ class ApiServer:
         missing = [
             *local_services(list(registry)),
             *bootstrap.priority_classes(),
-            *bootstrap.roles(),
+            *bootstrap.roles(self._allocates_in_spec("")),
             *bootstrap.kubernetes_service(self.addresses.first, host, self.front.port),
             *bootstrap.extension_authentication(self.pki),
         ]

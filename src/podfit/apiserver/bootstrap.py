@@ -97,8 +97,8 @@ def priority_classes() -> Iterator[Object]:
         }
 
 
-def roles() -> Iterator[Object]:
-    yield from bootstrap_roles.cluster_roles()
+def roles(nodes_allocate: bool = False) -> Iterator[Object]:
+    yield from bootstrap_roles.cluster_roles(nodes_allocate)
     yield from bootstrap_roles.cluster_role_bindings()
     yield from bootstrap_roles.roles()
     yield from bootstrap_roles.role_bindings()

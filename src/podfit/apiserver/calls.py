@@ -8,7 +8,6 @@ from typing import TypeVar
 import msgspec
 
 from podfit.api.kinds import POD, Kind
-from podfit.api.resize_dialects import HEADER, NATIVE
 from podfit.api.status import ApiError, Object
 from podfit.apiserver import conversion, wire
 from podfit.apiserver.dialects import Dialect, Dialects
@@ -29,7 +28,6 @@ from podfit.apiserver.writes import Write, Writer, Written
 from podfit.store.backend import Record
 
 Result = TypeVar("Result")
-_NATIVE_HEADER = HEADER.lower()
 _ALL_WARNINGS = 4096
 _ONE_WARNING = 256
 _FEW_PIECES = 4
@@ -103,18 +101,13 @@ class Call(msgspec.Struct):
         """Whether what is shown may be in another dialect: now, or while a watch goes on."""
         if not self.parts.dialects.active and self.route.verb != "watch":
             return False
-        return may_translate(self.kind) and not self.native
-
-    @property
-    def native(self) -> bool:
-        """Whether the client speaks the native form, whatever its namespace says: parts of this process do."""
-        return self.request.shares or self.request.headers.get(_NATIVE_HEADER) == NATIVE
+        return may_translate(self.kind) and not self.request.native
 
     @property
     def dialect(self) -> Dialect | None:
         """The dialect that objects of this kind are written in; None: as they are stored."""
         dialects = self.parts.dialects
-        if not dialects.active or self.native:
+        if not dialects.active or self.request.native:
             return None
         found = dialects.of(self.route.namespace)
         return found if found is not None and found.concerns(self.kind) else None
@@ -138,7 +131,8 @@ class Call(msgspec.Struct):
         write.dialect = self.dialect
         if self.kind == POD:
             around = self.parts.dialects.of(self.namespace)
-            write.stages = around.stages if around is not None else None
+            if around is not None:
+                write.stages, write.in_quota = around.stages, around.in_quota
             if write.dialect is not None:
                 write.strategy = self.parts.dialects.strategies[write.dialect.name]
 

@@ -36,8 +36,11 @@ _PRIORITY = (
 
 
 class Discovery:
-    def __init__(self, registry: Registry, address: Callable[[], str]) -> None:
-        self._registry, self._address = registry, address
+    def __init__(
+        self, registry: Registry, address: Callable[[], str], announced: Callable[[Kind], Kind] = lambda kind: kind
+    ) -> None:
+        """`announced`: a kind as the server announces it to clients that do not ask for the native form."""
+        self._registry, self._address, self._announced = registry, address, announced
         self._made: dict[tuple[str, ...], bytes] = {}
         self.listeners: list[Callable[[], None]] = []
         """Told when the kinds changed."""
@@ -49,17 +52,21 @@ class Discovery:
         for listener in self.listeners:
             listener()
 
-    def document(self, *name: str) -> bytes | None:
+    def document(self, *name: str, native: bool = False) -> bytes | None:
         """`("api",)`, `("apis",)`, `("group", g)`, `("version", g, v)`, `("aggregated", "api" or "apis", version)`."""
-        made = self._made.get(name)
+        kept = (*name, "native") if native else name
+        made = self._made.get(kept)
         if made is None:
-            value = self._make(name)
+            value = self._make(name, native)
             if value is None:
                 return None
-            made = self._made[name] = wire.encode(value)
+            made = self._made[kept] = wire.encode(value)
         return made
 
-    def _make(self, name: tuple[str, ...]) -> Object | None:
+    def kinds(self, native: bool = False) -> list[Kind]:
+        return list(self._registry) if native else [self._announced(kind) for kind in self._registry]
+
+    def _make(self, name: tuple[str, ...], native: bool) -> Object | None:
         if name[0] == "api":
             addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address()}]
             return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
@@ -70,8 +77,8 @@ class Discovery:
             known = name[1] in self.groups()
             return {"kind": "APIGroup", "apiVersion": "v1", **self._group(name[1])} if known else None
         if name[0] == "version":
-            return self._resources(name[1], name[2])
-        return self._aggregated(name[1], name[2])
+            return self._resources(name[1], name[2], native)
+        return self._aggregated(name[1], name[2], native)
 
     # --- plain ----------------------------------------------------------------------------------------------------
 
@@ -89,8 +96,8 @@ class Discovery:
         versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in self.versions(group)]
         return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
-    def _resources(self, group: str, version: str) -> Object | None:
-        kinds = [kind for kind in self._registry if (kind.group, kind.version) == (group, version)]
+    def _resources(self, group: str, version: str, native: bool) -> Object | None:
+        kinds = [kind for kind in self.kinds(native) if (kind.group, kind.version) == (group, version)]
         foreign = self.foreign.get(group, {}).get("resources", {}).get(version)
         if not kinds and foreign is None and (group, version) != ("", "v1"):
             return None
@@ -107,11 +114,11 @@ class Discovery:
 
     # --- aggregated -----------------------------------------------------------------------------------------------
 
-    def _aggregated(self, root: str, version: str) -> Object:
+    def _aggregated(self, root: str, version: str, native: bool) -> Object:
         groups = [""] if root == "api" else self.groups()
         items = []
         for group in groups:
-            versions = [self._aggregated_version(group, word) for word in self.versions(group)]
+            versions = [self._aggregated_version(group, word, native) for word in self.versions(group)]
             items.append({"metadata": {"name": group, "creationTimestamp": None}, "versions": versions})
             if not group:
                 items[-1]["metadata"] = {"creationTimestamp": None}
@@ -122,8 +129,8 @@ class Discovery:
             "items": items,
         }
 
-    def _aggregated_version(self, group: str, version: str) -> Object:
-        kinds = [kind for kind in self._registry if (kind.group, kind.version) == (group, version)]
+    def _aggregated_version(self, group: str, version: str, native: bool) -> Object:
+        kinds = [kind for kind in self.kinds(native) if (kind.group, kind.version) == (group, version)]
         resources = [_aggregated_resource(kind) for kind in sorted(kinds, key=lambda kind: kind.plural)]
         for row in self.foreign.get(group, {}).get("resources", {}).get(version, ()):
             if "/" not in row["name"]:

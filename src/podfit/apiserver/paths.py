@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import podfit
+from podfit.api.resize_dialects import NATIVE, VERSION_FIELD
 from podfit.api.schema import openapi, openapi_proto
 from podfit.api.status import ApiError, go_quote
 from podfit.apiserver import wire
@@ -76,14 +77,14 @@ class Paths:
                 )
             raise page_not_found()
         if route is not None:
-            return self._document("version", route.group, route.version)
+            return self._document(request, "version", route.group, route.version)
         if not parts:
             return Response(200, wire.encode({"paths": self.listed()}))
         head = parts[0]
         if head in _HEALTH:
             return self._health(head, parts[1:], request)
         if parts == ["version"]:
-            return Response(200, wire.encode(version()))
+            return Response(200, wire.encode(version() | self._dialect()))
         path = "/" + "/".join(parts)
         if (text := self.metrics.get(path)) is not None:
             return Response(200, text(), _METRICS)
@@ -100,8 +101,13 @@ class Paths:
             return self._core.discovery.document("version", route.group, route.version) is not None
         return bool(parts) and parts[0] in ("api", "apis", "version", *_HEALTH)
 
-    def _document(self, *name: str) -> Response:
-        made = self._core.discovery.document(*name)
+    def _dialect(self) -> dict[str, str]:
+        """By which our parts learn how namespaces without a label are served."""
+        default = self._core.dialects.default
+        return {} if default == NATIVE else {VERSION_FIELD: default}
+
+    def _document(self, request: Request, *name: str) -> Response:
+        made = self._core.discovery.document(*name, native=request.native)
         if made is None:
             raise page_not_found()
         return Response(200, made)
@@ -111,12 +117,12 @@ class Paths:
             accepted = negotiate_discovery(request.headers.get("accept", ""))
             if accepted.shape:
                 media = f"application/json;g=apidiscovery.k8s.io;v={accepted.version};as=APIGroupDiscoveryList"
-                answer = tagged(request, self._document("aggregated", parts[0], accepted.version).body, media)
+                answer = tagged(request, self._document(request, "aggregated", parts[0], accepted.version).body, media)
                 answer.headers.append(("Vary", "Accept"))
                 return answer
-            return self._document(parts[0])
+            return self._document(request, parts[0])
         if parts[0] == "apis" and len(parts) == 2:
-            return self._document("group", parts[1])
+            return self._document(request, "group", parts[1])
         raise page_not_found()
 
     def _openapi(self, parts: list[str], request: Request) -> Response:
@@ -133,7 +139,7 @@ class Paths:
         return tagged(request, made, openapi_proto.MEDIA_TYPE if compact else "application/json")
 
     def _make_openapi(self, parts: list[str]) -> Any:
-        kinds = list(self._core.registry)
+        kinds = self._core.discovery.kinds()
         if parts == ["v2"]:
             return openapi.swagger(kinds)
         if parts == ["v3"]:

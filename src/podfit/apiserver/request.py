@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from podfit.api.encoded import encoded
+from podfit.api.resize_dialects import HEADER, NATIVE
 from podfit.api.status import Object
 
 
@@ -22,6 +23,7 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+_NATIVE_HEADER = HEADER.lower()
 _READS = frozenset(("GET", "HEAD"))
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"))
@@ -46,6 +48,12 @@ class Request(msgspec.Struct):
     """Not a short request, or not any more: what is left to do for it waits for those that are (`lane`)."""
     shares: bool = False
     """Asked by a part of this process that takes the server's own objects for an answer, and only reads them."""
+
+    @property
+    def native(self) -> bool:
+        """Whether the client speaks the native form of in-place resize, whatever its namespace or the server's default
+        says: parts of this process do."""
+        return self.shares or self.headers.get(_NATIVE_HEADER) == NATIVE
 
     @property
     def reads(self) -> bool:

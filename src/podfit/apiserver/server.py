@@ -85,7 +85,7 @@ class Core:
         self.dialects = dialects or Dialects()
         self.parts = Parts(objects, self.writer, self.tables, self.metrics, self.dialects)
         self.seats = seats or Seats()
-        self.discovery = Discovery(self.registry, lambda: self.address)
+        self.discovery = Discovery(self.registry, lambda: self.address, self.dialects.announced)
         self.handlers = Handlers()
         self.address = ""
         self.paths = paths.Paths(self)

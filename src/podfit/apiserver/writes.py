@@ -26,7 +26,7 @@ from podfit.api.status import (
     unprocessable,
 )
 from podfit.apiserver import conversion, deletes, shapes
-from podfit.apiserver.admission.base import CREATE, UPDATE, Attributes
+from podfit.apiserver.admission.base import CREATE, UPDATE, Attributes, InQuota
 from podfit.apiserver.admission.chain import Chain
 from podfit.apiserver.dialects import Dialect
 from podfit.apiserver.dialects.strategy import resizes
@@ -99,6 +99,8 @@ class Write(msgspec.Struct, eq=False):
     """The object as the client wrote it, in its dialect."""
     stages: Stages | None = None
     """What watchers of the namespace are to see in between."""
+    in_quota: InQuota | None = None
+    """A pod as quotas of the namespace count it; None: as it is stored."""
 
 
 class Written(NamedTuple):
@@ -307,6 +309,7 @@ class Writer:
             write.options.dry_run,
             write.options.to_json(),
         )
+        attrs.in_quota = write.in_quota
         if (dialect := write.dialect) is not None:
             attrs.dialect, attrs.asked = dialect, write.asked
             attrs.resizes = dialect.on_pod and not subresource and old is not None and resizes(obj, old)

@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from podfit.api.kinds import POD
+from podfit.api.resize_dialects import DIALECTS, NATIVE, VERSION_FIELD
 from podfit.api.resize_states import IN_PROGRESS, PROPOSED, UNDER_WAY
 from podfit.api.resize_verdicts import PENDING
 from podfit.api.status import ApiError, Object
+from podfit.client.transport import Unreachable
+from podfit.kit.backoff import Backoff
+from podfit.kit.clock import Clock
 
 if TYPE_CHECKING:
     from podfit.client.rest import Client
@@ -53,6 +57,24 @@ async def ask_form(client: Client) -> ServerForm:
 
 
 _KEYS = ("major", "minor")
+
+
+async def default_dialect(client: Client, clock: Clock) -> str:
+    """The dialect of namespaces without a label. Waits for a server that does not answer; one that refuses to tell, or
+    does not know dialects, speaks the native one."""
+    pause = Backoff(0.05, 5.0, jitter=0.2)
+    while True:
+        try:
+            version = await client.raw("GET", "/version")
+        except Unreachable:
+            await clock.sleep(pause.next())
+        except ApiError as error:
+            if error.code < 500 and error.code != 429:
+                return NATIVE
+            await clock.sleep(pause.next())
+        else:
+            named = version.get(VERSION_FIELD) if isinstance(version, dict) else None
+            return named if named in DIALECTS else NATIVE
 
 
 def _rows(listed: Any) -> list[Object]:

@@ -16,6 +16,7 @@ from podfit.api.kinds import NAMESPACE, NODE, POD, kind_named
 from podfit.api.status import ApiError, Object
 from podfit.client import Cache, Client
 from podfit.client.actions import ActionRecorder
+from podfit.client.resizing import default_dialect
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.tasks import Tasks
@@ -82,14 +83,19 @@ class Scheduler:
         self.nodes.subscribe(self._observer.node)
         self.namespaces.subscribe(self._observer.namespace)
         self.pods.subscribe(self._observer.pod)
+        self._observer.pods_in = self._pods_in
 
     async def run(self) -> None:
         """Works until cancelled."""
         self._reset()
+        self._observer.default_dialect = await default_dialect(self.client, self.clock)
         tasks = Tasks("scheduler")
         try:
             caches = (self.nodes, self.namespaces, self.budgets, *self.owners, self.claims, self.pods)
             for cache in caches:
+                if cache is self.pods:
+                    # Pods count as the labels of their namespaces say.
+                    await self.namespaces.ready.wait()
                 tasks.start(cache.run(), f"watch-{cache.kind.plural}")
             await asyncio.gather(*(cache.ready.wait() for cache in caches))
             self._hands.start(tasks, self.config.bind_workers, self.config.write_workers)
@@ -105,6 +111,9 @@ class Scheduler:
         finally:
             self.ready.clear()
             await tasks.stop()
+
+    def _pods_in(self, namespace: str) -> list[Object]:
+        return [pod for pod in self.pods if pod["metadata"].get("namespace") == namespace]
 
     async def idle(self) -> None:
         """Until nothing is due and everything decided was written."""

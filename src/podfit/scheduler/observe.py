@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from podfit.api.resize_counting import counted
-from podfit.api.resize_dialects import LABEL
+from podfit.api.resize_dialects import NATIVE, dialect_of
 from podfit.api.status import Object
 from podfit.kit.clock import Clock
 from podfit.scheduler.decide.board import Board
@@ -22,6 +22,10 @@ class Observer:
         """Pods that were given a node which the API server does not show yet, with their UID."""
         self.deferred: dict[Key, Object] = {}
         """Pods whose resize their node defers."""
+        self.default_dialect = NATIVE
+        """Of namespaces without a label."""
+        self.pods_in: Callable[[str], Iterable[Object]] = lambda namespace: ()
+        """The pods of a namespace as the API server shows them."""
 
     # --- nodes, namespaces
     def node(self, before: Object | None, after: Object | None) -> None:
@@ -34,7 +38,12 @@ class Observer:
 
     def namespace(self, before: Object | None, after: Object | None) -> None:
         meta = (after or before or {})["metadata"]
-        self._board.snapshot.put_namespace(meta["name"], None if after is None else meta.get("labels") or {})
+        name, counted_as = meta["name"], self._dialect(meta["name"])
+        self._board.snapshot.put_namespace(name, None if after is None else meta.get("labels") or {})
+        if self._dialect(name) != counted_as:
+            for pod in self.pods_in(name):
+                if (pod.get("spec") or {}).get("nodeName") and not finished(pod):
+                    self._bound(self._counted(pod))
         self._changed()
 
     # --- pods
@@ -50,8 +59,10 @@ class Observer:
 
     def _counted(self, pod: Object) -> Object:
         """The pod as it counts in its namespace, whose dialect may have a rule of its own."""
-        labels = self._board.snapshot.namespaces.get(pod["metadata"].get("namespace") or "")
-        return counted(pod, labels[LABEL]) if labels and LABEL in labels else pod
+        return counted(pod, self._dialect(pod["metadata"].get("namespace") or ""))
+
+    def _dialect(self, namespace: str) -> str:
+        return dialect_of(self._board.snapshot.namespaces.get(namespace), self.default_dialect)
 
     def _gone(self, key: Key) -> None:
         self._queue.remove(key)

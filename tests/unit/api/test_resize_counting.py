@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.resize_counting import counted
+from podfit.api.resize_counting import counted, counted_in_quota
 from podfit.api.resources import pod_requests
 from podfit.api.status import Object
 
@@ -64,3 +64,26 @@ def test_in_2020_a_pod_counts_what_is_allocated_whatever_it_requests(obj: Object
 def test_a_native_pod_is_counted_as_it_is() -> None:
     obj = pod("2", "1", "1", observed=1)
     assert counted(obj, "v1.31") is obj
+
+
+def in_quota(obj: Object, dialect: str) -> str:
+    return str(pod_requests(counted_in_quota(obj, dialect), use_status=True)["cpu"])
+
+
+SHRINKING = pod("1", "2", "3", (IN_PROGRESS,))
+IMPOSSIBLE = pod("100", "1", "2", (pending("Infeasible"),))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "shrinking", "impossible"),
+    [("2020", "2", "100"), ("2021", "2", "100"), ("v1.31", "2", "1"), ("v1.32", "3", "2"), ("v1.35", "3", "2")],
+)
+def test_quota_counts_by_the_rule_of_the_dialect(dialect: str, shrinking: str, impossible: str) -> None:
+    assert (in_quota(SHRINKING, dialect), in_quota(IMPOSSIBLE, dialect)) == (shrinking, impossible)
+
+
+@pytest.mark.parametrize("dialect", ["2020", "2021", "v1.31", "v1.32"])
+def test_a_pod_that_no_node_has_reported_on_counts_in_quota_for_what_it_requests(dialect: str) -> None:
+    obj = pod("2", "1", "1")
+    del obj["status"]["containerStatuses"]
+    assert in_quota(obj, dialect) == "2"

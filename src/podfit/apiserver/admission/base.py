@@ -7,7 +7,7 @@ so they replace what they change and never reach into it) and may only refuse in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -17,6 +17,7 @@ from podfit.api.status import ApiError, Object, forbidden
 from podfit.apiserver.dialects.base import Dialect
 from podfit.apiserver.request import User
 
+InQuota = Callable[[Object], Object]
 CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 
 
@@ -48,6 +49,8 @@ class Attributes(msgspec.Struct, eq=False):
     """The older dialect that the client speaks; None: the native form."""
     asked: Object | None = None
     """The object as the client wrote it, in its dialect."""
+    in_quota: InQuota | None = None
+    """A pod as quotas of its namespace count it; None: as it is stored."""
     resizes: bool = False
     """An update of a pod itself that changes resources, as older dialects resize."""
     state: dict[str, Any] = {}

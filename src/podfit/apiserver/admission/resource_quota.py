@@ -146,10 +146,10 @@ class Ledger:
             self._check_known(attrs, index)
         if not concerned:
             return
-        whole = usage(group, plural, attrs.object)
+        whole = _usage(attrs, attrs.object)
         added = whole
         if attrs.operation == UPDATE and attrs.old is not None:
-            added = growth(whole, usage(group, plural, attrs.old))
+            added = growth(whole, _usage(attrs, attrs.old))
         totals: dict[int, Amounts] = {}
         for index in concerned:
             entered = attrs.old is not None and not matches(self._quotas[index], group, plural, attrs.old)
@@ -195,6 +195,10 @@ class Ledger:
                 f"used: {_shown(used, exceeded)}, limited: {_shown(hard, exceeded)}"
             )
         return total
+
+
+def _usage(attrs: Attributes, obj: Object) -> Amounts:
+    return usage(*attrs.resource, obj if attrs.in_quota is None else attrs.in_quota(obj))
 
 
 def _shown(values: Mapping[str, Quantity], names: Sequence[str]) -> str:

@@ -145,6 +145,8 @@ _NODE = (
     _EVENTS,
     *_ASK,
 )
+_ALLOCATE = rule(["patch", "update"], [""], ["pods"])
+"""The NodeRestriction admission plugin limits it to what is allocated to the node's own pods."""
 _SIGNERS = (
     ("legacy-unknown-approver", "kubernetes.io/legacy-unknown"),
     ("kubelet-serving-approver", "kubernetes.io/kubelet-serving"),
@@ -153,7 +155,8 @@ _SIGNERS = (
 )
 
 
-def cluster_roles() -> list[Object]:
+def cluster_roles(nodes_allocate: bool = False) -> list[Object]:
+    """`nodes_allocate`: nodes write what they have allocated to the specs of pods, as in the design of 2020."""
     csr = "system:certificates.k8s.io:"
     requests = f"{csr}certificatesigningrequests:"
     return [
@@ -184,7 +187,7 @@ def cluster_roles() -> list[Object]:
         _role("system:auth-delegator", _ASK),
         _role("system:kube-scheduler", _SCHEDULER),
         _role("system:kube-controller-manager", _CONTROLLERS),
-        _role("system:node", _NODE),
+        _role("system:node", (*_NODE, _ALLOCATE) if nodes_allocate else _NODE),
         *(_role(name, rules) for name, rules in part_roles.CLUSTER_ROLES.items()),
         _role("system:kubelet-api-admin", _kubelet_api()),
         _role("system:node-bootstrapper", [_requests("", "create", *READ)]),

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from podfit.api import resize_states as states
 from podfit.api.kinds import POD, Kind
+from podfit.api.resize_counting import counted_in_quota
 from podfit.api.resize_dialects import LABEL
 from podfit.api.resize_states import by_name
 from podfit.api.schema import type_of
@@ -128,6 +129,10 @@ class Dialect:
         if between is None or not (self.resize(between) or self.allocated_in_spec):
             return None
         return between
+
+    def in_quota(self, pod: Object) -> Object:
+        """A native pod as quotas count it."""
+        return counted_in_quota(pod, self.name)
 
     # --- writing --------------------------------------------------------------------------------------------------
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from podfit.api.kinds import NAMESPACE
+from podfit.api.kinds import NAMESPACE, POD, Kind
 from podfit.api.resize_dialects import LABEL, NATIVE
 from podfit.api.status import Object
 from podfit.apiserver.dialects.base import Dialect
@@ -44,6 +45,17 @@ class Dialects:
     def of(self, namespace: str) -> Dialect | None:
         """None: native."""
         return self._labelled.get(namespace, self._default) if self.active else None
+
+    @property
+    def default(self) -> str:
+        """The dialect of namespaces without a label."""
+        return NATIVE if self._default is None else self._default.name
+
+    def announced(self, kind: Kind) -> Kind:
+        """The kind with the subresources that discovery and OpenAPI list: those of the default dialect."""
+        if kind != POD or self._default is None or self._default.on_resize:
+            return kind
+        return replace(kind, subresources=tuple(sub for sub in kind.subresources if sub.name != "resize"))
 
     def learn(self, namespace: Object) -> None:
         self._set(namespace["metadata"]["name"], _label(namespace))

@@ -9,11 +9,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import partial
 
-from podfit.api.kinds import POD, Kind, kind_named
+from podfit.api.kinds import NAMESPACE, POD, Kind, kind_named
 from podfit.api.quantity import ZERO, Quantity
 from podfit.api.quotas import count_name, matches, relevant, scope_demands, usage
+from podfit.api.resize_counting import counted_in_quota
+from podfit.api.resize_dialects import NATIVE, dialect_of
+from podfit.api.resources import Amounts
 from podfit.api.status import ApiError, Object
 from podfit.client.discovery import discover
+from podfit.client.resizing import default_dialect
 from podfit.controllers.world import World
 from podfit.reconcile import DONE, Again, Engine, Result
 
@@ -35,12 +39,15 @@ class QuotaController:
         self._world = world
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=2, clock=world.clock)
         self._quotas = world.cache(QUOTA)
+        self._namespaces, self._default = world.cache(NAMESPACE), NATIVE
         self._kinds: dict[tuple[str, str], Kind] = {}
         for kind in _COUNTED:
             self._follow(kind)
         self._quotas.subscribe(self._quota_changed)
+        self._namespaces.subscribe(self._namespace_changed)
 
     async def run(self) -> None:
+        self._default = await default_dialect(self._world.client, self._world.clock)
         await self._engine.run()
 
     def _follow(self, kind: Kind) -> None:
@@ -54,6 +61,12 @@ class QuotaController:
         ):
             self._engine.add(_key(after))
 
+    def _namespace_changed(self, before: Object | None, after: Object | None) -> None:
+        """Pods count otherwise in another dialect."""
+        if after is not None and before is not None and dialect_of(_labels(before)) != dialect_of(_labels(after)):
+            for quota in self._quotas.by("namespace", after["metadata"]["name"]):
+                self._engine.add(_key(quota))
+
     def _object_changed(self, kind: Kind, before: Object | None, after: Object | None) -> None:
         one = after or before
         if one is None:
@@ -62,8 +75,8 @@ class QuotaController:
         if not quotas:
             return
         now = datetime.now(UTC)
-        old = usage(kind.group, kind.plural, before, now) if before else None
-        new = usage(kind.group, kind.plural, after, now) if after else None
+        old = self._usage(kind, before, now) if before else None
+        new = self._usage(kind, after, now) if after else None
         if old != new:
             for quota in quotas:
                 if relevant(kind.group, kind.plural, (quota.get("spec") or {}).get("hard") or {}):
@@ -110,10 +123,21 @@ class QuotaController:
                 continue
             for obj in self._world.cache(kind).by("namespace", quota["metadata"]["namespace"]):
                 if matches(judged, kind.group, kind.plural, obj):
-                    for name, amount in usage(kind.group, kind.plural, obj, now).items():
+                    for name, amount in self._usage(kind, obj, now).items():
                         if name in total:
                             total[name] = total[name] + amount
         return total
+
+    def _usage(self, kind: Kind, obj: Object, now: datetime) -> Amounts:
+        if kind == POD:
+            namespace = self._namespaces.get("", obj["metadata"].get("namespace", "")) or {"metadata": {}}
+            obj = counted_in_quota(obj, dialect_of(_labels(namespace), self._default))
+        return usage(kind.group, kind.plural, obj, now)
+
+
+def _labels(namespace: Object) -> Object:
+    labels = namespace["metadata"].get("labels")
+    return labels if isinstance(labels, dict) else {}
 
 
 def _same(one: Object, other: Object) -> bool:
