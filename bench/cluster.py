@@ -30,11 +30,11 @@ def environment() -> dict[str, str]:
 
 
 class Process:
-    """A `podfit …` of our own that serves the API."""
+    """A `podfit …` of our own, that has printed its ready line."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder = folder
-        command = ["-m", "podfit.cli.main", *arguments, "--data-dir", str(folder), "--listen", "127.0.0.1:0"]
+        command = ["-m", "podfit.cli.main", *arguments, "--data-dir", str(folder)]
         began = time.perf_counter()
         self._process = subprocess.Popen(
             [sys.executable, *command], stdout=subprocess.PIPE, text=True, env=environment()
@@ -68,6 +68,19 @@ class Process:
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait()
+
+
+class Server(Process):
+    """One that serves the API."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        super().__init__(folder, *arguments, "--listen", "127.0.0.1:0")
+
+
+class Agent(Process):
+    def __init__(self, folder: Path, kubeconfig: Path, name: str, *arguments: str) -> None:
+        access = ("--kubeconfig", str(kubeconfig), "--node-name", name, "--port", "0")
+        super().__init__(folder, "agent", *access, *arguments)
 
 
 def _pss_mib(pid: int) -> float:
@@ -208,7 +221,7 @@ def best_runtime() -> str:
 async def cluster(*arguments: str) -> AsyncIterator[Cluster]:
     """`podfit up` for the time of a benchmark; nothing of it stays."""
     with tempfile.TemporaryDirectory(prefix="podfit-bench-") as folder:
-        process = Process(Path(folder), "up", *arguments)
+        process = Server(Path(folder), "up", *arguments)
         try:
             async with Cluster(process) as made:
                 yield made

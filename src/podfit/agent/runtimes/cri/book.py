@@ -1,7 +1,6 @@
 """Keeps the records of a runtime's pods and containers right, and turns their changes into events.
 
-Three sources: the agent's own calls, the kernel (a pidfd reports an exit at once), and the runtime: its stream of
-events where it has one, and a list of everything now and then, which also finds what was missed while it was away.
+Three sources: the agent's own calls, the kernel (a pidfd reports an exit at once), and the runtime (see `following`).
 Records are never dropped because the runtime does not answer: only a list that lacks them removes them.
 """
 
@@ -19,21 +18,17 @@ from podfit.kit.tasks import Tasks
 from ..base import EXITED, RUNNING, ContainerState, Event, NotFound
 from ..cgroups import Cgroups
 from .comparison import Comparison
-from .configs import NODE, UID, Kept
+from .configs import UID, Kept
 from .exits import Exits
 from .failures import failure
+from .following import Following
 from .places import Places
 from .records import Container, Pod, container_state, group_of, process_id
 
 log = logging.getLogger(__name__)
 
-RELIST_S = 10.0
-UNFOLLOWED_S = 1.0
-"""The pause between two lists while the kernel cannot tell of some container's end, or the runtime is away."""
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.002, 0.5
 _END_S = 10.0
-_REMEMBERED_S = 300.0
-_NANOS = 1_000_000_000
 
 
 class Book:
@@ -44,9 +39,9 @@ class Book:
         self.containers: dict[str, Container] = {}
         self.tasks = Tasks("cri")
         self._queue: asyncio.Queue[Event] = asyncio.Queue()
-        self._exits = Exits()
+        self.exits = Exits()
         self._ended: dict[str, asyncio.Future[None]] = {}
-        self._relist_now = asyncio.Event()
+        self.relist_now = asyncio.Event()
         self._reading: set[str] = set()
         """Containers whose end is being read."""
         self.removed: dict[str, float] = {}
@@ -59,12 +54,12 @@ class Book:
             raise failure(error) from error
         while not self._queue.empty():
             self._queue.get_nowait()
-        self.tasks.start(self._relist_often(), "cri-relist")
-        self.tasks.start(self._follow(), "cri-events")
+        for name, work in Following(self).loops().items():
+            self.tasks.start(work, name)
 
     async def close(self) -> None:
         await self.tasks.stop()
-        self._exits.close()
+        self.exits.close()
 
     async def events(self) -> AsyncIterator[Event]:
         while True:
@@ -101,13 +96,13 @@ class Book:
         pod = self.pods.pop(uid, None)
         if pod is not None:
             for sandbox_id in pod.sandboxes:
-                self._exits.forget(sandbox_id)
+                self.exits.forget(sandbox_id)
                 self.removed[sandbox_id] = time.monotonic()
             for container_id in list(pod.containers):
                 self.drop_container(container_id)
 
     def drop_container(self, container_id: str) -> None:
-        self._exits.forget(container_id)
+        self.exits.forget(container_id)
         self.removed[container_id] = time.monotonic()
         known = self.containers.pop(container_id, None)
         if known is not None and known.pod_uid in self.pods:
@@ -151,16 +146,22 @@ class Book:
                 known.group = group if group.startswith(f"{pod.group}/") else ""
                 if known.group and kept.limits.cpu_shares is not None:
                     self.cgroups.note_shares(known.group, kept.limits.cpu_shares)
-            self._exits.follow(state.id, state.pid, self._exited)
-            if not self._exits.followed(state.id):
+            self.exits.follow(state.id, state.pid, self._exited)
+            if not self.exits.followed(state.id):
                 self.relist_soon()
         if state.state == RUNNING and before != RUNNING:
             self.emit("started", pod.config.uid, state.id)
         if state.state == EXITED:
-            self._exits.forget(state.id)
+            self.exits.forget(state.id)
             self._settle(state.id)
             self.emit("exited", pod.config.uid, state.id)
         return known
+
+    def lose(self, pod: Pod) -> None:
+        """Somebody removed the pod's cgroup: it has to be stopped and made again."""
+        if pod.alive and self.cgroups is not None and not self.cgroups.exists(pod.group):
+            pod.alive = False
+            self.emit("pod-gone", pod.config.uid)
 
     def _settle(self, container_id: str) -> None:
         end = self._ended.pop(container_id, None)
@@ -223,48 +224,11 @@ class Book:
 
         pid = await self.read_sandbox(pod)
         if pod.alive:
-            self._exits.follow(pod.sandbox_id, pid, ended)
+            self.exits.follow(pod.sandbox_id, pid, ended)
 
     # --- reported by the runtime
-    async def _follow(self) -> None:
-        while True:
-            try:
-                async for event in self.client.follow("GetContainerEvents", api.GetEventsRequest()):
-                    if event.container_id in self.containers:
-                        await self.refresh(event.container_id)
-                    elif event.pod_sandbox_status.labels.get(NODE) == self.node:
-                        self.relist_soon()
-            except CriError as error:
-                if error.code == "UNIMPLEMENTED":
-                    return
-                log.info("the runtime's events broke off: %s", error)
-            await asyncio.sleep(UNFOLLOWED_S)
-            self.relist_soon()
-
     def relist_soon(self) -> None:
-        self._relist_now.set()
-
-    async def _relist_often(self) -> None:
-        away = False
-        while True:
-            try:
-                async with asyncio.timeout(UNFOLLOWED_S if away or self._unfollowed() else RELIST_S):
-                    await self._relist_now.wait()
-            except TimeoutError:
-                pass
-            self._relist_now.clear()
-            try:
-                await self.relist()
-                away = False
-            except CriError as error:
-                if not away:
-                    log.warning("container runtime at %s: %s", self.client.endpoint, error.words)
-                away = True
-
-    def _unfollowed(self) -> bool:
-        return any(
-            known.state.state == RUNNING and not self._exits.followed(cid) for cid, known in self.containers.items()
-        )
+        self.relist_now.set()
 
     async def relist(self) -> None:
         await Comparison(self).run()

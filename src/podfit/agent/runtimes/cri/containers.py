@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
@@ -18,6 +20,7 @@ from .records import Pod
 from .sandboxes import GONE
 from .subpaths import SubPaths
 
+_UPPER = re.compile(r"[ ,]upperdir=([^, ]+)")
 STOP_S = 120.0
 """On top of the grace: how long a runtime may take to kill."""
 
@@ -103,6 +106,19 @@ class Containers:
             if error.code != GONE:
                 raise failure(error) from error
         self._book.drop_container(container_id)
+
+    def writable_layer(self, container_id: str) -> Path | None:
+        """Of an overlay, as the kernel shows it mounted for the container."""
+        known = self._book.containers.get(container_id)
+        if known is None or not known.state.pid:
+            return None
+        try:
+            rows = Path(f"/proc/{known.state.pid}/mountinfo").read_text().splitlines()
+        except OSError:
+            return None
+        root = next((row for row in rows if row.split()[4] == "/"), "")
+        found = _UPPER.search(root)
+        return Path(found[1]) if found is not None else None
 
 
 def _check_lasts(pod: Pod, reason: str) -> None:

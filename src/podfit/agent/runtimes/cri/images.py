@@ -8,7 +8,7 @@ from podfit.cri import CriClient, CriError
 from podfit.cri import api_pb2 as api
 from podfit.images.credentials import Credentials
 
-from ..base import ImageMissing, ImageState
+from ..base import ImageMissing, ImageState, RuntimeFailure
 from .failures import failure
 
 
@@ -43,6 +43,17 @@ class Images:
         return [self._state(image) for image in answer.images]
 
     async def remove(self, image_id: str) -> None:
+        """Runtimes also remove an image that is in use: containers of all agents are listed first."""
+        try:
+            listed = await self._client.ask("ListContainers", api.ListContainersRequest())
+        except CriError as error:
+            raise failure(error) from error
+        state = await self.status(image_id)
+        if state is None:
+            return
+        names = {state.id, *state.tags, *state.digests}
+        if any(container.image_ref in names or container.image.image in names for container in listed.containers):
+            raise RuntimeFailure(f"image {image_id} is in use")
         try:
             await self._client.ask("RemoveImage", api.RemoveImageRequest(image=api.ImageSpec(image=image_id)))
         except CriError as error:

@@ -6,6 +6,10 @@ repeats the names above it (`/kubepods.slice/kubepods-burstable.slice/kubepods-b
 
 from __future__ import annotations
 
+from podfit.cri import CriClient, CriError
+from podfit.cri import api_pb2 as api
+from podfit.cri.configuration import configuration, uses_systemd
+
 CGROUPFS, SYSTEMD = "cgroupfs", "systemd"
 KUBEPODS = "kubepods"
 _QOS = {"Guaranteed": (), "Burstable": ("burstable",), "BestEffort": ("besteffort",)}
@@ -36,3 +40,12 @@ class Places:
 
     def pod(self, qos: str, uid: str) -> str:
         return path((*self._above, KUBEPODS, *_QOS[qos], f"pod{uid}"), self.driver)
+
+
+async def cgroup_driver(client: CriClient, status: api.StatusResponse) -> str:
+    """Older runtimes cannot be asked: containerd's configuration says it."""
+    try:
+        answer = await client.ask("RuntimeConfig", api.RuntimeConfigRequest())
+    except CriError:
+        return SYSTEMD if uses_systemd(configuration(status)) else CGROUPFS
+    return SYSTEMD if answer.HasField("linux") and answer.linux.cgroup_driver == api.SYSTEMD else CGROUPFS

@@ -6,19 +6,14 @@ restart: the runtime is the only place where that is kept, so it cannot disagree
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from podfit.cri import CriClient, CriError
 from podfit.cri import api_pb2 as api
-from podfit.cri.configuration import configuration, uses_systemd
+from podfit.cri.configuration import configuration
 from podfit.images.credentials import Credentials
-from podfit.kit.tasks import Tasks
-from podfit.podnet.failures import NetworkFailure
 from podfit.podnet.redirects import Redirects
 
 from ..base import (
@@ -42,17 +37,14 @@ from .commands import Commands
 from .containers import Containers
 from .failures import failure, not_ready
 from .images import Images
+from .network import Network
 from .notes import Note, write_note
-from .places import CGROUPFS, SYSTEMD, Places
+from .places import Places, cgroup_driver
+from .readings import Readings
 from .resources import Resources
 from .rotation import Rotation
 from .sandboxes import Sandboxes
 from .subpaths import SubPaths
-
-log = logging.getLogger(__name__)
-
-PURGED_AT_ONCE = 8
-_UPPER = re.compile(r"[ ,]upperdir=([^, ]+)")
 
 
 class CriRuntime:
@@ -75,15 +67,15 @@ class CriRuntime:
         self.client = CriClient(endpoint)
         self.data_dir = Path(data_dir).absolute()
         self._node, self._cgroup_root, self._ips, self._own_cgroups = node, cgroup_root, (host_ip,), own_cgroups
-        self._range = ""
         self._redirects = Redirects(f"{node}_{self.data_dir.name}".removeprefix("podfit-"))
-        self._tasks = Tasks("cri")
         self._images = Images(self.client)
         self._cgroups: Cgroups | None = None
         self._book: Book
         self._sandboxes: Sandboxes
         self._containers: Containers
         self._resources: Resources
+        self._readings: Readings
+        self._network: Network
         self._commands: Commands
 
     async def problem(self) -> str:
@@ -109,12 +101,14 @@ class CriRuntime:
         )
         self._images.sandbox = str(configuration(status).get("sandboxImage") or "")
         self._cgroups = detect() if self._own_cgroups else None
-        places = Places(self._cgroup_root, await self._driver(status))
+        places = Places(self._cgroup_root, await cgroup_driver(self.client, status))
         self._book = Book(self.client, self._node, places, self._cgroups)
         subpaths = SubPaths(self.data_dir / "subpaths")
         self._sandboxes = Sandboxes(self._book, subpaths)
         self._containers = Containers(self._book, subpaths)
         self._resources = Resources(self._book)
+        self._readings = Readings(self._book)
+        self._network = Network(self._book, self._redirects)
         self._commands = Commands(self._book)
         if self._cgroups is not None:
             self._cgroups.create(places.root, Limits())
@@ -123,33 +117,17 @@ class CriRuntime:
         await self._book.open()
         self._book.tasks.start(Rotation(self._book).run(), "cri-logs")
 
-    async def _driver(self, status: api.StatusResponse) -> str:
-        """Older runtimes cannot be asked: containerd's configuration says it."""
-        try:
-            answer = await self.client.ask("RuntimeConfig", api.RuntimeConfigRequest())
-        except CriError:
-            return SYSTEMD if uses_systemd(configuration(status)) else CGROUPFS
-        return SYSTEMD if answer.HasField("linux") and answer.linux.cgroup_driver == api.SYSTEMD else CGROUPFS
-
     @property
     def cgroup_root(self) -> str:
         """The group below which all pods are."""
         return self._book.places.root
 
     async def close(self) -> None:
-        await self._tasks.stop()
         await self._book.close()
         await self.client.close()
 
     async def purge(self) -> None:
-        await self._list()
-        turns = asyncio.Semaphore(PURGED_AT_ONCE)
-
-        async def remove(uid: str) -> None:
-            async with turns:
-                await self.remove_pod(uid)
-
-        await asyncio.gather(*(remove(uid) for uid in list(self._book.pods)))
+        await self._sandboxes.remove_all()
         if self._cgroups is not None and self._book.places.own:
             # Another runtime of the node may have pods below the same root: then it stays.
             remove_everywhere(self._book.places.own)
@@ -159,21 +137,10 @@ class CriRuntime:
     def events(self) -> AsyncIterator[Event]:
         return self._book.events()
 
-    async def _list(self) -> None:
-        try:
-            await self._book.relist()
-        except CriError as error:
-            raise failure(error) from error
-
     # --- pods
     async def run_pod(self, config: PodConfig) -> None:
         await self._sandboxes.run(config)
-        await self._follow(config.uid)
-
-    async def _follow(self, uid: str) -> None:
-        pod = self._book.pods.get(uid)
-        if pod is not None and not pod.config.host_network:
-            await self._redirects.follow(pod.ips)
+        await self._network.follow(config.uid)
 
     async def stop_pod(self, uid: str) -> None:
         await self._sandboxes.stop(uid)
@@ -213,22 +180,22 @@ class CriRuntime:
         await self._resources.update_container(container_id, change)
 
     async def pod_limits(self, uid: str) -> Limits:
-        return await self._resources.pod_limits(uid)
+        return await self._readings.pod_limits(uid)
 
     async def container_limits(self, container_id: str) -> Limits:
-        return await self._resources.container_limits(container_id)
+        return await self._readings.container_limits(container_id)
 
     async def pod_usage(self, uid: str) -> Usage:
-        return await self._resources.pod_usage(uid)
+        return await self._readings.pod_usage(uid)
 
     async def container_usage(self, container_id: str) -> Usage:
-        return await self._resources.container_usage(container_id)
+        return await self._readings.container_usage(container_id)
 
     async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
-        return await self._resources.usages(uid)
+        return await self._readings.usages(uid)
 
     async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
-        await self._resources.memory_below(uid, container_id, bytes)
+        await self._readings.memory_below(uid, container_id, bytes)
 
     # --- streams
     async def exec(self, container_id: str, command: list[str], tty: bool = False, stdin: bool = False) -> ExecStream:
@@ -246,26 +213,10 @@ class CriRuntime:
         return await self._commands.connect(uid, port)
 
     async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
-        """The network is the runtime's and CNI's: only the way to this address is ours."""
-        try:
-            await self._redirects.redirect(address, port, target, target_port)
-        except NetworkFailure as error:
-            raise RuntimeFailure(f"{address}:{port} cannot be redirected to {target}:{target_port}: {error}") from error
-        for uid in list(self._book.pods):
-            await self._follow(uid)
+        await self._network.redirect(address, port, target, target_port)
 
     def use_range(self, pod_range: str) -> None:
-        if pod_range and pod_range != self._range:
-            self._range = pod_range
-            self._tasks.start(self._announce(pod_range), "cri-range")
-
-    async def _announce(self, pod_range: str) -> None:
-        """For runtimes that write CNI's configuration from a template; others ignore it."""
-        config = api.RuntimeConfig(network_config=api.NetworkConfig(pod_cidr=pod_range))
-        try:
-            await self.client.ask("UpdateRuntimeConfig", api.UpdateRuntimeConfigRequest(runtime_config=config))
-        except CriError as error:
-            log.info("the runtime did not take the range of pods %s: %s", pod_range, error)
+        self._network.use_range(pod_range)
 
     # --- images and files
     async def image_status(self, image: str, handler: str = "") -> ImageState | None:
@@ -278,34 +229,13 @@ class CriRuntime:
         return await self._images.all()
 
     async def remove_image(self, image_id: str) -> None:
-        """Runtimes also remove an image that is in use: containers of all agents are listed first."""
-        try:
-            listed = await self.client.ask("ListContainers", api.ListContainersRequest())
-        except CriError as error:
-            raise failure(error) from error
-        state = await self._images.status(image_id)
-        if state is None:
-            return
-        names = {state.id, *state.tags, *state.digests}
-        if any(container.image_ref in names or container.image.image in names for container in listed.containers):
-            raise RuntimeFailure(f"image {image_id} is in use")
         await self._images.remove(image_id)
 
     async def images_folder(self) -> Path | None:
         return await self._images.folder()
 
     async def writable_layer(self, container_id: str) -> Path | None:
-        """Of an overlay, as the kernel shows it mounted for the container."""
-        known = self._book.containers.get(container_id)
-        if known is None or not known.state.pid:
-            return None
-        try:
-            rows = Path(f"/proc/{known.state.pid}/mountinfo").read_text().splitlines()
-        except OSError:
-            return None
-        root = next((row for row in rows if row.split()[4] == "/"), "")
-        found = _UPPER.search(root)
-        return Path(found[1]) if found is not None else None
+        return self._containers.writable_layer(container_id)
 
     async def pod_files(self, uid: str) -> list[Path]:
         return []

@@ -18,6 +18,7 @@ from .records import Pod
 from .subpaths import SubPaths
 
 REMOVE_TRIES = 200
+REMOVED_AT_ONCE = 8
 GONE = "NOT_FOUND"
 
 
@@ -76,6 +77,20 @@ class Sandboxes:
             await self.remove_group(pod.group)
         self._subpaths.remove(uid)
         self._book.drop_pod(uid)
+
+    async def remove_all(self) -> None:
+        """Also those that nobody here knows yet."""
+        try:
+            await self._book.relist()
+        except CriError as error:
+            raise failure(error) from error
+        turns = asyncio.Semaphore(REMOVED_AT_ONCE)
+
+        async def remove(uid: str) -> None:
+            async with turns:
+                await self.remove(uid)
+
+        await asyncio.gather(*(remove(uid) for uid in list(self._book.pods)))
 
     async def _ask(self, method: str, request: api.StopPodSandboxRequest | api.RemovePodSandboxRequest) -> None:
         """What is gone is stopped and removed."""
