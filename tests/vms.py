@@ -183,7 +183,9 @@ def _keep_connection(root: Path) -> None:
         return
     real, kept = libvirt.open, dict[str, _Kept]()
 
-    def opened(uri: str) -> _Kept:
+    def opened(uri: str) -> Any:
+        if "embed" not in uri:
+            return real(uri)
         if uri not in kept:
             kept[uri] = _Kept(real(uri))
         return kept[uri]

@@ -76,7 +76,9 @@ class Cgroups:
                         _write(self._at[name] / path.lstrip("/") / "tasks", thread)
 
     def adopt(self, group: str, pid: int) -> None:
-        """Moves a process with all of its threads."""
+        """Moves a process with all of its threads and, in cgroup v1, the memory it has used so far."""
+        with suppress(OSError):
+            self._put(group, "memory", "memory.move_charge_at_immigrate", "3")
         self._move(group, "cgroup.procs", pid)
 
     def _move(self, group: str, name: str, number: int) -> None:

@@ -153,7 +153,7 @@ class Lives:
                 leave_network()
 
             pid = await present.machine.start(enter, leave)
-            if self._cgroups.v2:
+            if self._cgroups.v2 or not self._hypervisor.embedded:
                 self._cgroups.adopt(container.group, pid)
             container.state, container.started_ns = RUNNING, time.time_ns()
             self._records.save(container)

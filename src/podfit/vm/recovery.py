@@ -1,4 +1,5 @@
-"""Brings records, domains and cgroups back together when the runtime starts, whatever it was doing when it ended.
+"""Brings records, domains and cgroups back together when the runtime starts, whatever it was doing when it ended, and
+when a libvirt daemon is back.
 
 The records decide which VMs there are, libvirt decides which of them run: a VM is never started here, and one that
 ended meanwhile is recorded as ended.
@@ -13,7 +14,7 @@ from podfit.vm.decide.progress import interrupted
 from podfit.vm.disks import Disks
 from podfit.vm.life import Lives
 from podfit.vm.machines.hypervisor import Hypervisor
-from podfit.vm.machines.machine import Machine
+from podfit.vm.machines.machine import Machine, State
 from podfit.vm.records import CREATED, EXITED, RUNNING, Container, Records
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,18 @@ class Recovery:
         await self._drop_unknown()
         for container in list(self._records.containers.values()):
             await self._recover(container)
+
+    async def after_reconnection(self) -> None:
+        """Nobody heard what happened while the daemon was away. What was not answered yet is left to its callers."""
+        for container in list(self._records.containers.values()):
+            if container.state == EXITED:
+                continue
+            machine = self._lives.machine(container)
+            state = await machine.state()
+            if state is not None and state.running and container.state == CREATED:
+                await self._resume(container, machine)
+            elif container.state == RUNNING and (state is None or not state.running):
+                await self._ended(container, state)
 
     async def _drop_unknown(self) -> None:
         """Domains of ours without a record: their creation never finished, nobody has heard of them."""
@@ -52,10 +65,13 @@ class Recovery:
         elif state is not None and state.running:
             await self._resume(container, machine)
         elif container.state == RUNNING:
-            present = self._lives.presence(container)
-            present.crashed = state is None or state.why_off in ("crashed", "failed")
-            present.shut_down = state is not None and state.why_off == "shutdown"
-            await self._lives.finish(container, None)
+            await self._ended(container, state)
+
+    async def _ended(self, container: Container, state: State | None) -> None:
+        present = self._lives.presence(container)
+        present.crashed = state is None or state.why_off in ("crashed", "failed")
+        present.shut_down = state is not None and state.why_off == "shutdown"
+        await self._lives.finish(container, None)
 
     async def _resume(self, container: Container, machine: Machine) -> None:
         if container.state != RUNNING:

@@ -43,7 +43,9 @@ class Runtime:
         self.lives = Lives(self.records, self.hypervisor, self.cgroups, disks, self.networks, self.notices)
         self.resizer = Resizer(self.records, self.hypervisor, self.cgroups, self.lives, self.waits)
         await self.hypervisor.open(self._heard)
-        await Recovery(self.records, self.hypervisor, self.cgroups, disks, self.lives).run()
+        self._recovery = Recovery(self.records, self.hypervisor, self.cgroups, disks, self.lives)
+        await self._recovery.run()
+        self.hypervisor.returned = self._recovery.after_reconnection
         await self.networks.open(list(self.records.sandboxes.values()))
         for container in self.records.containers.values():
             self.resizer.resume(container)

@@ -1,7 +1,8 @@
-"""The connection to libvirt: opens it, hands out VMs, delivers events.
+"""The connection to libvirt: opens it, hands out VMs, delivers events, and is made again when a daemon comes back.
 
-Calls of libvirt block, so each runs in a thread. A VM starts in a thread that has entered the pod's cgroup and network
-namespace first, because QEMU inherits both.
+Calls of libvirt block, so each runs in a thread. With libvirt in this process, a VM starts in a thread that has entered
+the pod's cgroup and network namespace first, because QEMU inherits both. A libvirt daemon starts QEMU among its own
+processes; it is moved to its cgroup afterwards.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+import socket
+import struct
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import libvirt
 
+from podfit.kit.tasks import Tasks
 from podfit.vm.machines import folder
 from podfit.vm.machines.events import Event, Events, run_loop
 from podfit.vm.machines.process import Orphans, Processes, become_subreaper
@@ -23,19 +28,33 @@ from podfit.vm.machines.process import Orphans, Processes, become_subreaper
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 THREADS = 16
+RECONNECT_S = 0.5
+KEEPALIVE_S, KEEPALIVE_TRIES = 5, 3
+"""A daemon that answers none of them is gone, although its socket is open."""
 
 
 class LibvirtFailed(Exception):
     """libvirt refused a call or is gone; the message is libvirt's."""
 
-    def __init__(self, error: libvirt.libvirtError) -> None:
-        super().__init__(error.get_error_message() or str(error))
-        self.code: int = error.get_error_code() or 0
+    def __init__(self, message: str, code: int, source: int = 0) -> None:
+        """`source`: the part of libvirt that raised it."""
+        super().__init__(message)
+        self.code, self._source = code, source
+
+    @classmethod
+    def by(cls, error: libvirt.libvirtError) -> LibvirtFailed:
+        return cls(error.get_error_message() or str(error), error.get_error_code() or 0, error.get_error_domain() or 0)
 
     @property
     def gone(self) -> bool:
         """Whether the connection itself is lost."""
-        return self.code in (libvirt.VIR_ERR_RPC, libvirt.VIR_ERR_SYSTEM_ERROR, libvirt.VIR_ERR_INVALID_CONN)
+        lost = self.code == libvirt.VIR_ERR_INTERNAL_ERROR and self._source == libvirt.VIR_FROM_RPC
+        return lost or self.code in (
+            libvirt.VIR_ERR_RPC,
+            libvirt.VIR_ERR_SYSTEM_ERROR,
+            libvirt.VIR_ERR_INVALID_CONN,
+            libvirt.VIR_ERR_NO_CONNECT,
+        )
 
     @property
     def no_domain(self) -> bool:
@@ -58,6 +77,12 @@ class Hypervisor:
         self._connection: Any = None
         self._events: Events | None = None
         self._deliver: Callable[[Event], None] = lambda _event: None
+        self._daemon = 0
+        """The process ID of the daemon."""
+        self._lost = asyncio.Event()
+        self._tasks = Tasks("libvirt")
+        self.returned: Callable[[], Awaitable[None]] | None = None
+        """Called after every reconnection: VMs may have ended meanwhile."""
 
     @property
     def embedded(self) -> bool:
@@ -71,26 +96,64 @@ class Hypervisor:
             become_subreaper()
         self._deliver = deliver
         run_loop()
+        self.root = folder.prepare(self.root)
         await self._connect()
+        if not self.embedded:
+            self._tasks.start(self._keep_connected(), "libvirt connection")
 
     async def _connect(self) -> None:
-        self.root = folder.prepare(self.root)
         uri = f"qemu+unix:///system?socket={self._socket}" if self._socket else f"qemu:///embed?root={self.root}"
         self._connection = await self.call(libvirt.open, uri)
-        self._events = Events(self._connection, self._deliver)
+        try:
+            self._events = Events(self._connection, self._deliver)
+            if not self.embedded:
+                self._lost.clear()
+                self._daemon = _peer(self._socket)
+                self._connection.setKeepAlive(KEEPALIVE_S, KEEPALIVE_TRIES)
+                self._connection.registerCloseCallback(self._closed, asyncio.get_running_loop())
+        except libvirt.libvirtError as error:
+            raise LibvirtFailed.by(error) from error
+
+    def _closed(self, _connection: Any, _reason: int, loop: Any) -> None:
+        """In libvirt's thread."""
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._lost.set)
+
+    async def _keep_connected(self) -> None:
+        while True:
+            await self._lost.wait()
+            log.warning("the libvirt daemon at %s is gone; its VMs go on running", self._socket)
+            await self.call(self._close_connection)
+            await self._reconnect()
+            log.warning("the libvirt daemon at %s is back", self._socket)
+
+    async def _reconnect(self) -> None:
+        while True:
+            try:
+                await self._connect()
+                if self.returned is not None:
+                    await self.returned()
+                return
+            except (LibvirtFailed, OSError) as error:
+                log.debug("%s: %s", self._socket, error)
+                await self.call(self._close_connection)
+            await asyncio.sleep(RECONNECT_S)
 
     def _close_connection(self) -> None:
         if self._events is not None:
             self._events.close()
             self._events = None
         if self._connection is not None:
+            connection, self._connection = self._connection, None
+            with suppress(libvirt.libvirtError):
+                connection.unregisterCloseCallback()
             try:
-                self._connection.close()
+                connection.close()
             except libvirt.libvirtError as error:
                 log.debug("closing libvirt: %s", error)
-            self._connection = None
 
     async def close(self) -> None:
+        await self._tasks.stop()
         self.processes.close()
         await self.call(self._close_connection)
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -103,7 +166,7 @@ class Hypervisor:
 
     async def version(self) -> tuple[int, int]:
         """Of libvirt and of QEMU."""
-        return await self.call(lambda: (self._connection.getLibVersion(), self._connection.getVersion()))
+        return await self.call(lambda: (self._open().getLibVersion(), self._open().getVersion()))
 
     async def call(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Runs a blocking call in a thread; libvirt's errors become LibvirtFailed."""
@@ -113,21 +176,37 @@ class Hypervisor:
                 with self._orphans.reaped():
                     return work(*arguments)
             except libvirt.libvirtError as error:
-                raise LibvirtFailed(error) from error
+                raise LibvirtFailed.by(error) from error
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, guarded)
 
     async def define(self, xml: str) -> None:
-        await self.call(lambda: self._connection.defineXML(xml))
+        await self.call(lambda: self._open().defineXML(xml))
 
     async def names(self) -> dict[str, str]:
         """All domains: the name by UUID."""
-        return await self.call(lambda: {vm.UUIDString(): vm.name() for vm in self._connection.listAllDomains()})
+        return await self.call(lambda: {vm.UUIDString(): vm.name() for vm in self._open().listAllDomains()})
 
     async def on(self, uuid: str, work: Callable[[Any], Result]) -> Result:
         """Runs `work` with the libvirt domain, in a thread."""
-        return await self.call(lambda: work(self._connection.lookupByUUIDString(uuid)))
+        return await self.call(lambda: work(self._open().lookupByUUIDString(uuid)))
+
+    def _open(self) -> Any:
+        """Raises LibvirtFailed while the daemon is away."""
+        if self._connection is None:
+            raise LibvirtFailed(f"the libvirt daemon at {self._socket} is not running", libvirt.VIR_ERR_NO_CONNECT)
+        return self._connection
 
     def pid_file(self, name: str) -> Path:
-        base = self.root / "run/qemu" if self.embedded else Path("/run/libvirt/qemu")
+        """A daemon's is where the daemon sees it, which may be in a mount namespace of its own."""
+        base = self.root / "run/qemu" if self.embedded else Path(f"/proc/{self._daemon}/root/run/libvirt/qemu")
         return base / f"{name}.pid"
+
+
+def _peer(path: str) -> int:
+    """The process that listens on a unix socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.connect(path)
+        size = struct.calcsize("3i")
+        pid, _, _ = struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return int(pid)
