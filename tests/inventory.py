@@ -54,12 +54,12 @@ def flags() -> dict[str, set[str]]:
             options = {text for one in command.params for text in (*one.opts, *one.secondary_opts)}
             found[name] = {text for text in options if text.startswith("-")} - {"--help", "-h"}
     for name, described in autoscaler_flags().items():
-        found[name] = {flag for flag, _ in described}
+        found[name] = {flag for flag, _, _ in described}
     return found
 
 
-def autoscaler_flags() -> dict[str, list[tuple[str, str]]]:
-    """The autoscaler's components read their own command lines: each flag with its default."""
+def autoscaler_flags() -> dict[str, list[tuple[str, str, str]]]:
+    """The autoscaler's components read their own command lines: each flag with its default and its meaning."""
     from podfit.vpa.admission.config import AdmissionConfig
     from podfit.vpa.flags import described
     from podfit.vpa.recommender.config import RecommenderConfig

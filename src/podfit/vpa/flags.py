@@ -14,6 +14,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from podfit.api.quantity import Quantity, QuantityError
+from podfit.vpa.flag_texts import TEXTS
 
 T = TypeVar("T")
 
@@ -50,6 +51,8 @@ NUMBERS = frozenset(
         "pod-update-threshold",
         "low-confidence-below",
         "small-group-margin",
+        "starved-above",
+        "starvation-growth",
         "throttled-above",
         "throttled-growth",
         "changes-per-minute",
@@ -81,6 +84,16 @@ def duration(text: str) -> float:
     return sign * sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(rest))
 
 
+def go_duration(seconds: float) -> str:
+    """Whole milliseconds as Go writes them: `1h30m0s`, `500ms`."""
+    if 0 < seconds < 1:
+        return f"{round(seconds * 1000)}ms"
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    head = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{head}{round(rest, 3):g}s"
+
+
 def parse(default: T, arguments: Sequence[str]) -> T:
     """The configuration with what a command line changes. Raises BadFlag."""
     changes: dict[str, dict[str, Any]] = {}
@@ -94,11 +107,12 @@ def parse(default: T, arguments: Sequence[str]) -> T:
     return replace(default, **{**changes.get("", {}), **inner})  # type: ignore[type-var]
 
 
-def described(default: Any) -> Iterator[tuple[str, str]]:
-    """Every flag with its default, for help texts."""
-    for name, (holder, field, _) in sorted(_known(default).items()):
+def described(default: Any) -> Iterator[tuple[str, str, str]]:
+    """Every flag with its default and its meaning, for help texts."""
+    for name, (holder, field, kind) in sorted(_known(default).items()):
         value = getattr(getattr(default, holder) if holder else default, field.name)
-        yield f"--{name}", _shown(value)
+        shown = go_duration(value) if kind is float and name not in NUMBERS else _shown(value)
+        yield f"--{name}", shown, TEXTS[name]
 
 
 Known = dict[str, tuple[str, "Field[Any]", Any]]

@@ -5,24 +5,27 @@ from __future__ import annotations
 import ssl
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from podfit.api.quantity import Quantity
 from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig, admission_config
-from podfit.vpa.flags import NUMBERS, BadFlag, WrongLine, described, duration, gates
+from podfit.vpa.flag_texts import TEXTS
+from podfit.vpa.flags import NUMBERS, BadFlag, WrongLine, described, duration, gates, go_duration
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.updater.config import UpdaterConfig, updater_config
 
 UPSTREAM = {
     "recommender-name": "default",
-    "checkpoints-gc-interval": "600.0",
+    "checkpoints-gc-interval": "10m0s",
     "target-cpu-percentile": "0.9",
     "pod-recommendation-min-memory-mb": "250.0",
-    "history-length": "691200.0",
+    "history-length": "192h0m0s",
     "container-name-label": "name",
     "oom-min-bump-up-bytes": "104857600",
     "round-memory-bytes": "1",
-    "confidence-interval-memory": "86400",
+    "confidence-interval-memory": "24h0m0s",
     "update-worker-count": "10",
     "address": ":8942",
     "leader-elect-resource-name": "vpa-recommender-lease",
@@ -30,7 +33,7 @@ UPSTREAM = {
 
 
 def test_the_recommenders_flags_have_upstreams_names_and_defaults() -> None:
-    known = dict(described(RecommenderConfig()))
+    known = {flag: value for flag, value, _ in described(RecommenderConfig())}
     assert {name: known[f"--{name}"] for name in UPSTREAM} == UPSTREAM
 
 
@@ -69,7 +72,7 @@ def test_every_flag_of_upstreams_binary_is_there(component: str) -> None:
     wanted = [*OF[component].split(), *COMMON.split()]
     if component != "admission":
         wanted += [f"leader-{name}" for name in ELECTION.split()]
-    assert not {f"--{name}" for name in wanted} - dict(described(default)).keys()
+    assert not {f"--{name}" for name in wanted} - {flag for flag, _, _ in described(default)}
 
 
 def test_flags_about_log_files_are_accepted() -> None:
@@ -168,9 +171,22 @@ def test_wrong_recommender_flags_are_told(arguments: list[str], words: str) -> N
 
 
 def test_plain_numbers_and_durations_are_told_apart() -> None:
-    known = {name.removeprefix("--") for made in (RecommenderConfig(), UpdaterConfig()) for name, _ in described(made)}
-    assert known >= NUMBERS
+    assert _flags(RecommenderConfig(), UpdaterConfig()) >= NUMBERS
     assert updater_config(["--eviction-tolerance=1e-1", "--evict-after-oom-threshold=90"]).eviction_tolerance == 0.1
+
+
+def _flags(*configs: object) -> set[str]:
+    return {name.removeprefix("--") for made in configs for name, _, _ in described(made)}
+
+
+def test_every_text_describes_a_flag() -> None:
+    assert _flags(RecommenderConfig(), UpdaterConfig(), AdmissionConfig()) == TEXTS.keys()
+
+
+@given(st.integers(0, 10**9))
+def test_a_duration_is_read_as_it_is_shown(milliseconds: int) -> None:
+    seconds = milliseconds / 1000
+    assert duration(go_duration(seconds)) == pytest.approx(seconds, abs=0.0005)
 
 
 def test_a_line_that_cannot_be_read_ends_the_command_as_other_wrong_lines_do() -> None:

@@ -84,14 +84,16 @@ def _run(work: Callable[[], Coroutine[Any, Any, None]], level: int) -> None:
 
 
 def _helped(context: typer.Context, default: object) -> bool:
-    """Prints every flag with its default, when asked for help."""
+    """Prints every flag with its default and its meaning, when asked for help."""
+    from textwrap import fill
+
     from podfit.vpa.flags import described
 
     if not {"-h", "--help"} & set(context.args):
         return False
     print(f"Usage: podfit vpa {context.info_name} [--FLAG=VALUE]...\n")
-    for name, value in described(default):
-        print(f"  {name}={value}")
+    for name, value, text in described(default):
+        print(f"  {name}={value}\n{fill(text, 79, initial_indent=' ' * 6, subsequent_indent=' ' * 6)}")
     return True
 
 

@@ -71,7 +71,7 @@ def _autoscaler_flags(component: str) -> list[str]:
     from podfit.vpa.flags import described
 
     config = getattr(import_module(f"podfit.vpa.{component}.config"), f"{component.title()}Config")
-    return [flag for flag, _ in described(config())]
+    return [flag for flag, _, _ in described(config())]
 
 
 def _values(line: Line, option: str, word: str) -> Found:
