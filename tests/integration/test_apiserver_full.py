@@ -47,10 +47,21 @@ def config_map(name: str, size: int = 9000) -> dict[str, Any]:
     return {"metadata": {"name": name}, "data": {"a": "x" * size}}
 
 
-async def refused_for_want_of_room(server: ApiServer) -> None:
+async def make_room(server: ApiServer, number: int) -> None:
+    for one in json.loads((await ask(server, "GET", MAPS)).body)["items"][:number]:
+        assert (await ask(server, "DELETE", f"{MAPS}/{one['metadata']['name']}")).status == 200
+
+
+async def expect_code(server: ApiServer, path: str, code: int) -> None:
+    async with asyncio.timeout(60):
+        while (await ask(server, "GET", path)).status != code:
+            await asyncio.sleep(0.05)
+
+
+async def refused_for_want_of_room(server: ApiServer, name: str = "more", size: int = 9000) -> None:
     """Creates objects until one is refused."""
     for number in range(100_000):
-        answer = await ask(server, "POST", MAPS, config_map(f"more-{number}"))
+        answer = await ask(server, "POST", MAPS, config_map(f"{name}-{number}", size))
         if answer.status != 201:
             break
     said = json.loads(answer.body)
@@ -96,9 +107,18 @@ async def test_a_server_starts_at_a_full_disk_and_deletes_make_room(disk: Path) 
         await refused_for_want_of_room(server)
         number = len(json.loads((await ask(server, "GET", MAPS)).body)["items"])
     async with running(disk) as server:
-        for one in json.loads((await ask(server, "GET", MAPS)).body)["items"][: number // 2]:
-            assert (await ask(server, "DELETE", f"{MAPS}/{one['metadata']['name']}")).status == 200
-        async with asyncio.timeout(60):
-            while (await ask(server, "GET", "/readyz")).status != 200:
-                await asyncio.sleep(0.05)
+        await make_room(server, number // 2)
+        await expect_code(server, "/readyz", 200)
         assert (await ask(server, "POST", MAPS, config_map("later"))).status == 201
+
+
+async def test_default_objects_that_a_full_disk_has_no_room_for_are_created_when_there_is_room(disk: Path) -> None:
+    role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/edit"
+    async with running(disk) as server:
+        await refused_for_want_of_room(server)
+        assert (await ask(server, "DELETE", role)).status == 200
+        await refused_for_want_of_room(server, "again", 100)
+    async with running(disk) as server:
+        assert (await ask(server, "GET", role)).status == 404
+        await make_room(server, 500)
+        await expect_code(server, role, 200)

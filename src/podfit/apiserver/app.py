@@ -53,14 +53,18 @@ from podfit.apiserver.subresources.reviews import ReviewHandlers
 from podfit.apiserver.subresources.scale import ScaleHandlers
 from podfit.apiserver.subresources.tokens import TokenHandlers
 from podfit.apiserver.usable import each
+from podfit.kit.tasks import Tasks
+from podfit.store.backend import Unavailable
 
 log = logging.getLogger(__name__)
+_INSTALL_AGAIN_S = 5.0
 
 
 class ApiServer:
     def __init__(self, config: Config) -> None:
         allow_depth()
         self.config = config
+        self._tasks = Tasks("API server")
         self.registry = Registry()
         self.hub = Hub(config.store)
         self.objects = Objects(config.store, self.registry, self.hub, config.clock)
@@ -180,6 +184,7 @@ class ApiServer:
 
     async def stop(self) -> None:
         self.core.paths.ready = False
+        await self._tasks.stop()
         await self.standing.stop()
         await self.groups.stop()
         await self.custom.stop()
@@ -193,8 +198,30 @@ class ApiServer:
         await self.config.store.close()
 
     async def _bootstrap(self) -> None:
-        writer, registry, store = self.core.writer, self.registry, self.config.store
+        """A server starts at a full disk too, so that its users can delete: what is missing is written later."""
+        store = self.config.store
         first = store.revision
+        try:
+            await self._install()
+        except Unavailable as error:
+            log.error("some default objects are missing: %s", error)
+            self._tasks.start(self._install_later(), "install default objects")
+            return
+        if store.revision > first:
+            # Nobody has seen these revisions; history begins with a cluster that is complete.
+            await store.compact(store.revision)
+
+    async def _install_later(self) -> None:
+        while True:
+            await self.config.clock.sleep(_INSTALL_AGAIN_S)
+            try:
+                await self._install()
+                return
+            except Unavailable:
+                log.debug("some default objects are still missing")
+
+    async def _install(self) -> None:
+        writer, registry = self.core.writer, self.registry
         await bootstrap.create_missing(writer, registry, bootstrap.namespaces())
         host = self.config.advertised
         missing = [
@@ -213,9 +240,6 @@ class ApiServer:
         await self._settled()
         await self.standing.collect_rules()
         await self._settled()
-        if store.revision > first:
-            # Nobody has seen these revisions; history begins with a cluster that is complete.
-            await store.compact(store.revision)
 
     async def _settled(self) -> None:
         """Until everything written has been heard of."""
