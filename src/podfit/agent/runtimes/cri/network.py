@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
-from podfit.cri import CriError
+from podfit.cri import CriClient, CriError
 from podfit.cri import api_pb2 as api
+from podfit.kit.tasks import Tasks
 from podfit.podnet.failures import NetworkFailure
 from podfit.podnet.redirects import Redirects
 
 from ..base import RuntimeFailure
-from .book import Book
+from .records import Pod
 
 log = logging.getLogger(__name__)
 
 
 class Network:
-    def __init__(self, book: Book, redirects: Redirects) -> None:
-        self._book, self._redirects, self._range = book, redirects, ""
+    def __init__(self, client: CriClient, redirects: Redirects) -> None:
+        self._client, self._redirects, self._range = client, redirects, ""
+        self._tasks = Tasks("cri-network")
+        self.pods: Mapping[str, Pod] = {}
+        """The pods of the node, once the runtime is open."""
+
+    async def close(self) -> None:
+        await self._tasks.stop()
 
     async def follow(self, uid: str) -> None:
         """A pod with a network of its own follows the redirects."""
-        pod = self._book.pods.get(uid)
+        pod = self.pods.get(uid)
         if pod is not None and not pod.config.host_network:
             await self._redirects.follow(pod.ips)
 
@@ -31,18 +39,18 @@ class Network:
             await self._redirects.redirect(address, port, target, target_port)
         except NetworkFailure as error:
             raise RuntimeFailure(f"{address}:{port} cannot be redirected to {target}:{target_port}: {error}") from error
-        for uid in list(self._book.pods):
+        for uid in list(self.pods):
             await self.follow(uid)
 
     def use_range(self, pod_range: str) -> None:
         if pod_range and pod_range != self._range:
             self._range = pod_range
-            self._book.tasks.start(self._announce(pod_range), "cri-range")
+            self._tasks.start(self._announce(pod_range), "cri-range")
 
     async def _announce(self, pod_range: str) -> None:
         """For runtimes that write CNI's configuration from a template; others ignore it."""
         config = api.RuntimeConfig(network_config=api.NetworkConfig(pod_cidr=pod_range))
         try:
-            await self._book.client.ask("UpdateRuntimeConfig", api.UpdateRuntimeConfigRequest(runtime_config=config))
+            await self._client.ask("UpdateRuntimeConfig", api.UpdateRuntimeConfigRequest(runtime_config=config))
         except CriError as error:
             log.info("the runtime did not take the range of pods %s: %s", pod_range, error)

@@ -69,13 +69,13 @@ class CriRuntime:
         self._node, self._cgroup_root, self._ips, self._own_cgroups = node, cgroup_root, (host_ip,), own_cgroups
         self._redirects = Redirects(f"{node}_{self.data_dir.name}".removeprefix("podfit-"))
         self._images = Images(self.client)
+        self._network = Network(self.client, self._redirects)
         self._cgroups: Cgroups | None = None
         self._book: Book
         self._sandboxes: Sandboxes
         self._containers: Containers
         self._resources: Resources
         self._readings: Readings
-        self._network: Network
         self._commands: Commands
 
     async def problem(self) -> str:
@@ -108,7 +108,7 @@ class CriRuntime:
         self._containers = Containers(self._book, subpaths)
         self._resources = Resources(self._book)
         self._readings = Readings(self._book)
-        self._network = Network(self._book, self._redirects)
+        self._network.pods = self._book.pods
         self._commands = Commands(self._book)
         if self._cgroups is not None:
             self._cgroups.create(places.root, Limits())
@@ -123,6 +123,7 @@ class CriRuntime:
         return self._book.places.root
 
     async def close(self) -> None:
+        await self._network.close()
         await self._book.close()
         await self.client.close()
 
