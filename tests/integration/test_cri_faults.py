@@ -322,3 +322,18 @@ async def test_a_sandbox_that_dies_is_noticed_at_once(alone: Node) -> None:
     await until(lambda: ("pod-gone", "") in alone.events)
     pod = await alone.runtime.pod(uid)
     assert pod is not None and not pod.alive
+
+
+async def test_the_range_of_pods_reaches_a_runtime_that_is_opened_later(proxy: CriProxy, tmp_path: Path) -> None:
+    name = f"podfit-test-{uuid.uuid4().hex[:8]}"
+    runtime = CriRuntime(proxy.endpoint, name, tmp_path / "data", f"/{name}")
+    runtime.use_range("10.1.2.0/24")
+    await runtime.open()
+    try:
+        await until(lambda: proxy.count("UpdateRuntimeConfig"))
+        runtime.use_range("10.1.2.0/24")
+        [sent] = [request for call, request in proxy.seen if call == "UpdateRuntimeConfig"]
+        assert sent.runtime_config.network_config.pod_cidr == "10.1.2.0/24"
+    finally:
+        await runtime.purge()
+        await runtime.close()
