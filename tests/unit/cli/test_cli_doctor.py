@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import time
 from email.utils import formatdate
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,9 @@ import pytest
 from podfit.cli.checks import Finding, cluster, machine, network, storage, tried
 from podfit.client.kubeconfig import Access
 
+DEPENDENCIES = {
+    re.split("[ ><=;[]", text)[0].lower() for text in metadata.requires("podfit") or () if "extra ==" not in text
+}
 STOPPED = (
     "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
     "clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]\n"
@@ -28,6 +33,12 @@ def test_an_old_python_is_named() -> None:
 def test_a_missing_library_is_named() -> None:
     found = machine.libraries(("yaml", "no_such_library_here"))
     assert found.level == "fail" and "no_such_library_here" in found.found and found.help
+
+
+def test_libraries_that_podfit_needs_are_those_it_depends_on() -> None:
+    for name in machine.NEEDED:
+        packages = metadata.packages_distributions()[name]
+        assert any(re.sub("[-_.]+", "-", package).lower() in DEPENDENCIES for package in packages), name
 
 
 def test_other_systems_and_old_kernels_are_named() -> None:

@@ -11,10 +11,13 @@ import grpc
 import pytest
 
 from podfit.cli.checks import Finding
+from podfit.cli.checks import runtime as runtime_module
 from podfit.cli.checks.runtime import runtime_checks
 from podfit.cri import api_pb2 as api
 from podfit.cri.configuration import uses_systemd
 from podfit.cri.services import IMAGE, OPTIONS, RUNTIME, handler
+
+PLUGIN = {"type": "bridge", "ipam": {"type": "host-local"}}
 
 
 class Runtime:
@@ -24,19 +27,27 @@ class Runtime:
         self.network = True
         self.images = {"pause"}
         self.systemd = False
+        self.restricts_scores = True
+        self.plugins: Path | None = None
 
     async def Version(self, request: Any, context: Any) -> api.VersionResponse:
         return api.VersionResponse(runtime_name="containerd", runtime_version="1.6.20")
 
     async def Status(self, request: Any, context: Any) -> api.StatusResponse:
         options = {"options": {"SystemdCgroup": self.systemd}}
-        config = {"sandboxImage": "pause", "containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": options}}}
+        cni = {"PluginDirs": [str(self.plugins)], "Networks": [{"Config": {"Plugins": [{"Network": PLUGIN}]}}]}
+        config = {
+            "restrictOOMScoreAdj": self.restricts_scores,
+            "sandboxImage": "pause",
+            "containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": options}},
+        }
         why = "" if self.network else "cni plugin not initialized"
         conditions = [
             api.RuntimeCondition(type="RuntimeReady", status=True),
             api.RuntimeCondition(type="NetworkReady", status=self.network, reason="NotReady", message=why),
         ]
-        return api.StatusResponse(status=api.RuntimeStatus(conditions=conditions), info={"config": json.dumps(config)})
+        info = {"config": json.dumps(config), **({"cniconfig": json.dumps(cni)} if self.plugins else {})}
+        return api.StatusResponse(status=api.RuntimeStatus(conditions=conditions), info=info)
 
     async def ImageStatus(self, request: Any, context: Any) -> api.ImageStatusResponse:
         image = request.image.image
@@ -75,10 +86,41 @@ async def test_a_missing_sandbox_image_is_advice(served: tuple[Runtime, str]) ->
     assert finding.level == "warn" and "images pull pause" in finding.help
 
 
+async def test_a_plugin_that_a_configuration_names_and_nobody_installed_is_a_fault(
+    served: tuple[Runtime, str], tmp_path: Path
+) -> None:
+    served[0].plugins = tmp_path
+    (tmp_path / "bridge").touch(0o755)
+    finding = (await found(served[1]))["CNI"]
+    assert finding.level == "fail" and "host-local" in finding.found and "containernetworking-plugins" in finding.help
+    (tmp_path / "host-local").touch(0o755)
+    assert (await found(served[1]))["CNI"].level == "ok"
+
+
+async def test_scores_that_may_not_be_lowered_are_a_fault_unless_the_runtime_knows(
+    served: tuple[Runtime, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_module, "has_capability", lambda number: False)
+    assert "oom_score_adj" not in await found(served[1])
+    served[0].restricts_scores = False
+    finding = (await found(served[1]))["oom_score_adj"]
+    assert finding.level == "fail" and "restrict_oom_score_adj = true" in finding.help
+
+
+async def test_the_systemd_driver_without_systemd_is_a_fault(
+    served: tuple[Runtime, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served[0].systemd = True
+    monkeypatch.setattr(runtime_module, "SYSTEMD", tmp_path / "none")
+    finding = (await found(served[1]))["cgroup driver"]
+    assert finding.level == "fail" and "SystemdCgroup = false" in finding.help
+
+
 @pytest.mark.parametrize(("systemd", "driver"), [(True, "systemd"), (False, "cgroupfs")])
 async def test_the_cgroup_driver_of_an_old_runtime_is_read_from_its_configuration(
-    served: tuple[Runtime, str], systemd: bool, driver: str
+    served: tuple[Runtime, str], systemd: bool, driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(runtime_module, "SYSTEMD", tmp_path)
     served[0].systemd = systemd
     finding = (await found(served[1]))["cgroup driver"]
     assert finding.level == "ok" and finding.found.startswith(driver)

@@ -23,7 +23,7 @@ from podfit.cli.checks import Finding, fail, ok, tried, warn
 from podfit.cli.checks.network import pod_network
 from podfit.kit.oserrors import system_words
 
-NEEDED = ("aiohttp", "uvloop", "msgspec", "cryptography", "numpy", "sortedcontainers", "yaml", "jwt", "cel")
+NEEDED = ("aiohttp", "uvloop", "msgspec", "cryptography", "numpy", "sortedcontainers", "yaml", "jwt", "re2")
 FILES, INSTANCES = 1024, 64
 PATIENCE_S = 2.0
 

@@ -15,6 +15,7 @@ from podfit.podnet.network import CNI_CONFIGURATIONS, CNI_PLUGINS
 from podfit.podnet.support import missing_for_bridge
 
 _NAME = "pod network"
+INSTALL_PLUGINS = "install the plugins (apt install containernetworking-plugins)"
 
 
 def pod_network(conf_dir: Path = CNI_CONFIGURATIONS, bin_dirs: Sequence[Path] = CNI_PLUGINS) -> Finding:
@@ -38,14 +39,19 @@ def pod_network(conf_dir: Path = CNI_CONFIGURATIONS, bin_dirs: Sequence[Path] = 
 def _by_cni(found: NetworkConfig, conf_dir: Path, bin_dirs: Sequence[Path]) -> Finding:
     kinds = [str(plugin["type"]) for plugin in found.plugins]
     kinds += [str(plugin["ipam"]["type"]) for plugin in found.plugins if (plugin.get("ipam") or {}).get("type")]
+    if lacking := missing_plugin(kinds, bin_dirs):
+        return fail(_NAME, f"CNI: {lacking}", f"{INSTALL_PLUGINS}, or use --cni-bin-dir")
+    return ok(_NAME, f"CNI network {found.name} of {conf_dir} ({', '.join(kinds)})")
+
+
+def missing_plugin(kinds: Sequence[str], bin_dirs: Sequence[Path]) -> str:
+    """Why one of these plugins cannot be used; "" if all can."""
     try:
         for kind in kinds:
             find_plugin(kind, bin_dirs)
     except NetworkFailure as error:
-        return fail(
-            _NAME, f"CNI: {error}", "install it (apt install containernetworking-plugins), or use --cni-bin-dir"
-        )
-    return ok(_NAME, f"CNI network {found.name} of {conf_dir} ({', '.join(kinds)})")
+        return str(error)
+    return ""
 
 
 def _drops_forwarded() -> bool:

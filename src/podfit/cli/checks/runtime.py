@@ -6,13 +6,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from podfit.cli.checks import Finding, fail, ok, warn
+from podfit.cli.checks.network import INSTALL_PLUGINS, missing_plugin
 from podfit.compose_runtimes import CONTAINERD
+from podfit.kit.privileges import CAP_SYS_RESOURCE, has_capability
 
 if TYPE_CHECKING:
     from podfit.cri import CriClient
 
 RESTARTED = "then restart the runtime"
+SYSTEMD = Path("/run/systemd/system")
 
 
 async def runtime_checks(endpoint: str) -> AsyncIterator[Finding]:
@@ -44,7 +49,7 @@ async def runtime_checks(endpoint: str) -> AsyncIterator[Finding]:
         await client.close()
         return
     yield ok("container runtime", f"{version.runtime_name} {version.runtime_version} at {asked}")
-    for finding in _conditions(status):
+    for finding in (*_conditions(status), *_oom_scores(configuration(status))):
         yield finding
     yield await _cgroup_driver(client, configuration(status))
     yield await _sandbox_image(client, configuration(status))
@@ -60,21 +65,47 @@ def _unreachable(endpoint: str, code: str, details: str) -> Finding:
 
 
 def _conditions(status: Any) -> list[Finding]:
-    advice = {
-        "RuntimeReady": ("runtime ready", "read the runtime's log (journalctl -u containerd)"),
-        "NetworkReady": (
-            "CNI",
-            "install the plugins (apt install containernetworking-plugins) and a configuration in /etc/cni/net.d; "
-            "pods in the host's network run without",
-        ),
-    }
     found = []
     for condition in status.status.conditions:
-        if condition.type in advice:
-            name, help = advice[condition.type]
-            why = f"{condition.reason}: {condition.message}".strip(": ")
-            found.append(ok(name, "ready") if condition.status else fail(name, why or "not ready", help))
+        why = f"{condition.reason}: {condition.message}".strip(": ") or "not ready"
+        if condition.type == "RuntimeReady":
+            advice = "read the runtime's log (journalctl -u containerd)"
+            found.append(ok("runtime ready", "ready") if condition.status else fail("runtime ready", why, advice))
+        elif condition.type == "NetworkReady":
+            found.append(_network(status, "" if condition.status else why))
     return found
+
+
+def _network(status: Any, why: str) -> Finding:
+    """A runtime is ready with any configuration; that its plugins exist shows only when a pod starts."""
+    shown = _decoded(status.info.get("cniconfig", "{}"))
+    if why:
+        folder = shown.get("PluginConfDir") or "/etc/cni/net.d"
+        advice = f"{INSTALL_PLUGINS} and a configuration in {folder}, such as the one in docs/runtimes.md"
+        return fail("CNI", why, advice)
+    configurations = [network.get("Config") or {} for network in shown.get("Networks") or ()]
+    plugins = [plugin.get("Network") or {} for one in configurations for plugin in one.get("Plugins") or ()]
+    kinds = [str(plugin.get("type")) for plugin in plugins]
+    kinds += [str(plugin["ipam"]["type"]) for plugin in plugins if (plugin.get("ipam") or {}).get("type")]
+    if lacking := missing_plugin(kinds, [Path(folder) for folder in shown.get("PluginDirs") or ()]):
+        return fail("CNI", lacking, f"{INSTALL_PLUGINS}, or set bin_dir of the runtime to where they are, {RESTARTED}")
+    return ok("CNI", "ready")
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _oom_scores(configuration: dict[str, Any]) -> list[Finding]:
+    """Without CAP_SYS_RESOURCE (in a container or a sandboxed VM) runc cannot give pods the scores they should have."""
+    if configuration.get("restrictOOMScoreAdj") is not False or has_capability(CAP_SYS_RESOURCE):
+        return []
+    advice = f"set restrict_oom_score_adj = true in the CRI plugin's configuration, {RESTARTED}"
+    return [fail("oom_score_adj", "may not be lowered here (no CAP_SYS_RESOURCE): no pod can start", advice)]
 
 
 async def _cgroup_driver(client: CriClient, configuration: dict[str, Any]) -> Finding:
@@ -84,7 +115,7 @@ async def _cgroup_driver(client: CriClient, configuration: dict[str, Any]) -> Fi
     name = "cgroup driver"
     try:
         answer = await client.ask("RuntimeConfig", api.RuntimeConfigRequest(), 5.0)
-        return ok(name, "systemd" if answer.linux.cgroup_driver == api.SYSTEMD else "cgroupfs")
+        return _driver(answer.linux.cgroup_driver == api.SYSTEMD)
     except CriError as error:
         if error.code != "UNIMPLEMENTED":
             return fail(name, error.details, "read the runtime's log")
@@ -93,7 +124,14 @@ async def _cgroup_driver(client: CriClient, configuration: dict[str, Any]) -> Fi
         return warn(name, "the runtime neither answers RuntimeConfig nor shows its configuration", advice)
     from podfit.cri.configuration import uses_systemd
 
-    return ok(name, f"{'systemd' if uses_systemd(configuration) else 'cgroupfs'} (in the runtime's configuration)")
+    return _driver(uses_systemd(configuration), " (in the runtime's configuration)")
+
+
+def _driver(systemd: bool, source: str = "") -> Finding:
+    if systemd and not SYSTEMD.exists():
+        advice = f"set SystemdCgroup = false in the runtime's configuration, {RESTARTED}"
+        return fail("cgroup driver", f"systemd{source}, but systemd does not run on this machine", advice)
+    return ok("cgroup driver", f"{'systemd' if systemd else 'cgroupfs'}{source}")
 
 
 async def _sandbox_image(client: CriClient, configuration: dict[str, Any]) -> Finding:

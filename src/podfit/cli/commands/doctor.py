@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from podfit.cli.checks import Finding
 
 MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
+WIDTH = 20
+"""Of the column of names."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -83,7 +85,7 @@ def _print(finding: Finding) -> None:
 
     mark, color = MARKS[finding.level]
     console = Console(file=sys.stdout, soft_wrap=True)
-    line = Text.assemble((mark, color), f" {finding.name + ':':<16}", visible(finding.found))
+    line = Text.assemble((mark, color), f" {finding.name + ':':<{WIDTH}}", visible(finding.found))
     if finding.help:
-        line.append(f"\n  {'':<16}→ {finding.help}", style="dim")
+        line.append(f"\n  {'':<{WIDTH}}→ {finding.help}", style="dim")
     console.print(line)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import platform
 
+from podfit.kit.privileges import CAP_SYS_ADMIN, has_capability
+
 from ..base import RuntimeFailure
 from ..cgroups import Cgroups, detect, mounted
 
-_CAP_SYS_ADMIN = 21
 _NAMESPACES = ("pid", "mnt", "uts", "ipc", "cgroup")
 
 
@@ -18,20 +19,12 @@ def check_support() -> list[str]:
     missing = [
         f"the kernel has no {name} namespaces" for name in _NAMESPACES if not os.path.exists(f"/proc/self/ns/{name}")
     ]
-    if not _has_capability(_CAP_SYS_ADMIN):
+    if not has_capability(CAP_SYS_ADMIN):
         missing.append("root with CAP_SYS_ADMIN is needed for namespaces and mounts")
     if not hasattr(os, "pidfd_open"):
         missing.append("this Python has no pidfd_open")
     missing += _check_cgroups()
     return missing
-
-
-def _has_capability(number: int) -> bool:
-    with open("/proc/self/status") as status:
-        for line in status:
-            if line.startswith("CapEff:"):
-                return bool(int(line.split()[1], 16) >> number & 1)
-    return False
 
 
 def _check_cgroups() -> list[str]:
