@@ -17,6 +17,7 @@ import grpc
 import pytest
 
 from podfit.cri import api_pb2 as cri
+from podfit.cri.migrations import migration_calls
 from podfit.cri.services import IMAGE, OPTIONS, RUNTIME, calls
 from tests.e2e.guest import image, vm_image
 
@@ -59,6 +60,7 @@ class Vms:
     def __init__(self, socket: Path) -> None:
         self._channel = grpc.aio.insecure_channel(f"unix://{socket}", options=OPTIONS)
         self.runtime, self.image = calls(self._channel, RUNTIME), calls(self._channel, IMAGE)
+        self.migrations = migration_calls(self._channel)
 
     async def close(self) -> None:
         await self._channel.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,8 @@ class Lives:
         self._present: dict[str, Presence] = {}
         self._by_uuid: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.departed: Callable[[Container], Awaitable[bool]] = _never
+        """Whether the VM has left for another host; set by the departures."""
 
     def presence(self, container: Container) -> Presence:
         found = self._present.get(container.id)
@@ -101,7 +104,7 @@ class Lives:
             await self._undo(container)
             raise
         self.presence(container)
-        self._post(container, notices.CREATED)
+        self.post(container, notices.CREATED)
 
     async def define(self, sandbox: Sandbox, container: Container) -> None:
         disks = await self._disks.create(container.id, container.image)
@@ -109,9 +112,9 @@ class Lives:
         boot = container.layout.boot
         self._cgroups.write(container.group, container.limits, self.limit_bytes(container, boot.memory_mib))
         self._records.save(container)
-        await self._hypervisor.define(domain_xml(self._definition(sandbox, container, disks)))
+        await self._hypervisor.define(domain_xml(self.definition(sandbox, container, disks)))
 
-    def _definition(self, sandbox: Sandbox, container: Container, disks: tuple[Disk, ...]) -> Definition:
+    def definition(self, sandbox: Sandbox, container: Container, disks: tuple[Disk, ...]) -> Definition:
         image, network = container.image, self._networks.of(sandbox)
         return Definition(
             name=container.domain,
@@ -158,7 +161,7 @@ class Lives:
             container.state, container.started_ns = RUNNING, time.time_ns()
             self._records.save(container)
             self.watch(container, pid)
-        self._post(container, notices.STARTED)
+        self.post(container, notices.STARTED)
 
     def watch(self, container: Container, pid: int) -> None:
         """Follows the console and the process of a VM that runs."""
@@ -188,6 +191,8 @@ class Lives:
             present.stopped.set()
 
     async def _over(self, container: Container, present: Presence, code: int | None) -> None:
+        if container.leaving and await self.departed(container):
+            return
         if not code and not present.killed:
             # QEMU ended in order, or is not our child: whether the guest shut down or crashed, libvirt knows.
             with suppress(TimeoutError):
@@ -209,7 +214,7 @@ class Lives:
         container.state, container.finished_ns, container.update = EXITED, time.time_ns(), None
         self._records.save(container)
         present.ended.set()
-        self._post(container, notices.STOPPED)
+        self.post(container, notices.STOPPED)
 
     def _verdict(self, container: Container, present: Presence, code: int | None) -> tuple[int, str, str]:
         if self._cgroups.usage(container.group).oom_kills > present.oom_kills:
@@ -231,8 +236,11 @@ class Lives:
         """The power button, then the grace period, then the plug."""
         if container.state != RUNNING:
             return
+        if container.moved:
+            await self.finish(container, 0)
+            return
         present = self.presence(container)
-        if grace_s > 0:
+        if grace_s > 0 and not container.leaving:
             with suppress(LibvirtFailed):
                 await present.machine.press_power_button()
             with suppress(TimeoutError):
@@ -247,17 +255,23 @@ class Lives:
 
     async def remove(self, container: Container) -> None:
         await self.stop(container, 0)
+        if container.arriving:
+            await self.machine(container).destroy()
         await self.machine(container).undefine()
         self._cgroups.remove(container.group)
         self._disks.remove(container.id)
         self._records.drop(container.id)
         self._present.pop(container.id, None)
         self._by_uuid.pop(container.uuid, None)
-        self._post(container, notices.DELETED)
+        self.post(container, notices.DELETED)
 
-    def _post(self, container: Container, kind: int) -> None:
+    def post(self, container: Container, kind: int) -> None:
         self._posts.post(Notice(container.id, container.sandbox_id, kind, time.time_ns()))
 
     async def close(self) -> None:
         for present in self._present.values():
             await present.console.close()
+
+
+async def _never(_container: Container) -> bool:
+    return False

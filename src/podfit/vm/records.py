@@ -75,6 +75,12 @@ class Container:
     """The change of size that is under way."""
     offline_vcpus: int = 0
     """vCPUs that are plugged but that the guest may not use."""
+    arriving: bool = False
+    """It is expected from another host; it does not run here yet."""
+    leaving: str = ""
+    """The libvirt daemon that it is being moved to."""
+    moved: bool = False
+    """It runs there now; nothing of it is left here but this record."""
 
     @property
     def domain(self) -> str:

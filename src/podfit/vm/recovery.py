@@ -15,15 +15,24 @@ from podfit.vm.disks import Disks
 from podfit.vm.life import Lives
 from podfit.vm.machines.hypervisor import Hypervisor
 from podfit.vm.machines.machine import Machine, State
+from podfit.vm.moving.arrivals import Arrivals
 from podfit.vm.records import CREATED, EXITED, RUNNING, Container, Records
 
 log = logging.getLogger(__name__)
 
 
 class Recovery:
-    def __init__(self, records: Records, hypervisor: Hypervisor, cgroups: Cgroups, disks: Disks, lives: Lives) -> None:
+    def __init__(
+        self,
+        records: Records,
+        hypervisor: Hypervisor,
+        cgroups: Cgroups,
+        disks: Disks,
+        lives: Lives,
+        arrivals: Arrivals,
+    ) -> None:
         self._records, self._hypervisor, self._cgroups = records, hypervisor, cgroups
-        self._disks, self._lives = disks, lives
+        self._disks, self._lives, self._arrivals = disks, lives, arrivals
 
     async def run(self) -> None:
         await self._drop_unknown()
@@ -34,6 +43,9 @@ class Recovery:
         """Nobody heard what happened while the daemon was away. What was not answered yet is left to its callers."""
         for container in list(self._records.containers.values()):
             if container.state == EXITED:
+                continue
+            if container.arriving or container.leaving:
+                await self._recover(container)
                 continue
             machine = self._lives.machine(container)
             state = await machine.state()
@@ -53,11 +65,17 @@ class Recovery:
                 await machine.undefine()
 
     async def _recover(self, container: Container) -> None:
-        if container.state == EXITED:
+        if container.state == EXITED or container.moved:
+            return
+        if container.arriving:
+            await self._arrivals.recover(container)
             return
         machine = self._lives.machine(container)
         state = await machine.state()
-        if state is None and container.state == CREATED:
+        if state is None and container.leaving:
+            container.moved = True
+            self._records.save(container)
+        elif state is None and container.state == CREATED:
             # Recorded, but not defined yet: the caller got no answer and creates it again.
             self._records.drop(container.id)
             self._cgroups.remove(container.group)
@@ -83,4 +101,5 @@ class Recovery:
         if pid is not None:
             self._cgroups.create(container.group)
             self._cgroups.adopt(container.group, pid)
-            self._lives.watch(container, pid)
+            if pid not in self._hypervisor.processes:
+                self._lives.watch(container, pid)

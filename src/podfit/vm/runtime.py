@@ -17,6 +17,8 @@ from podfit.vm.images import Images
 from podfit.vm.life import Lives
 from podfit.vm.machines.events import AGENT_UP, Event
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
+from podfit.vm.moving.arrivals import Arrivals
+from podfit.vm.moving.departures import Departures
 from podfit.vm.network import Networks
 from podfit.vm.notices import Notices
 from podfit.vm.records import RUNNING, Container, Records, Sandbox
@@ -30,8 +32,12 @@ LOCK = "vm-runtime.lock"
 
 
 class Runtime:
-    def __init__(self, folder: Path, hypervisor: Hypervisor, images: Images, networks: Networks) -> None:
+    def __init__(
+        self, folder: Path, hypervisor: Hypervisor, images: Images, networks: Networks, migration_uri: str = ""
+    ) -> None:
+        """`migration_uri`: of the libvirt daemon, as other hosts reach it."""
         self.folder, self.hypervisor, self.images, self.networks = folder, hypervisor, images, networks
+        self._migration_uri = migration_uri
         self._lock = DirectoryLock(folder, LOCK, "podfit vm-runtime", "two runtimes cannot share their VMs")
         self.notices, self.waits = Notices(), Waits()
 
@@ -42,8 +48,19 @@ class Runtime:
         self.cgroups, disks = Cgroups(), Disks(self.folder / "vms")
         self.lives = Lives(self.records, self.hypervisor, self.cgroups, disks, self.networks, self.notices)
         self.resizer = Resizer(self.records, self.hypervisor, self.cgroups, self.lives, self.waits)
+        self.departures = Departures(self.records, self.hypervisor, self.lives, self.networks)
+        self.arrivals = Arrivals(
+            self.records,
+            self.hypervisor,
+            self.cgroups,
+            disks,
+            self.images,
+            self.lives,
+            self.folder,
+            self._migration_uri or self.hypervisor.uri,
+        )
         await self.hypervisor.open(self._heard)
-        self._recovery = Recovery(self.records, self.hypervisor, self.cgroups, disks, self.lives)
+        self._recovery = Recovery(self.records, self.hypervisor, self.cgroups, disks, self.lives, self.arrivals)
         await self._recovery.run()
         self.hypervisor.returned = self._recovery.after_reconnection
         await self.networks.open(list(self.records.sandboxes.values()))
@@ -52,6 +69,8 @@ class Runtime:
 
     async def close(self) -> None:
         """VMs go on running."""
+        await self.departures.close()
+        await self.arrivals.close()
         await self.resizer.close()
         await self.lives.close()
         await self.networks.close()
@@ -61,6 +80,7 @@ class Runtime:
 
     def _heard(self, event: Event) -> None:
         self.lives.heard(event)
+        self.arrivals.heard(event)
         self.waits.heard(event)
         container = self.lives.container_of(event.uuid)
         if event.kind == AGENT_UP and container is not None and container.state == RUNNING:
@@ -122,7 +142,7 @@ class Runtime:
             "offlineVcpus": container.offline_vcpus,
             "update": update.to_json() if update is not None else None,
         }
-        if container.state == RUNNING:
+        if container.state == RUNNING and not container.moved:
             memory = await self.resizer.memory(container).actual()
             about["memory"] = {
                 "bootMiB": memory.boot,

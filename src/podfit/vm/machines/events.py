@@ -13,7 +13,7 @@ import libvirt
 
 log = logging.getLogger(__name__)
 
-STOPPED, SHUTDOWN, CRASHED = "stopped", "shutdown", "crashed"
+STARTED, RESUMED, STOPPED, SHUTDOWN, CRASHED = "started", "resumed", "stopped", "shutdown", "crashed"
 REMOVED, REMOVAL_FAILED, RESIZED, AGENT_UP, AGENT_DOWN = (
     "removed",
     "removal-failed",
@@ -24,6 +24,8 @@ REMOVED, REMOVAL_FAILED, RESIZED, AGENT_UP, AGENT_DOWN = (
 BALLOON = "balloon"
 
 _LIFE = {
+    libvirt.VIR_DOMAIN_EVENT_STARTED: STARTED,
+    libvirt.VIR_DOMAIN_EVENT_RESUMED: RESUMED,
     libvirt.VIR_DOMAIN_EVENT_STOPPED: STOPPED,
     libvirt.VIR_DOMAIN_EVENT_SHUTDOWN: SHUTDOWN,
     libvirt.VIR_DOMAIN_EVENT_CRASHED: CRASHED,

@@ -88,6 +88,10 @@ class Hypervisor:
     def embedded(self) -> bool:
         return not self._socket
 
+    @property
+    def uri(self) -> str:
+        return f"qemu+unix:///system?socket={self._socket}" if self._socket else f"qemu:///embed?root={self.root}"
+
     async def open(self, deliver: Callable[[Event], None]) -> None:
         """Raises CannotRun or LibvirtFailed."""
         self.emulator = folder.emulator()
@@ -102,8 +106,7 @@ class Hypervisor:
             self._tasks.start(self._keep_connected(), "libvirt connection")
 
     async def _connect(self) -> None:
-        uri = f"qemu+unix:///system?socket={self._socket}" if self._socket else f"qemu:///embed?root={self.root}"
-        self._connection = await self.call(libvirt.open, uri)
+        self._connection = await self.call(libvirt.open, self.uri)
         try:
             self._events = Events(self._connection, self._deliver)
             if not self.embedded:

@@ -94,6 +94,8 @@ class Resizer:
         await self._answer(worker.expect(target), target)
 
     async def _accept(self, container: Container, worker: Worker, newer: Limits) -> Size:
+        if container.leaving:
+            raise GuestBusy("the VM is being moved to another node; its size can change when it is there")
         limits = container.limits.updated(newer)
         target = size_of(limits)
         container.layout.check(target)
@@ -228,7 +230,7 @@ class Resizer:
     # --- what the guest does by itself
     def agent_is_up(self, container: Container) -> None:
         """A guest that booted has all of its vCPUs online again: those it must not use go offline."""
-        if container.state != RUNNING:
+        if container.state != RUNNING or container.leaving:
             return
         worker = self._workers.setdefault(container.id, Worker())
         if container.update is None:

@@ -19,6 +19,7 @@ from podfit.vm.disks import DiskFailed
 from podfit.vm.images import ImageError, ImageMissing, ImageUnusable
 from podfit.vm.machines.guest import AgentFailed
 from podfit.vm.machines.hypervisor import LibvirtFailed
+from podfit.vm.moving.places import CannotMove
 from podfit.vm.records import CREATED, EXITED, RUNNING, Container, Sandbox
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (refusals.OutOfSlots, grpc.StatusCode.OUT_OF_RANGE),
     (refusals.GuestLacks, grpc.StatusCode.FAILED_PRECONDITION),
     (refusals.GuestBusy, grpc.StatusCode.UNAVAILABLE),
+    (CannotMove, grpc.StatusCode.FAILED_PRECONDITION),
     (ImageMissing, grpc.StatusCode.NOT_FOUND),
     (ImageUnusable, grpc.StatusCode.FAILED_PRECONDITION),
     (ImageInUse, grpc.StatusCode.FAILED_PRECONDITION),

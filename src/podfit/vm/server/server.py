@@ -10,6 +10,7 @@ from pathlib import Path
 
 import grpc
 
+from podfit.cri.migrations import migration_handler
 from podfit.cri.services import IMAGE, OPTIONS, RUNTIME, handler
 from podfit.images.store import IMAGES
 from podfit.podnet.network import AUTO
@@ -21,6 +22,7 @@ from podfit.vm.server.containers import Containers
 from podfit.vm.server.execs import Execs
 from podfit.vm.server.imagecalls import ImageCalls
 from podfit.vm.server.info import Info
+from podfit.vm.server.migrations import Migrations
 from podfit.vm.server.sandboxes import Sandboxes
 from podfit.vm.server.stats import Stats
 from podfit.vm.server.streams import StreamServer
@@ -56,6 +58,8 @@ class Settings:
     images: Path | None = None
     """The image store; default: below `folder`."""
     insecure_registries: tuple[str, ...] = ()
+    migration_uri: str = ""
+    """Of the libvirt daemon, as other hosts reach it; "": by its socket, from this machine alone."""
     archives: tuple[Path, ...] = ()
     """Images to load at the start."""
 
@@ -67,7 +71,7 @@ class Server:
         hypervisor = Hypervisor(libvirt, settings.libvirt_socket, settings.accelerated)
         images = Images(settings.images or settings.folder / IMAGES, settings.insecure_registries)
         networks = Networks(settings.folder / "network", settings.network)
-        self.runtime = Runtime(settings.folder, hypervisor, images, networks)
+        self.runtime = Runtime(settings.folder, hypervisor, images, networks, settings.migration_uri)
         self._server = grpc.aio.server(options=OPTIONS)
         self._streams = StreamServer()
         self._opened = False
@@ -82,7 +86,13 @@ class Server:
         await self._streams.start()
         execs = Execs(runtime, self._streams)
         calls = RuntimeCalls(Info(runtime), Sandboxes(runtime), Containers(runtime), execs, Stats(runtime))
-        self._server.add_generic_rpc_handlers((handler(RUNTIME, calls), handler(IMAGE, ImageCalls(runtime.images))))
+        self._server.add_generic_rpc_handlers(
+            (
+                handler(RUNTIME, calls),
+                handler(IMAGE, ImageCalls(runtime.images)),
+                migration_handler(Migrations(runtime)),
+            )
+        )
         self._path.parent.mkdir(parents=True, exist_ok=True)
         before = os.umask(0o177)
         try:

@@ -1,0 +1,1 @@
+"""Moves running VMs between two runtimes, each with a libvirt daemon."""

@@ -1,0 +1,170 @@
+"""VMs that leave this host. What is under way is in the VM's record before libvirt is asked.
+
+libvirt removes a domain from its source only after it runs at its destination. So a VM that has its domain here is
+here, however the migration was cut off, and one that has none has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+import libvirt
+
+from podfit.vm.life import Lives
+from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
+from podfit.vm.moving.places import CannotMove, Offer, Place, rewritten
+from podfit.vm.network import Networks
+from podfit.vm.records import RUNNING, Container, Records
+
+log = logging.getLogger(__name__)
+RESIZE_S = 30.0
+"""How long a resize that is under way may take before a move is refused."""
+MOVE_S = 600.0
+UNDEFINED_S = 5.0
+"""How long libvirt may take to remove a domain whose QEMU has ended."""
+_LOOK_S = 0.1
+_FLAGS = (
+    libvirt.VIR_MIGRATE_LIVE
+    | libvirt.VIR_MIGRATE_PEER2PEER
+    | libvirt.VIR_MIGRATE_PERSIST_DEST
+    | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
+    | libvirt.VIR_MIGRATE_AUTO_CONVERGE
+)
+
+
+class Departures:
+    def __init__(self, records: Records, hypervisor: Hypervisor, lives: Lives, networks: Networks) -> None:
+        self._records, self._hypervisor, self._lives, self._networks = records, hypervisor, lives, networks
+        self._moves: dict[str, asyncio.Task[None]] = {}
+        lives.departed = self.departed
+
+    async def close(self) -> None:
+        """libvirt goes on with what it was asked to do."""
+        for move in self._moves.values():
+            move.cancel()
+        await asyncio.gather(*self._moves.values(), return_exceptions=True)
+
+    async def offer(self, container: Container) -> Offer:
+        """Raises CannotMove."""
+        if self._hypervisor.embedded:
+            raise CannotMove("the VM runtime of this node has no libvirt daemon (--libvirt-socket): its VMs stay")
+        await self._without_resize(container)
+        sandbox = self._records.sandboxes[container.sandbox_id]
+        return Offer(
+            container.id,
+            container.uuid,
+            container.layout,
+            container.limits,
+            container.offline_vcpus,
+            container.overhead_mib,
+            container.created_ns,
+            container.started_ns,
+            self._networks.of(sandbox).mac,
+        )
+
+    async def _without_resize(self, container: Container) -> None:
+        """A device that is plugged while a VM moves would be refused by QEMU."""
+        if container.state != RUNNING:
+            raise CannotMove(f"the VM is {container.state}, not running")
+        patience = asyncio.get_running_loop().time() + RESIZE_S
+        while container.update is not None:
+            if asyncio.get_running_loop().time() > patience:
+                raise CannotMove(f"a resize to {container.update.target} is in progress: {container.update.problem}")
+            await asyncio.sleep(_LOOK_S)
+
+    # --- the move
+    async def leave(self, container: Container, place: Place) -> None:
+        """Returns when the VM runs at the other place. Raises CannotMove or LibvirtFailed; it may still be here then,
+        or in doubt. Asked again, it goes on with what is under way."""
+        move = self._moves.get(container.id)
+        if move is None or move.done():
+            move = self._moves[container.id] = asyncio.ensure_future(self._leave(container, place))
+        try:
+            await asyncio.shield(move)
+        finally:
+            if move.done():
+                self._moves.pop(container.id, None)
+
+    async def _leave(self, container: Container, place: Place) -> None:
+        if container.moved:
+            return
+        if not container.leaving:
+            await self._without_resize(container)
+            container.leaving = place.uri
+            self._records.save(container)
+        if await self._under_way(container):
+            return
+        await self._migrate(container, place)
+        await self._concluded(container)
+
+    async def _under_way(self, container: Container) -> bool:
+        """Waits for a migration that an earlier process began. True if the VM has left by it."""
+        while True:
+            try:
+                if await self._hypervisor.on(container.uuid, lambda domain: domain.jobInfo()[0]) == 0:
+                    return False
+            except LibvirtFailed as error:
+                if not error.no_domain:
+                    raise
+                await self._concluded(container)
+                return True
+            await asyncio.sleep(_LOOK_S)
+
+    async def _migrate(self, container: Container, place: Place) -> None:
+        def migrate(domain: Any) -> None:
+            live = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE)
+            kept = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
+            given = {
+                libvirt.VIR_MIGRATE_PARAM_DEST_XML: rewritten(live, place),
+                libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: rewritten(kept, place),
+            }
+            flags = _FLAGS
+            if place.transport:
+                given[libvirt.VIR_MIGRATE_PARAM_URI] = place.transport
+            if place.disks:
+                # Only what the VM has written: both hosts have the image below it.
+                flags |= libvirt.VIR_MIGRATE_NON_SHARED_INC
+            if place.disk_transport:
+                given[libvirt.VIR_MIGRATE_PARAM_DISKS_URI] = place.disk_transport
+            domain.migrateToURI3(place.uri, given, flags)
+
+        call = asyncio.ensure_future(self._hypervisor.on(container.uuid, migrate))
+        try:
+            async with asyncio.timeout(MOVE_S):
+                await asyncio.shield(call)
+        except TimeoutError:
+            with suppress(LibvirtFailed):
+                await self._hypervisor.on(container.uuid, lambda domain: domain.abortJob())
+            await call
+
+    async def departed(self, container: Container) -> bool:
+        """QEMU has ended: whether that is because the VM runs elsewhere."""
+        move = self._moves.get(container.id)
+        if move is not None:
+            await asyncio.wait({move})
+        patience = asyncio.get_running_loop().time() + UNDEFINED_S
+        while not container.moved and asyncio.get_running_loop().time() < patience:
+            with suppress(LibvirtFailed):
+                if await self._lives.machine(container).state() is None:
+                    await self._concluded(container)
+            await asyncio.sleep(_LOOK_S)
+        return container.moved
+
+    async def _concluded(self, container: Container) -> None:
+        if not container.moved:
+            container.moved = True
+            self._records.save(container)
+            await self._lives.presence(container).console.close()
+
+    async def stay(self, container: Container) -> None:
+        """The move is off. The guest goes on, also if libvirt was cut off while it stood still."""
+        if container.moved:
+            raise CannotMove("the VM has left already")
+        state = await self._lives.machine(container).state()
+        if container.leaving and state is not None and state.running and state.paused:
+            await self._hypervisor.on(container.uuid, lambda domain: domain.resume())
+        container.leaving = ""
+        self._records.save(container)

@@ -1,0 +1,161 @@
+"""A running VM moves between two runtimes with a libvirt daemon each: the migration cases of the VM design."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from tests.libvirtds import Libvirtd, libvirtds, needs_libvirtd
+from tests.vms import GUEST, Vms, guest_archive, needs_vms, resources, serving, until
+
+from podfit.cri import api_pb2 as cri
+
+pytestmark = [needs_vms, needs_libvirtd, pytest.mark.slow]
+X, DELTA = 256, 128
+BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+CELLS = "sed -n 's/.*MemTotal: *\\([0-9]*\\).*/\\1/p' /sys/devices/system/node/node[0-3]/meminfo"
+
+
+@dataclass
+class Host:
+    daemon: Libvirtd
+    folder: Path
+    runtime: Any
+    vms: Vms
+
+
+@contextlib.asynccontextmanager
+async def host(folder: Path, daemon: Libvirtd, archive: Path | None = None, keep: bool = False) -> AsyncIterator[Host]:
+    settings = {"libvirt_socket": daemon.socket, "libvirt_folder": folder / "lv"}
+    async with serving(folder, archive, keep, **settings) as (runtime, vms):
+        yield Host(daemon, folder, runtime, vms)
+
+
+@contextlib.asynccontextmanager
+async def two_hosts(folder: Path) -> AsyncIterator[tuple[Host, Host]]:
+    archive = guest_archive(folder)
+    with libvirtds(folder, "one", "two") as (one, two):
+        async with host(folder / "a", one, archive) as first, host(folder / "b", two, archive) as second:
+            yield first, second
+
+
+async def prepared(source: Host, target: Host, id: str, name: str) -> dict[str, Any]:
+    """Offered by the one, expected by the other."""
+    offer = (await source.vms.migrations["Offer"]({"id": id}))["offer"]
+    config = await target.vms.sandbox(name, target.folder / "logs")
+    sandbox = await target.vms.runtime["RunPodSandbox"](cri.RunPodSandboxRequest(config=config))
+    container = cri.ContainerConfig(
+        metadata=cri.ContainerMetadata(name="vm"),
+        image=cri.ImageSpec(image=GUEST),
+        log_path="vm/0.log",
+        linux=cri.LinuxContainerConfig(resources=resources(1, X)),
+    )
+    encoded = base64.b64encode(container.SerializeToString()).decode()
+    request = {"sandbox": sandbox.pod_sandbox_id, "config": encoded, "offer": offer}
+    place: dict[str, Any] = (await target.vms.migrations["Prepare"](request))["place"]
+    return place
+
+
+async def moved(source: Host, target: Host, id: str, name: str) -> None:
+    place = await prepared(source, target, id, name)
+    await source.vms.migrations["Move"]({"id": id, "place": place})
+    await arrived(target, id)
+
+
+async def arrived(target: Host, id: str) -> None:
+    async def runs() -> bool:
+        return bool((await target.vms.status(id)).state == cri.ContainerState.CONTAINER_RUNNING)
+
+    await until(runs, 60)
+    await target.vms.booted(id)
+
+
+async def resized(vms: Vms, id: str, cpus: int, memory: int) -> None:
+    """The runtime goes on trying by itself when the guest is slow."""
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        await vms.resize(id, cpus, memory)
+
+    async def reached() -> bool:
+        return await vms.size(id) == (cpus, memory) and (await vms.guest(id))[0] == cpus
+
+    await until(reached, 90)
+
+
+@pytest.mark.parametrize("cpus", [1, 2])
+async def test_a_resized_vm_keeps_its_size_when_it_moves_and_when_it_reboots_there(short_path: Path, cpus: int) -> None:
+    async with two_hosts(short_path) as (source, target):
+        id = await source.vms.run("guest", folder=source.folder / "logs")
+        await source.vms.booted(id)
+        await resized(source.vms, id, cpus, X + DELTA)
+        boot, started = await source.vms.exec(id, BOOT_ID), (await source.vms.status(id)).started_at
+
+        await moved(source, target, id, "guest")
+
+        assert await target.vms.size(id) == (cpus, X + DELTA)
+        assert await target.vms.exec(id, BOOT_ID) == boot, "the guest was not restarted"
+        assert (await target.vms.status(id)).started_at == started
+        container = target.runtime.container(id)
+        assert target.runtime.cgroups.usage(container.group).memory_bytes > 50 << 20
+        await target.runtime.lives.machine(container).reset()
+
+        async def rebooted() -> bool:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                return await target.vms.exec(id, BOOT_ID) != boot
+            return False
+
+        await until(rebooted, 90)
+        await resized(target.vms, id, cpus, X + DELTA)
+        await resized(target.vms, id, cpus, X)
+
+
+async def test_memory_plugged_into_a_numa_cell_is_in_that_cell_after_the_move(short_path: Path) -> None:
+    async with two_hosts(short_path) as (source, target):
+        id = await source.vms.run("numa", memory=512, numa_cells="4", numa_node="2")
+        await source.vms.booted(id)
+        before = [int(line) >> 10 for line in (await source.vms.exec(id, CELLS)).split()]
+        await resized(source.vms, id, 1, 512 + DELTA)
+
+        await moved(source, target, id, "numa")
+
+        assert await target.vms.size(id) == (1, 512 + DELTA)
+        after = [int(line) >> 10 for line in (await target.vms.exec(id, CELLS)).split()]
+        grown = [now - then for now, then in zip(after, before, strict=True)]
+        assert all(abs(one - wanted) <= 8 for one, wanted in zip(grown, [0, 0, DELTA, 0], strict=True))
+
+
+async def test_a_vm_that_cannot_move_goes_on_where_it_is(short_path: Path) -> None:
+    async with two_hosts(short_path) as (source, target):
+        id = await source.vms.run("guest")
+        await source.vms.booted(id)
+        boot = await source.vms.exec(id, BOOT_ID)
+        place = await prepared(source, target, id, "guest")
+        target.daemon.kill()
+        with pytest.raises(grpc.aio.AioRpcError):
+            await source.vms.migrations["Move"]({"id": id, "place": place})
+        await source.vms.migrations["Stay"]({"id": id})
+        assert await source.vms.exec(id, BOOT_ID) == boot
+        await resized(source.vms, id, 1, X + DELTA)
+        target.daemon.start()
+
+        async def forgotten() -> bool:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                await target.vms.remove_all()
+                return True
+            return False
+
+        await until(forgotten, 60)
+
+
+async def test_a_vm_of_libvirt_in_the_process_stays(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("guest")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await vms.migrations["Offer"]({"id": id})
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "--libvirt-socket" in (refused.value.details() or "")
