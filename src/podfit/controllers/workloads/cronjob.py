@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
+from podfit.api.cron import BadSchedule, Schedule, is_zone
 from podfit.api.kinds import kind_named
 from podfit.api.status import ApiError, Object, go_quote, is_namespace_going
 from podfit.controllers.workloads.job import is_finished
 from podfit.controllers.workloads.ownership import Owned, owner_reference
 from podfit.controllers.workloads.podstate import is_deleting
-from podfit.controllers.workloads.schedule import BadSchedule, Schedule
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
 from podfit.reconcile import DONE, Again, Engine, Result
@@ -78,15 +78,15 @@ class CronJobController:
     def _schedule(self, cron: Object) -> Schedule | None:
         """None, and an Event, for what is no schedule: only a change of the CronJob can help."""
         text, zone = cron["spec"]["schedule"], cron["spec"].get("timeZone") or ""
-        try:
-            return Schedule.parse(text, zone)
-        except (ZoneInfoNotFoundError, OSError, ValueError) as error:
-            if isinstance(error, BadSchedule):
+        if zone and not is_zone(zone):
+            reason, message = "UnknownTimeZone", f"invalid timeZone: {go_quote(zone)}: unknown time zone {zone}"
+        else:
+            try:
+                return Schedule.parse(text, zone)
+            except BadSchedule as error:
                 reason, message = "UnparseableSchedule", f"unparseable schedule: {go_quote(text)} : {error}"
-            else:
-                reason, message = "UnknownTimeZone", f"invalid timeZone: {go_quote(zone)}: unknown time zone {zone}"
-            self._world.recorder.record(cron, "Warning", reason, message)
-            return None
+        self._world.recorder.record(cron, "Warning", reason, message)
+        return None
 
     async def _start_due(self, cron: Object, schedule: Schedule, jobs: list[Object], status: Object) -> None:
         now = self._world.clock.now()

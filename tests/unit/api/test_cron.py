@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.api.cron import BadSchedule, Schedule
 from podfit.controllers.workloads.cronjob import due_text
-from podfit.controllers.workloads.schedule import BadSchedule, Schedule
 
 
 def at(text: str) -> float:
@@ -107,3 +107,17 @@ def test_the_next_time_is_later_and_matches_the_fields(minute: int, hour: int, a
     assert due is not None and after < due <= after + 86400 + 60
     found = datetime.fromtimestamp(due, UTC)
     assert (found.minute, found.hour, found.second) == (minute, hour, 0)
+
+
+@pytest.mark.parametrize("schedule", ["1" * 5000 + " * * * *", "@every " + "1" * 5000 + "h", "@every -", "@every "])
+def test_numbers_that_no_computer_holds_are_no_schedule(schedule: str) -> None:
+    with pytest.raises(BadSchedule):
+        Schedule.parse(schedule)
+
+
+@given(st.text(alphabet="*?/-,0123456789+@everyhmsTZ= jan", max_size=40))
+def test_any_text_is_a_schedule_or_a_bad_one(schedule: str) -> None:
+    try:
+        Schedule.parse(schedule)
+    except BadSchedule as error:
+        assert str(error)
