@@ -339,7 +339,7 @@ async def test_launch_files_hold_what_the_keeper_needs_and_state_files_how_it_en
 
 def test_a_machine_without_cgroups_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podfit.agent.runtimes.cgroups.mounted", lambda: ({}, ""))
-    monkeypatch.setattr(support, "_has_capability", lambda number: False)
+    monkeypatch.setattr(support, "has_capability", lambda number: False)
     with pytest.raises(RuntimeFailure, match="CAP_SYS_ADMIN.*no cgroup hierarchy"):
         support.require_support()
 
