@@ -67,6 +67,11 @@ async def test_an_image_that_has_a_user_runs_as_it(lab: Lab) -> None:
     assert await said(lab, pod("p", container("c1", image="app:user")), "id -u") == "65534"
 
 
+async def test_an_image_is_reported_under_the_name_the_runtime_knows_it_by(lab: Lab) -> None:
+    seen = await lab.run(pod("p", container("c1", image="app:user")))
+    assert seen["status"]["containerStatuses"][0]["image"] == "docker.io/library/app:user"
+
+
 async def test_a_group_without_a_user_goes_with_the_images(lab: Lab) -> None:
     given = container("c1", image="app:user", securityContext={"runAsGroup": 2000})
     assert await said(lab, pod("p", given), "id -u; id -g") == "65534\n2000"

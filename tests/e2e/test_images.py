@@ -94,7 +94,8 @@ def test_a_loaded_image_is_what_runs(up: Running, tmp_path: Path) -> None:
     printed = podfit(up, "image", "load", str(docker_archive(tmp_path / "x.tar", "loaded:1", image)))
     assert printed.startswith("loaded docker.io/library/loaded:1 (")
     up.kubectl("run", "loaded", "--image=loaded:1")
-    assert ready(up, "loaded")["imageID"] == image.id
+    status = ready(up, "loaded")
+    assert status["imageID"] == image.id and status["image"] == "docker.io/library/loaded:1"
     assert up.kubectl("exec", "loaded", "--", "cat", "/which") == "loaded\n"
     assert dict(said(up, "loaded"))["Pulled"].startswith('Container image "loaded:1" already present on machine')
 

@@ -145,7 +145,7 @@ def _container(facts: Facts, container: Object, regular: bool) -> Object:
         "lastState": _last_state(facts, one),
         "ready": _ready(one, not regular and not is_sidecar(container)),
         "restartCount": max(last.attempt if last else 0, facts.counts.get(name, 0)),
-        "image": container.get("image") or "",
+        "image": (last.image if last else "") or container.get("image") or "",
         "imageID": last.image_id if last else "",
         "started": one.started,
     }

@@ -243,6 +243,7 @@ class ContainerState(Struct, frozen=True):
     state: str
     """CREATED, RUNNING or EXITED."""
     image: str
+    """As status reports it: the full name by which the runtime knows it."""
     image_id: str
     """As status reports it: a name with a digest, or the id of an image that no registry has."""
     created_at: float

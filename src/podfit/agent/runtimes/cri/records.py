@@ -75,7 +75,7 @@ def container_state(status: api.ContainerStatus, info: str) -> tuple[ContainerSt
             name=status.metadata.name,
             attempt=status.metadata.attempt,
             state=state,
-            image=kept.image,
+            image=status.image.image or kept.image,
             image_id=status.image_ref,
             created_at=status.created_at / _NANOS,
             started_at=status.started_at / _NANOS,

@@ -39,7 +39,9 @@ class Image:
     user: str = ""
     stop_signal: str = ""
     reported: str = HOST
-    """As status reports it."""
+    """As status reports its id."""
+    name: str = ""
+    """As status reports its name: in full, with its registry."""
 
 
 class NodeImages:
@@ -91,11 +93,11 @@ class NodeImages:
         found = None if HOST in (config.image, config.image_id) else self._store.find(config.image_id or config.image)
         try:
             if found is not None:
-                return _image(self._store.lease(found.id, f"{self._owner}-{container_id}"))
+                return _image(self._store.lease(found.id, f"{self._owner}-{container_id}"), config.image)
         except NoSuchImage:
             found = None
         if HOST in (config.image, config.image_id, self._fallback):
-            return Image(HOST)
+            return Image(HOST, name=config.image)
         raise CannotRun(f'image "{config.image}" is not on the node any more', "CreateContainerError")
 
     def release(self, image_id: str, container_id: str) -> None:
@@ -151,7 +153,7 @@ def _state(image: StoredImage) -> ImageState:
     return ImageState(image.id, image.tags, image.digests, image.size_bytes, image.settings.user, pinned=image.loaded)
 
 
-def _image(image: StoredImage) -> Image:
+def _image(image: StoredImage, asked: str) -> Image:
     settings = image.settings
     return Image(
         image.id,
@@ -163,7 +165,18 @@ def _image(image: StoredImage) -> Image:
         settings.user,
         settings.stop_signal,
         image.reported,
+        _full_name(image, asked),
     )
+
+
+def _full_name(image: StoredImage, asked: str) -> str:
+    """The name that was asked for, if it is one of the image's, with what it leaves out; else the first one."""
+    names = (*image.tags, *image.digests)
+    try:
+        whole = str(parse(asked))
+    except InvalidReference:
+        whole = ""
+    return whole if whole in names or not names else names[0]
 
 
 def runs_on_host(image: str, argv: list[str]) -> str:

@@ -40,6 +40,8 @@ class ContainerRecord:
     group: str
     user: LinuxUser | None = None
     warning: str = ""
+    image: str = ""
+    """Its full name."""
     image_key: str = ""
     """The image's id in the store, which is kept for this container; "host" without one."""
     stop_signal: str = ""
@@ -68,7 +70,7 @@ class Container:
             name=record.config.name,
             attempt=record.config.attempt,
             state=EXITED if self.exited else RUNNING if self.running else CREATED,
-            image=record.config.image,
+            image=record.image or record.config.image,
             image_id=record.image_id,
             created_at=record.created_at,
             started_at=state.get("started_at", 0.0),

@@ -231,6 +231,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
             pod_uid=pod.record.config.uid,
             config=config,
             image_id=image.reported,
+            image=image.name,
             created_at=self._clock.now(),
             group=group,
             user=LinuxUser(spec["uid"], spec["gid"], tuple(spec["groups"])),
