@@ -1,0 +1,116 @@
+"""Upstream's own end-to-end specs about resizing pods, on podfit: every one passes, but those the machine forbids.
+
+They need `e2e.test` and `ginkgo` of Kubernetes in the folder that `$PODFIT_KUBERNETES` names; no package has them.
+Their images are made from busybox. A run takes about half an hour for each runtime.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from podfit.agent.runtimes.process.support import check_support
+from podfit.kit.privileges import CAP_SYS_RESOURCE, has_capability
+from podfit.testing.containerd import IMAGES, Containerd, missing
+from podfit.testing.ociimages import ImageSource, layout, write_archive
+
+from .conftest import Running
+
+PROGRAMS = Path(os.environ.get("PODFIT_KUBERNETES", "/nonexistent"))
+LACKING = [name for name in ("e2e.test", "ginkgo") if not (PROGRAMS / name).exists()]
+FOCUS = "sig-node.*Pod InPlace Resize"
+AT_LEAST = 200
+"""Specs that match in Kubernetes 1.36: a focus that matches nothing is no success."""
+PARALLEL = 4
+FORBIDDEN = "oom_score_adj value 0 not equal to expected -997"
+"""Restarted containers of Guaranteed pods must have a score that only CAP_SYS_RESOURCE may set."""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.root,
+    pytest.mark.skipif(bool(LACKING), reason=f"$PODFIT_KUBERNETES has no {' and no '.join(LACKING)}"),
+]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    passed: list[str]
+    failed: dict[str, str]
+    """Messages by the names of specs."""
+
+
+def needed_images() -> list[ImageSource]:
+    done = subprocess.run(
+        [PROGRAMS / "e2e.test", "--list-images"], capture_output=True, text=True, timeout=120, check=True
+    )
+    return [*IMAGES, *(ImageSource(name) for name in done.stdout.split() if "/busybox:" in name)]
+
+
+@pytest.fixture(params=["process", "cri"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Running]:
+    if lacking := [*check_support(), *([missing()] if request.param == "cri" and missing() else [])]:
+        pytest.skip("; ".join(lacking))
+    containerd, chosen, images = None, ["--runtime", request.param], needed_images()
+    if request.param == "cri":
+        containerd = Containerd(tmp_path / "containerd", images=images)
+        containerd.start()
+        chosen += ["--container-runtime-endpoint", containerd.endpoint]
+    # The spec about the scheduler expects that a resize beyond the node is rejected.
+    admission = ("--enable-admission-plugins", "PodResizeValidator")
+    running = Running(tmp_path / "data", *chosen, *admission, "--node-cpu", "12", "--stop-pods")
+    try:
+        running.start()
+        if containerd is None:
+            write_archive(tmp_path / "images.tar", layout(images, Path(str(shutil.which("busybox")))))
+            load = ("image", "load", "--data-dir", str(running.folder), str(tmp_path / "images.tar"))
+            subprocess.run([sys.executable, "-m", "podfit.cli.main", *load], timeout=120, check=True)
+        yield running
+    finally:
+        running.stop()
+        if containerd is not None:
+            containerd.stop()
+
+
+def run_specs(cluster: Running, folder: Path) -> Outcome:
+    ginkgo: list[str | Path] = [
+        PROGRAMS / "ginkgo",
+        f"--nodes={PARALLEL}",
+        f"--focus={FOCUS}",
+        "--timeout=2h",
+        PROGRAMS / "e2e.test",
+        "--",
+    ]
+    settings = (
+        *(f"--kubeconfig={cluster.kubeconfig}", "--provider=skeleton", "--kube-api-content-type=application/json"),
+        *("--allowed-not-ready-nodes=-1", "--minStartupPods=-1", "--num-nodes=1", "--dump-logs-on-failure=false"),
+        f"--report-dir={folder}",
+    )
+    with (folder / "e2e.log").open("w") as log:
+        subprocess.run([*ginkgo, *settings], stdout=log, stderr=log, timeout=7500, check=False)
+    return read_outcome(folder / "junit_01.xml")
+
+
+def read_outcome(report: Path) -> Outcome:
+    outcome = Outcome([], {})
+    for case in ElementTree.parse(report).iter("testcase"):
+        name, failure = case.get("name", ""), case.find("failure")
+        if failure is not None:
+            outcome.failed[name] = (failure.get("message") or "") + (failure.text or "")
+        elif name.startswith("[It]") and case.find("skipped") is None:
+            outcome.passed.append(name)
+    return outcome
+
+
+def test_every_spec_passes_but_those_the_machine_forbids(cluster: Running, tmp_path: Path) -> None:
+    outcome = run_specs(cluster, tmp_path)
+    allowed = "" if has_capability(CAP_SYS_RESOURCE) else FORBIDDEN
+    assert [name for name, message in outcome.failed.items() if not allowed or allowed not in message] == []
+    assert len(outcome.passed) + len(outcome.failed) >= AT_LEAST
