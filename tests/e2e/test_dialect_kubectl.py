@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import Any
 
 import pytest
@@ -32,7 +33,8 @@ def space(up: Running, dialect: str) -> str:
 
 def manifest(dialect: str, cpu: str = "100m") -> str:
     sizes = {"requests": {"cpu": cpu, "memory": "32Mi"}, "limits": {"cpu": "400m", "memory": "64Mi"}}
-    one = {"name": "c", "image": "host", "command": ["sleep", "3600"], "resources": sizes}
+    endless = "while true; do echo here; sleep 0.2; done"
+    one = {"name": "c", "image": "host", "command": ["sh", "-c", endless], "resources": sizes}
     spec = {"terminationGracePeriodSeconds": 0, "containers": [{**one, "resizePolicy": [POLICY[dialect]]}]}
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
 
@@ -93,3 +95,50 @@ def test_replace_resizes_the_pod(up: Running, pod: Any, space: str) -> None:
 def test_a_policy_of_another_dialect_is_refused_by_name(up: Running, space: str) -> None:
     told = up.kubectl("apply", "-n", space, "-f", "-", stdin=manifest("v1.31"), fails=True)
     assert 'unknown field "spec.containers[0].resizePolicy[0].restartPolicy"' in told
+
+
+@pytest.fixture
+def explained(up: Running, pod: Any, space: str) -> Any:
+    """A pod of 2021 whose `status.resize` is a map, which the types of a newer kubectl cannot hold."""
+    sizes = {"requests": {"cpu": "5000"}, "limits": {"cpu": "5000"}}
+    patch = json.dumps({"spec": {"containers": [{"name": "c", "resources": sizes}]}})
+    up.kubectl("patch", "pod", "p", "-n", space, "--patch", patch)
+    eventually(lambda: pod()["status"].get("resize") == {"cpu": "Infeasible"}, "the node has rejected the resize")
+    return pod
+
+
+@pytest.mark.parametrize("dialect", ["2021"])
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("describe", "pod", "p"), "Status:           Running"),
+        (("logs", "p", "--tail=1"), "here"),
+        (("exec", "p", "--", "echo", "inside"), "inside"),
+    ],
+    ids=["describe", "logs", "exec"],
+)
+def test_a_newer_kubectl_works_on_a_pod_whose_resize_is_explained_by_a_map(
+    up: Running, explained: Any, space: str, words: tuple[str, ...], told: str
+) -> None:
+    assert told in up.kubectl("-n", space, *words)
+
+
+@pytest.mark.parametrize("dialect", ["2021"])
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(("attach", "p"), "here"), (("port-forward", "p", ":8080"), "Forwarding from")],
+    ids=["attach", "port-forward"],
+)
+def test_a_newer_kubectl_connects_to_a_pod_whose_resize_is_explained_by_a_map(
+    up: Running, explained: Any, space: str, words: tuple[str, ...], told: str
+) -> None:
+    command = ["kubectl", f"--kubeconfig={up.kubeconfig}", "-n", space, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as kubectl:
+        assert kubectl.stdout is not None
+        said = []
+        for line in kubectl.stdout:
+            said.append(line)
+            if told in line:
+                break
+        kubectl.terminate()
+    assert told in said[-1], said

@@ -12,6 +12,7 @@ from podfit.api.status import ApiError, Object
 from podfit.apiserver import conversion, wire
 from podfit.apiserver.dialects import Dialect, Dialects
 from podfit.apiserver.dialects.edge import DialectForm, DialectSpliced, Edge
+from podfit.apiserver.dialects.newer import has_newer_types
 from podfit.apiserver.dialects.policies import may_translate
 from podfit.apiserver.encodings import COMPACT, INDENTED, Encoding, Yaml
 from podfit.apiserver.forms import Converted, Form, MetadataOnly, Row, Spliced
@@ -41,8 +42,8 @@ class Parts:
         self.lane, self.kept_lists = Lane(objects.clock), KeptLists()
         self.dialects = dialects
         self._forms: dict[Kind, Form] = {}
-        self._edges: dict[Kind, Edge] = {}
-        self._dialect_forms: dict[Kind, Form] = {}
+        self._edges: dict[tuple[Kind, bool], Edge] = {}
+        self._dialect_forms: dict[tuple[Kind, bool], Form] = {}
 
     def plain_form(self, kind: Kind) -> Form:
         form = self._forms.get(kind)
@@ -51,17 +52,19 @@ class Parts:
             form = self._forms[kind] = made
         return form
 
-    def edge(self, kind: Kind) -> Edge:
-        found = self._edges.get(kind)
+    def edge(self, kind: Kind, newer: bool = False) -> Edge:
+        found = self._edges.get((kind, newer))
         if found is None:
-            found = self._edges[kind] = Edge(self.dialects, kind)
+            found = self._edges[kind, newer] = Edge(self.dialects, kind, newer)
         return found
 
-    def dialect_form(self, kind: Kind) -> Form:
-        """The plain form of a kind that a namespace may show in another dialect."""
-        form = self._dialect_forms.get(kind)
+    def dialect_form(self, kind: Kind, newer: bool) -> Form:
+        """The plain form of a kind that a namespace may show in another dialect. `newer`: for a client whose types are
+        of Kubernetes 1.27 or later."""
+        form = self._dialect_forms.get((kind, newer))
         if form is None:
-            form = self._dialect_forms[kind] = DialectSpliced(self.objects.splicer(kind), self.edge(kind))
+            made = DialectSpliced(self.objects.splicer(kind), self.edge(kind, newer))
+            form = self._dialect_forms[kind, newer] = made
         return form
 
 
@@ -88,7 +91,9 @@ class Call(msgspec.Struct):
         """Made before the work is done, so that a request nobody can be answered changes nothing."""
         translates = self._translates()
         if not accepted.shape:
-            return self.parts.dialect_form(self.kind) if translates else self.parts.plain_form(self.kind)
+            if not translates:
+                return self.parts.plain_form(self.kind)
+            return self.parts.dialect_form(self.kind, has_newer_types(self.request.headers))
         if accepted.shape == TABLE:
             include = first(self.request.query, "includeObject")
             form = TableForm(self.parts.tables, self.kind, accepted.version, include, self.objects.clock.now())
@@ -128,11 +133,13 @@ class Call(msgspec.Struct):
         return write
 
     def _translate(self, write: Write) -> None:
-        write.dialect = self.dialect
+        write.dialect, around = self.dialect, self.parts.dialects.of(self.namespace)
+        if around is None:
+            return
+        if write.dialect is None and self.kind != POD and may_translate(self.kind) and not self.request.native:
+            write.worded = around.worded
         if self.kind == POD:
-            around = self.parts.dialects.of(self.namespace)
-            if around is not None:
-                write.stages, write.in_quota = around.stages, around.in_quota
+            write.stages, write.in_quota = around.stages, around.in_quota
             if write.dialect is not None:
                 write.strategy = self.parts.dialects.strategies[write.dialect.name]
 

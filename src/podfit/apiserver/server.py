@@ -191,9 +191,9 @@ class Core:
         if (notice := self.notices.get((route.group, route.version, route.resource))) is not None:
             call.warnings.append(notice)
         try:
-            verb = self._verb(kind, route)
             if route.subresource == "resize" and (dialect := call.dialect) is not None and not dialect.on_resize:
                 raise not_found_status()
+            verb = self._verb(kind, route)
             if complaints := path_segment(route.name):
                 raise bad_request(f"Name parameter invalid: {go_quote(route.name)}: {';'.join(complaints)}")
             return await verb(call)

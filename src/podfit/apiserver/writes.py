@@ -59,6 +59,7 @@ Change = Callable[[Object, Record], Object | Awaitable[Object]]
 """Makes the new object from a fresh copy of the stored one, or from the stored one where the write `shares`."""
 Stages = Callable[[Object, Object, str], Object | None]
 """From the new object, the stored one and the time: a state between the two that is to be stored first, if any."""
+Worded = Callable[[Kind, list[FieldError], Object], list[FieldError]]
 Track = Callable[[Object, Object | None], None]
 """Writes down in metadata.managedFields who set what."""
 
@@ -99,6 +100,8 @@ class Write(msgspec.Struct, eq=False):
     """The object as the client wrote it, in its dialect."""
     stages: Stages | None = None
     """What watchers of the namespace are to see in between."""
+    worded: Worded | None = None
+    """Puts the reasons for a refusal into other words."""
     in_quota: InQuota | None = None
     """A pod as quotas of the namespace count it; None: as it is stored."""
 
@@ -141,7 +144,7 @@ class Writer:
         errors = await evaluated(
             self.aside, size, lambda pace: strategy.validate_create(made) + shapes.errors(kind, made, pace=pace)
         )
-        check(kind, made, errors)
+        _check(write, made, errors)
         write.warnings += strategy.warnings_create(made)
         await self.chain.validate(attrs)
         write.warnings += attrs.warnings
@@ -242,7 +245,7 @@ class Writer:
         await self.aside.run(size, lambda: _prepare_update(write, strategy, new, old))
         size = LARGE if strategy.heavy(new) else size
         errors = await evaluated(self.aside, size, lambda pace: _update_errors(write, strategy, new, old, pace))
-        check(kind, new, errors)
+        _check(write, new, errors)
         write.warnings += strategy.warnings_update(new, old, write.subresource)
         if write.lens is not None:
             attrs.object = write.lens.show(new)
@@ -367,6 +370,10 @@ def match_namespace(meta: Object, namespace: str) -> None:
 def check(kind: Kind, obj: Object, errors: list) -> None:  # type: ignore[type-arg]
     if errors:
         raise unprocessable(kind.kind, obj["metadata"].get("name", ""), errors, kind.group)
+
+
+def _check(write: Write, obj: Object, errors: list[FieldError]) -> None:
+    check(write.kind, obj, errors if write.worded is None else write.worded(write.kind, errors, obj))
 
 
 def _fill_from(meta: Object, stored: Object) -> None:

@@ -17,7 +17,7 @@ from podfit.api.resize_dialects import LABEL
 from podfit.api.resize_states import by_name
 from podfit.api.schema import type_of
 from podfit.api.schema.types import Struct
-from podfit.api.status import Object
+from podfit.api.status import FieldError, Object
 from podfit.apiserver.dialects import policies
 from podfit.apiserver.dialects.policies import Words
 from podfit.apiserver.dialects.types import Edit, edit, varied
@@ -90,6 +90,10 @@ class Dialect:
         if obj.get("status"):
             shown["status"] = self._show_status(obj)
         return shown
+
+    def show_newer(self, kind: Kind, obj: Object) -> Object:
+        """The same for a client whose types are of Kubernetes 1.27 or later, without what these cannot hold."""
+        return self.show(kind, obj)
 
     def _show_spec(self, pod: Object) -> Object:
         spec = dict(pod.get("spec") or {})
@@ -165,6 +169,12 @@ class Dialect:
         else:
             new["status"] = self._read_status(asked, shown.get("status") or {}, old, now)
         return new
+
+    def worded(self, kind: Kind, errors: list[FieldError], obj: Object) -> list[FieldError]:
+        """Why a native object is refused, in the words of the dialect."""
+        if kind == POD:
+            return policies.worded(errors, obj.get("spec") or {}, "spec", self.words)
+        return policies.worded_template(errors, obj, kind, self.words)
 
     def _read_spec(self, asked: Object, old: Object) -> Object:
         spec = dict(asked)

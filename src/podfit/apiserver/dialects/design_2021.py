@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api import resize_states as states
+from podfit.api.kinds import POD, Kind
 from podfit.api.resize_dialects import DESIGN_2021
 from podfit.api.resize_states import by_name
 from podfit.api.schema.types import Field
@@ -32,6 +33,13 @@ class Design2021(Dialect):
     keeps_policies = True
     only_nodes_allocate = True
     binds_nodes = True
+
+    def show_newer(self, kind: Kind, obj: Object) -> Object:
+        """Later types have one word for `status.resize`: they cannot decode a pod with a map there."""
+        shown = self.show(kind, obj)
+        if kind != POD or "resize" not in (shown.get("status") or {}):
+            return shown
+        return {**shown, "status": {key: value for key, value in shown["status"].items() if key != "resize"}}
 
     def resize(self, pod: Object) -> dict[str, str]:
         return states.words_by_resource(pod)

@@ -23,8 +23,9 @@ _REMEMBERED = 4096
 class Edge:
     """Shows the records of one kind."""
 
-    def __init__(self, dialects: Dialects, kind: Kind) -> None:
-        self.dialects, self._kind = dialects, kind
+    def __init__(self, dialects: Dialects, kind: Kind, newer: bool = False) -> None:
+        """`newer`: for clients that can only read types of Kubernetes 1.27 or later."""
+        self.dialects, self._kind, self._newer = dialects, kind, newer
         self._prefix = len(kind.storage_prefix)
         self._known: dict[str, tuple[int, Dialect, Record]] = {}
 
@@ -52,7 +53,8 @@ class Edge:
         return record if shown is obj else Record(record.key, wire.stored_value(shown), record.created, record.modified)
 
     def _show(self, obj: Object, dialect: Dialect) -> Object:
-        return converted(self._kind, obj, lambda native: dialect.show(self._kind, native))
+        show = dialect.show_newer if self._newer else dialect.show
+        return converted(self._kind, obj, lambda native: show(self._kind, native))
 
     def row(self, row: Row) -> Row:
         if isinstance(row, Record):

@@ -6,12 +6,13 @@ dialects fill in the default for each resource that a container requests; that i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from podfit.api.kinds import POD, Kind
 from podfit.api.resize_states import RESIZABLE
-from podfit.api.status import FieldError, Object, duplicate, invalid, not_supported, required
+from podfit.api.status import INVALID, FieldError, Object, duplicate, go_quote, invalid, not_supported, required
 from podfit.apiserver.dialects.types import Edit, edit, word
 
 NOT_REQUIRED, RESTART = "NotRequired", "RestartContainer"
@@ -45,6 +46,8 @@ class Words:
     key: str = "restartPolicy"
     not_required: str = NOT_REQUIRED
     restart: str = RESTART
+    on_init: bool = True
+    """Whether init containers may have policies."""
     edits: Mapping[str, Edit] = field(default_factory=dict)
 
     @property
@@ -66,13 +69,14 @@ class Words:
         )
 
 
-NATIVE = Words()
+RELEASED = Words(on_init=False)
+"""Of Kubernetes 1.31 and 1.32."""
 
 
 def renamed(not_required: str, restart: str) -> Words:
     """The words of the designs of 2020 and 2021: `{resourceName, policy}`."""
     policy = edit(("restartPolicy",), word("policy", "v1.ResizePolicy", required=True))
-    return Words("policy", not_required, restart, {"ContainerResizePolicy": policy})
+    return Words("policy", not_required, restart, edits={"ContainerResizePolicy": policy})
 
 
 # --- containers -------------------------------------------------------------------------------------------------------
@@ -130,7 +134,30 @@ def errors(spec: Object, path: str, words: Words) -> list[FieldError]:
             if container.get("resizePolicy"):
                 where = f"{path}.{key}[{at}].resizePolicy"
                 _check(container["resizePolicy"], spec.get("restartPolicy") or "Always", where, words, found)
+                if key == "initContainers" and not words.on_init:
+                    shown = _go_list(container["resizePolicy"])
+                    found.append(FieldError(INVALID, where, "must not be set for init containers", shown))
     return found
+
+
+def _go_list(listed: list[Object]) -> str:
+    """As Go prints the list."""
+    one = "core.ContainerResizePolicy{{ResourceName:{}, RestartPolicy:{}}}"
+    fields = ("resourceName", "restartPolicy")
+    rows = [one.format(*(go_quote(policy.get(name) or "") for name in fields)) for policy in listed]
+    return f"[]core.ContainerResizePolicy{{{', '.join(rows)}}}"
+
+
+def worded(found: list[FieldError], spec: Object, path: str, words: Words) -> list[FieldError]:
+    """Errors about a native pod spec, with those about policies in the words of the dialect."""
+    native = [_ON_POLICY.match(error.path[len(path) :]) is not None for error in found]
+    at = native.index(True) if True in native else len(found)
+    kept = [error for error, mine in zip(found, native, strict=True) if not mine]
+    kept[at:at] = errors(spec, path, words)
+    return kept
+
+
+_ON_POLICY = re.compile(r"\.(initContainers|containers)\[\d+\]\.resizePolicy")
 
 
 def _check(listed: list[Object], restart_policy: str, path: str, words: Words, found: list[FieldError]) -> None:
@@ -185,10 +212,20 @@ def read_template(obj: Object, kind: Kind, words: Words) -> Object:
 
 def template_errors(obj: Object, kind: Kind, words: Words) -> list[FieldError]:
     """The same for a native object that holds a template."""
+    return errors(*_spec_of(obj, kind), words)
+
+
+def worded_template(found: list[FieldError], obj: Object, kind: Kind, words: Words) -> list[FieldError]:
+    """Errors about a native object that holds a template, with those about policies in the words of the dialect."""
+    return worded(found, *_spec_of(obj, kind), words)
+
+
+def _spec_of(obj: Object, kind: Kind) -> tuple[Object, str]:
+    """The spec of the pods that an object makes, and its path."""
     where, spec = TEMPLATES[kind.plural], obj
     for part in (*where, "spec"):
         spec = spec.get(part) or {}
-    return errors(spec, ".".join((*where, "spec")), words)
+    return spec, ".".join((*where, "spec"))
 
 
 def _with_template(obj: Object, path: tuple[str, ...], change: Change) -> Object:

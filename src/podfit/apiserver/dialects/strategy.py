@@ -63,11 +63,8 @@ class DialectStrategy(PodStrategy):
         return {**pod, "spec": {**pod["spec"], "containers": listed}}
 
     def _worded(self, errors: list[FieldError], pod: Object) -> Errors:
-        """The errors about policies in the words of the dialect."""
-        at = next((at for at, error in enumerate(errors) if "resizePolicy" in error.path), len(errors))
-        kept = [error for error in errors if "resizePolicy" not in error.path]
-        kept[at:at] = policies.errors(pod.get("spec") or {}, "spec", self._dialect.words)
-        return kept
+        """The errors in the words of the dialect."""
+        return self._dialect.worded(POD, errors, pod)
 
 
 def _has_pod_level(pod: Object) -> bool:

@@ -10,18 +10,13 @@ from podfit.api import resize_states as states
 from podfit.api.resize_dialects import V1_31
 from podfit.api.resize_states import by_name
 from podfit.api.status import Object
-from podfit.apiserver.dialects import policies
-from podfit.apiserver.dialects.base import Dialect
-from podfit.apiserver.dialects.types import edit, word
+from podfit.apiserver.dialects.released import Released
 
-RESIZE = {"PodStatus": edit((), word("resize", "v1.PodResizeStatus"))}
 _SIZES = ("allocatedResources", "resources")
 
 
-class V131(Dialect):
+class V131(Released):
     name = V1_31
-    words = policies.NATIVE
-    edits = RESIZE
     limit_ranges = False
 
     def resize(self, pod: Object) -> str:

@@ -1,7 +1,7 @@
 """Kubernetes 1.32 with the gate InPlacePodVerticalScaling: resources are changed through `/resize` alone.
 
-Every resize is Proposed until the node has decided on it, also one back to what is allocated. `allocatedResources` is
-not shown: it took a further gate.
+Every resize is Proposed until the node has decided on it, also one back to what is allocated, or of a pod that has no
+node yet. `allocatedResources` is not shown: it took a further gate.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ from podfit.api import resize_states as states
 from podfit.api.resize_dialects import V1_32
 from podfit.api.resize_states import by_name
 from podfit.api.status import Object
-from podfit.apiserver.dialects import policies
-from podfit.apiserver.dialects.base import Dialect
+from podfit.apiserver.dialects.released import RESIZE, Released
 from podfit.apiserver.dialects.types import edit
-from podfit.apiserver.dialects.v1_31 import RESIZE
 
 _ALLOCATED = "allocatedResources"
 
 
-class V132(Dialect):
+class V132(Released):
     name = V1_32
-    words = policies.NATIVE
     edits = {**RESIZE, "ContainerStatus": edit((_ALLOCATED,))}
     on_pod, on_resize = False, True
 
     def resize(self, pod: Object) -> str:
         resize = states.resize_of(pod)
         if resize.unanswered and (resize.pending or resize.in_progress or states.gap_of(pod).any):
+            return states.PROPOSED
+        if resize.unanswered and _waits_for_a_node(pod):
             return states.PROPOSED
         return resize.pending or (states.UNDER_WAY if resize.in_progress else "")
 
@@ -55,6 +54,13 @@ class V132(Dialect):
                 for one in status.get("containerStatuses") or ()
             ]
         return super().read_resize(status, conditions, written, asked, old, now)
+
+
+def _waits_for_a_node(pod: Object) -> bool:
+    """Whether a pod was resized that no node has reported on."""
+    if (pod.get("status") or {}).get("containerStatuses"):
+        return False
+    return any(one.get("subresource") == "resize" for one in pod["metadata"].get("managedFields") or ())
 
 
 def _hidden(status: Object) -> Object:

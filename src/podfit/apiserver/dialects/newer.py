@@ -1,0 +1,22 @@
+"""Which clients can only decode types of Kubernetes 1.27 or later.
+
+A client written in Go with typed objects accepts protobuf, or JSON and anything else; one that reads any object accepts
+JSON alone, or tables. Both name the version that they were built for, as `kubectl/v1.32.4 (linux/amd64) kubernetes/4c`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_BUILT_FOR = re.compile(r"[^ /]+/v1\.(\d+)[^ ]* .*\bkubernetes/")
+_NEWER = 27
+"""From 1.27 on `status.resize` is one word."""
+
+
+def has_newer_types(headers: Mapping[str, str]) -> bool:
+    accept = headers.get("accept", "")
+    if "*/*" not in accept and "protobuf" not in accept:
+        return False
+    built = _BUILT_FOR.match(headers.get("user-agent", ""))
+    return built is not None and int(built[1]) >= _NEWER
