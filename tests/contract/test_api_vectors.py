@@ -27,11 +27,21 @@ from podfit.kit.clock import RealClock
 from podfit.store.memory import MemoryStore
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS") or Path(__file__).parents[3] / "shared" / "vectors") / "api"
-LIMITS = ("crd-refused", "patch-limits")
-"""Of the kinds beyond `api`: schemas that are rejected, and the limits of patches and bodies."""
+KINDS = (
+    "crd-refused",
+    "csi-node",
+    "endpoint-slice",
+    "flow-schema",
+    "ingress",
+    "network-policy",
+    "patch-limits",
+    "storage-class",
+    "volume-attachment",
+)
+"""Beyond `api`: defaults, validation and tables of other built-in kinds, and the limits of patches and bodies."""
 SCENARIOS = [
     *sorted(VECTORS.glob("*.json")),
-    *(path for name in LIMITS if (path := VECTORS.with_name("api-kinds") / f"{name}.json").exists()),
+    *(path for name in KINDS if (path := VECTORS.with_name("api-kinds") / f"{name}.json").exists()),
 ]
 LONGEST_S = 240
 

@@ -134,7 +134,7 @@ async def test_log_options_are_checked_before_anything_is_looked_for(
 
 
 async def test_a_body_for_nobody_is_not_read(ask: Asker) -> None:
-    path = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+    path = "/apis/extensions.k8s.io/v1/namespaces/default/nothing"
     answer = await ask.raw("POST", path, {}, content_type="application/vnd.kubernetes.protobuf")
     assert (answer.status, answer.body) == (404, b"404 page not found\n")
 

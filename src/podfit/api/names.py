@@ -66,6 +66,14 @@ _DNS_1035_TEXT = regex_complaint(
 )
 
 
+_WILDCARD_TEXT = regex_complaint(
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+    "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
+    rf"\*\.{_SUBDOMAIN}",
+    "*.example.com",
+)
+
+
 def _without_dash(name: str, prefix: bool) -> str:
     """A generateName may end in a dash: what follows will be alphanumeric."""
     return name[:-1] + "a" if prefix and len(name) > 1 and name.endswith("-") else name
@@ -222,6 +230,12 @@ def is_fully_qualified(name: str) -> bool:
 
 def is_wildcard_subdomain(name: str) -> bool:
     return bool(_wildcard.fullmatch(name))
+
+
+@remembered(4096)
+def wildcard_subdomain(name: str) -> tuple[str, ...]:
+    found = (max_length(253),) if len(name.encode()) > 253 else ()
+    return found if _wildcard.fullmatch(name) else (*found, _WILDCARD_TEXT)
 
 
 def in_range(value: int, low: int, high: int) -> list[str]:

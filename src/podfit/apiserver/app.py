@@ -39,6 +39,8 @@ from podfit.apiserver.dialects import Dialects
 from podfit.apiserver.dialects.edge import DialectForm, DialectSpliced
 from podfit.apiserver.dialects.registry import FOLLOWED as FOLLOWED_NAMESPACES
 from podfit.apiserver.endpoints import endpoint_of
+from podfit.apiserver.flows.conditions import FOLLOWED as FOLLOWED_FLOWS
+from podfit.apiserver.flows.conditions import FlowConditions
 from podfit.apiserver.groups import CustomGroups
 from podfit.apiserver.http import HttpFront
 from podfit.apiserver.hub import Hub
@@ -49,10 +51,12 @@ from podfit.apiserver.seats import Seats
 from podfit.apiserver.server import Core, ForeignGroup
 from podfit.apiserver.standing import FOLLOWED, Standing
 from podfit.apiserver.subresources import binding, eviction
+from podfit.apiserver.subresources.components import ComponentStatuses
 from podfit.apiserver.subresources.reviews import ReviewHandlers
 from podfit.apiserver.subresources.scale import ScaleHandlers
 from podfit.apiserver.subresources.tokens import TokenHandlers
 from podfit.apiserver.usable import each
+from podfit.kit.clock import rfc3339
 from podfit.kit.tasks import Tasks
 from podfit.store.backend import Unavailable
 
@@ -94,6 +98,7 @@ class ApiServer:
         self.addresses = ServiceAddresses(config.service_cidr)
         self.core.writer.before_create["", "services"] = self.addresses.allot
         self.core.writer.after_write[NAMESPACE.storage_prefix] = self.dialects.learn
+        self.flow_conditions = FlowConditions(self.objects, self.core.writer)
         self.aggregation = Aggregation(self.objects, self.core.discovery, self.pki)
         self.core.foreign = self.aggregation.handler
         self.nodes = NodeProxy(_node_context(self.pki), self.authorization, config.advertised)
@@ -112,6 +117,7 @@ class ApiServer:
         tokens = TokenHandlers(self.tokens, self.authenticator)
         handlers.kinds["authentication.k8s.io", "tokenreviews"] = tokens.review
         handlers.kinds["", "bindings"] = binding.bind_named
+        handlers.kinds["", "componentstatuses"] = ComponentStatuses(self.config.store).answer
         handlers.add("", "pods", "binding", binding.bind)
         handlers.add("", "pods", "eviction", eviction.evict)
         handlers.add("", "serviceaccounts", "token", tokens.request)
@@ -174,6 +180,7 @@ class ApiServer:
         listen("custom resources", self.custom.changed, resync=self.custom.resync)
         listen("custom groups", self.groups.changed, DEFINITION.storage_prefix, resync=self.groups.follow)
         listen("aggregation", self.aggregation.changed, API_SERVICE.storage_prefix, resync=self.aggregation.resync)
+        listen("flow control", self.flow_conditions.changed, *FOLLOWED_FLOWS, resync=self.flow_conditions.restore)
         self.hub.start()
         await self.custom.start()
         self.aggregation.start()
@@ -186,6 +193,7 @@ class ApiServer:
         self.core.paths.ready = False
         await self._tasks.stop()
         await self.standing.stop()
+        await self.flow_conditions.stop()
         await self.groups.stop()
         await self.custom.stop()
         await self.aggregation.stop()
@@ -230,10 +238,13 @@ class ApiServer:
             *bootstrap.roles(self._allocates_in_spec("")),
             *bootstrap.kubernetes_service(self.addresses.first, host, self.front.port),
             *bootstrap.extension_authentication(self.pki),
+            *bootstrap.flow_control(),
+            *bootstrap.service_cidr(self.config.service_cidr, rfc3339(self.config.clock.now())),
         ]
         if self.config.install_vpa:
             missing += bootstrap.vpa_definitions()
         await bootstrap.create_missing(writer, registry, missing)
+        await self.flow_conditions.settle_all()
         await self.custom.start()
         await self.groups.follow()
         await self.aggregation.say_local()

@@ -16,6 +16,9 @@ from podfit.api.kinds import Kind, Registry
 from podfit.api.status import Object
 from podfit.apiserver.auth import bootstrap_roles, role_update
 from podfit.apiserver.auth.pki import Pki
+from podfit.apiserver.strategy.checks import equal
+from podfit.apiserver.strategy.flows import schemas as flows
+from podfit.apiserver.strategy.flows.mandatory import defaults
 from podfit.apiserver.writes import Writer
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -58,9 +61,27 @@ def _completed(kind: Kind, found: Object, wanted: Object) -> Object | None:
         return role_update.completed(found, wanted)
     if kind.kind == "Endpoints" and wanted["subsets"][0] not in (found.get("subsets") or ()):
         return {**found, "subsets": wanted["subsets"]}
+    if kind.group == flows.GROUP:
+        return _newer_flow(found, wanted)
+    if kind.kind == "EndpointSlice" and (found.get("endpoints"), found.get("ports")) != (
+        wanted["endpoints"],
+        wanted["ports"],
+    ):
+        return {**found, "endpoints": wanted["endpoints"], "ports": wanted["ports"]}
     if kind.kind == "CustomResourceDefinition":
         return _newer_definition(found, wanted)
     return None
+
+
+def _newer_flow(found: Object, wanted: Object) -> Object | None:
+    """A schema or level of an older version. Administrators keep their own by taking the annotation away."""
+    meta = found["metadata"]
+    if (meta.get("annotations") or {}).get(_AUTO_UPDATE) != "true" or equal(found["spec"], wanted["spec"]):
+        return None
+    return {**found, "metadata": {**meta, "generation": meta.get("generation", 1) + 1}, "spec": wanted["spec"]}
+
+
+_AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
 
 
 def _newer_definition(found: Object, wanted: Object) -> Object | None:
@@ -123,6 +144,31 @@ def kubernetes_service(address: str, host: str, port: int) -> Iterator[Object]:
         "kind": "Endpoints",
         "metadata": dict(meta),
         "subsets": [{"addresses": [{"ip": host}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
+    }
+    yield {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {**meta, "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv6" if ":" in host else "IPv4",
+        "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
+        "ports": [{"name": "https", "protocol": "TCP", "port": port}],
+    }
+
+
+def flow_control() -> Iterator[Object]:
+    for obj in defaults():
+        yield {**obj, "metadata": dict(obj["metadata"])}
+
+
+def service_cidr(cidr: str, now: str) -> Iterator[Object]:
+    """The range of the server's own configuration, as an object."""
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": now, "reason": ""}
+    yield {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": {"name": "kubernetes", "finalizers": ["networking.k8s.io/service-cidr-finalizer"]},
+        "spec": {"cidrs": [cidr]},
+        "status": {"conditions": [{**ready, "message": "Kubernetes Service CIDR is ready"}]},
     }
 
 

@@ -26,6 +26,15 @@ RETURNS_OBJECT = frozenset(
         ("", "resourcequotas"),
         ("", "services"),
         ("", "serviceaccounts"),
+        ("storage.k8s.io", "csidrivers"),
+        ("storage.k8s.io", "csinodes"),
+        ("storage.k8s.io", "storageclasses"),
+        ("storage.k8s.io", "volumeattachments"),
+        ("storage.k8s.io", "volumeattributesclasses"),
+        ("resource.k8s.io", "deviceclasses"),
+        ("resource.k8s.io", "resourceclaims"),
+        ("resource.k8s.io", "resourceclaimtemplates"),
+        ("resource.k8s.io", "resourceslices"),
     )
 )
 """Kinds whose deletion answers with the object instead of a Status."""

@@ -59,6 +59,7 @@ VERBS: dict[str, Verb] = {
     "deletecollection": delete_collection,
 }
 _DEPRECATED = {
+    ("", "v1", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
     ("", "v1", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 }
 _DURATION = re.compile(r"[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+")
@@ -235,7 +236,7 @@ class Core:
             return self._subresource_verb(kind, route)
         special = self.handlers.kinds.get((kind.group, kind.plural))
         if special is not None:
-            if route.verb != "create":
+            if route.verb not in kind.verbs:
                 raise method_not_allowed()
             return special
         verb, named = route.verb, bool(route.name)

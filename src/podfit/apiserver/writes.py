@@ -14,6 +14,8 @@ import msgspec
 
 from podfit.api.cel.budget import Pace
 from podfit.api.kinds import Kind
+from podfit.api.schema import type_of
+from podfit.api.schema.nulls import empty_to_null
 from podfit.api.status import (
     ApiError,
     FieldError,
@@ -119,7 +121,7 @@ class Writer:
         self.aside = Aside()
         self.before_create: dict[tuple[str, str], Callable[[Object], None]] = {}
         """By (group, plural): what must be allotted before validation (cluster addresses)."""
-        self.after_write: dict[str, Callable[[Object], None]] = {}
+        self.after_write: dict[str, Callable[[Object], Awaitable[None] | None]] = {}
         """By the prefix they are stored under: who must know of objects before the writes of them are answered."""
 
     # --- create ---------------------------------------------------------------------------------------------------
@@ -160,7 +162,9 @@ class Writer:
         strategy = strategy_for(kind)
         shapes.default(kind, obj)
         self._fill_system_fields(obj["metadata"], strategy)
+        known = {"status": obj["status"]} if "status" in obj else {}
         strategy.prepare_create(obj)
+        obj.update(known)
         if (allot := self.before_create.get((kind.group, kind.plural))) is not None:
             allot(obj)
         try:
@@ -178,9 +182,10 @@ class Writer:
                 if present is None:
                     return Written(obj, None, True)
             else:
+                _as_stored(kind, obj)
                 try:
                     record = await self.objects.put(kind, key, obj, 0)
-                    self._announce(kind, obj)
+                    await self._announce(kind, obj)
                     return Written(obj, record, True)
                 except Mismatch as lost:
                     present = lost.current
@@ -260,6 +265,8 @@ class Writer:
                 deleted = await self.objects.store.delete(key, record.modified)
                 new["metadata"]["resourceVersion"] = str(deleted.revision)
             return Written(new, None)
+        if not write.options.dry_run and write.subresource in ("", "status"):
+            _as_stored(kind, new)
         if unchanged(new, old):
             return Written(new, record)
         if write.options.dry_run:
@@ -269,12 +276,12 @@ class Writer:
             if between is not None:
                 record = await self.objects.put(kind, key, between, record.modified)
         record = await self.objects.put(kind, key, new, record.modified)
-        self._announce(kind, new)
+        await self._announce(kind, new)
         return Written(new, record)
 
-    def _announce(self, kind: Kind, obj: Object) -> None:
-        if (learn := self.after_write.get(kind.storage_prefix)) is not None:
-            learn(obj)
+    async def _announce(self, kind: Kind, obj: Object) -> None:
+        if (learn := self.after_write.get(kind.storage_prefix)) is not None and (more := learn(obj)) is not None:
+            await more
 
     def _old(self, kind: Kind, record: Record) -> Object:
         if conversion.needed(kind) or kind.custom:
@@ -323,6 +330,12 @@ class Writer:
         if write.lens is None or attrs.object is None:
             return attrs.object or new
         return write.lens.put_back(new, attrs.object)
+
+
+def _as_stored(kind: Kind, obj: Object) -> None:
+    """What the store of Kubernetes makes of an object. Custom resources and their definitions are JSON there, too."""
+    if not kind.custom and kind.group not in _OWN_PLACES and (struct := type_of(kind)) is not None:
+        empty_to_null(obj, struct)
 
 
 def _prepare_update(write: Write, strategy: Strategy, new: Object, old: Object) -> None:

@@ -146,3 +146,37 @@ def test_names_are_those_of_the_typed_schema():
                 assert flattened(name) <= set(struct.fields), name
                 checked += 1
     assert checked > 40
+
+
+def test_definitions_of_custom_resources_are_read_with_their_schemas():
+    leaf = message((5, "integer"))
+    many = message((1, message((5, "string"))))
+    open_map = message((1, 1))
+    schema = message(
+        (5, "object"),
+        (29, message((1, "size"), (2, leaf))),
+        (29, message((1, "names"), (2, message((5, "array"), (24, many))))),
+        (30, open_map),
+        (38, 1),
+        (8, message((1, b'{"a":1}'))),
+        (44, message((1, "self.size > 0"))),
+    )
+    version = message((1, "v1"), (2, 1), (3, 1), (4, message((1, schema))))
+    spec = message((1, "e.io"), (3, message((1, "things"), (4, "Thing"))), (4, "Namespaced"), (7, version))
+    definition = read("apiextensions.k8s.io/v1", "CustomResourceDefinition", message((2, spec)))
+    found = definition["spec"]["versions"][0]
+    assert found["served"] is True and found["storage"] is True
+    assert found["schema"]["openAPIV3Schema"] == {
+        "type": "object",
+        "properties": {"size": {"type": "integer"}, "names": {"type": "array", "items": {"type": "string"}}},
+        "additionalProperties": True,
+        "x-kubernetes-preserve-unknown-fields": True,
+        "default": {"a": 1},
+        "x-kubernetes-validations": [{"rule": "self.size > 0"}],
+    }
+
+
+def test_sizes_of_a_pod_as_a_whole_are_read():
+    cpu = message((1, "cpu"), (2, message((1, "1"))))
+    pod = read("v1", "Pod", message((3, message((19, cpu), (20, message((2, cpu)))))))
+    assert pod["status"] == {"allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}

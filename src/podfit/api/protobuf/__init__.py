@@ -34,11 +34,25 @@ _GROUPS = {
     "rbac.authorization.k8s.io/v1": "rbac",
     "scheduling.k8s.io/v1": "scheduling",
     "admissionregistration.k8s.io/v1": "admissionregistration",
+    "apiextensions.k8s.io/v1": "apiextensions",
+    "apiregistration.k8s.io/v1": "apiregistration",
     "apps/v1": "apps",
     "batch/v1": "batch",
+    "discovery.k8s.io/v1": "discovery",
+    "flowcontrol.apiserver.k8s.io/v1": "flowcontrol",
+    "networking.k8s.io/v1": "networking",
     "policy/v1": "policy",
+    "resource.k8s.io/v1": "resource",
+    "storage.k8s.io/v1": "storage",
     "v1": "core",
 }
+
+_UNIONS: dict[str, tuple[str, Any]] = {
+    "apiextensions.JSONSchemaPropsOrArray": ("jSONSchemas", []),
+    "apiextensions.JSONSchemaPropsOrBool": ("allows", False),
+    "apiextensions.JSONSchemaPropsOrStringArray": ("property", []),
+}
+"""Types that JSON shows as a schema or as something else: the field that holds the other, and its value if absent."""
 
 Fields = dict[int, tuple[str, str]]
 Object = dict[str, Any]
@@ -139,8 +153,11 @@ def _value(kind: str, value: Any, depth: int) -> Any:
     if reader is not None:
         return reader(value)
     inner = _message(kind, _bytes(value), depth + 1)
-    # Lists that Go names as a type of their own (ExtraValue) are messages of one list.
-    return inner.get("items", []) if kind.endswith(".ExtraValue") else inner
+    if kind.endswith(".ExtraValue"):
+        # Lists that Go names as a type of their own are messages of one list.
+        return inner.get("items", [])
+    other = _UNIONS.get(kind)
+    return inner if other is None else inner["schema"] if "schema" in inner else inner.get(*other)
 
 
 # --- scalars --------------------------------------------------------------------------------------------------------

@@ -28,6 +28,11 @@ TABLES: dict[tuple[str, str], str] = {
     ("apiregistration.k8s.io", "v1"): "apiregistration",
     ("authentication.k8s.io", "v1"): "authentication",
     ("authorization.k8s.io", "v1"): "authorization",
+    ("discovery.k8s.io", "v1"): "discovery",
+    ("networking.k8s.io", "v1"): "networking",
+    ("storage.k8s.io", "v1"): "storage",
+    ("resource.k8s.io", "v1"): "resource",
+    ("flowcontrol.apiserver.k8s.io", "v1"): "flowcontrol",
     ("meta.k8s.io", "v1"): "meta",
 }
 _library = Library()

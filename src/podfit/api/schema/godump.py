@@ -10,44 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from podfit.api.quantity import BINARY_SI, DECIMAL_EXPONENT, DECIMAL_SI, Quantity
+from podfit.api.schema.gonames import go_name
 from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
 from podfit.api.status import Object
 
-_NAMES = {
-    **{name: name.upper() for name in ("uid", "os", "tty", "ip", "nfs", "iscsi", "rbd", "fc", "csi", "iqn", "grpc")},
-    "apiVersion": "APIVersion",
-    "apiGroup": "APIGroup",
-    "awsElasticBlockStore": "AWSElasticBlockStore",
-    "cephfs": "CephFS",
-    "chapAuthDiscovery": "DiscoveryCHAPAuth",
-    "chapAuthSession": "SessionCHAPAuth",
-    "diskURI": "DataDiskURI",
-    "dnsConfig": "DNSConfig",
-    "dnsPolicy": "DNSPolicy",
-    "fsGroup": "FSGroup",
-    "fsGroupChangePolicy": "FSGroupChangePolicy",
-    "fsType": "FSType",
-    "gcePersistentDisk": "GCEPersistentDisk",
-    "gmsaCredentialSpec": "GMSACredentialSpec",
-    "gmsaCredentialSpecName": "GMSACredentialSpecName",
-    "httpGet": "HTTPGet",
-    "httpHeaders": "HTTPHeaders",
-    "iscsiInterface": "ISCSIInterface",
-    "metadata": "ObjectMeta",
-    "pdName": "PDName",
-    "seLinuxChangePolicy": "SELinuxChangePolicy",
-    "seLinuxOptions": "SELinuxOptions",
-    "serviceAccount": "DeprecatedServiceAccount",
-    "sslEnabled": "SSLEnabled",
-    "storageos": "StorageOS",
-    "tcpSocket": "TCPSocket",
-    "wwids": "WWIDs",
-}
-"""Fields whose Go name is not their JSON name with a capital."""
-_NAMES_OF = {
-    "GlusterfsVolumeSource": {"endpoints": "EndpointsName"},
-    "RBDVolumeSource": {"monitors": "CephMonitors", "image": "RBDImage", "pool": "RBDPool", "user": "RadosUser"},
-}
 _REFERENCE = ("LocalObjectReference", ("name",))
 _EMBEDDED: dict[str, tuple[str, tuple[str, ...]]] = {
     "ConfigMapEnvSource": _REFERENCE,
@@ -108,9 +74,7 @@ def _embedded(struct: Struct) -> tuple[str, tuple[str, ...]]:
 
 
 def _field(struct: Struct, row: Field, value: Any) -> str:
-    name = (
-        _NAMES_OF.get(struct.name, _NAMES).get(row.name) or _NAMES.get(row.name) or row.name[0].upper() + row.name[1:]
-    )
+    name = go_name(struct, row.name)
     if row.pointer:
         return f"{name}:(*{row.type.go}){_NIL if value is None else _value(value, row.type)}"
     return f"{name}:({row.type.go}){_value(value, row.type)}"

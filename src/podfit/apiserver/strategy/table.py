@@ -6,6 +6,8 @@ from functools import lru_cache
 
 from podfit.api.kinds import Kind
 from podfit.apiserver.strategy.base import Strategy
+from podfit.apiserver.strategy.flows.levels import PriorityLevelStrategy
+from podfit.apiserver.strategy.flows.schemas import FlowSchemaStrategy
 from podfit.apiserver.strategy.kinds import (
     access,
     autoscalers,
@@ -24,9 +26,13 @@ from podfit.apiserver.strategy.kinds import (
     webhooks,
 )
 from podfit.apiserver.strategy.kinds import workloads as apps
+from podfit.apiserver.strategy.networking import ingresses, policies, ranges, slices
 from podfit.apiserver.strategy.pod.pods import PodStrategy
+from podfit.apiserver.strategy.storage import attachments, classes, csi
 
 _RBAC = "rbac.authorization.k8s.io"
+_NETWORKING, _STORAGE = "networking.k8s.io", "storage.k8s.io"
+_FLOWS = "flowcontrol.apiserver.k8s.io"
 _HOOKS = "admissionregistration.k8s.io"
 _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("", "Pod"): PodStrategy,
@@ -66,6 +72,20 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("events.k8s.io", "Event"): notes.EventStrategy,
     ("certificates.k8s.io", "CertificateSigningRequest"): extensions.CertificateSigningRequestStrategy,
     ("apiregistration.k8s.io", "APIService"): extensions.APIServiceStrategy,
+    ("discovery.k8s.io", "EndpointSlice"): slices.EndpointSliceStrategy,
+    (_NETWORKING, "Ingress"): ingresses.IngressStrategy,
+    (_NETWORKING, "IngressClass"): ingresses.IngressClassStrategy,
+    (_NETWORKING, "IPAddress"): ranges.IPAddressStrategy,
+    (_NETWORKING, "NetworkPolicy"): policies.NetworkPolicyStrategy,
+    (_NETWORKING, "ServiceCIDR"): ranges.ServiceCIDRStrategy,
+    (_STORAGE, "CSIDriver"): csi.CSIDriverStrategy,
+    (_STORAGE, "CSINode"): csi.CSINodeStrategy,
+    (_STORAGE, "CSIStorageCapacity"): csi.CSIStorageCapacityStrategy,
+    (_STORAGE, "StorageClass"): classes.StorageClassStrategy,
+    (_STORAGE, "VolumeAttachment"): attachments.VolumeAttachmentStrategy,
+    (_STORAGE, "VolumeAttributesClass"): classes.VolumeAttributesClassStrategy,
+    (_FLOWS, "FlowSchema"): FlowSchemaStrategy,
+    (_FLOWS, "PriorityLevelConfiguration"): PriorityLevelStrategy,
 }
 
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from podfit.apiserver.tables import cluster, core, workloads
+from podfit.apiserver.tables import cluster, control, core, network, storage, workloads
 from podfit.apiserver.tables.columns import Layout
 from podfit.apiserver.tables.pods import PODS
 
-LAYOUTS: dict[tuple[str, str], Layout] = {("", "pods"): PODS, **core.LAYOUTS, **workloads.LAYOUTS, **cluster.LAYOUTS}
+LAYOUTS: dict[tuple[str, str], Layout] = {
+    ("", "pods"): PODS,
+    **core.LAYOUTS,
+    **workloads.LAYOUTS,
+    **cluster.LAYOUTS,
+    **storage.LAYOUTS,
+    **network.LAYOUTS,
+    **control.LAYOUTS,
+}

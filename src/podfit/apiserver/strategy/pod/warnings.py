@@ -18,6 +18,9 @@ _OLD_LABELS = {
     "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
     "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
     "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+    "app.kubernetes.io/created-by": "deprecated since v1.9",
+    "scheduler.alpha.kubernetes.io/preferAvoidPods": "deprecated since v1.22; use Taints and Tolerations instead",
+    "node-role.kubernetes.io/master": 'use "node-role.kubernetes.io/control-plane" instead',
 }
 _OLD_ANNOTATIONS = {
     "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',
@@ -84,6 +87,11 @@ def _spec(spec: Object, metadata: Object, prefix: str, found: list[str]) -> None
         found.append(f"{path}.terminationGracePeriodSeconds: {text}")
     if spec.get("affinity"):
         _pod_affinity(spec["affinity"], f"{path}.affinity", found)
+
+
+def deprecated_node_label(key: str) -> str:
+    """What replaces a label of nodes, or ""."""
+    return _OLD_LABELS.get(key, "")
 
 
 def _containers(spec: Object, path: str) -> Iterator[tuple[str, Object]]:

@@ -1,0 +1,84 @@
+"""Keeps the condition `Dangling` of flow schemas, and recreates mandatory schemas and levels when they are deleted.
+
+A schema's condition is written before the write of the schema is answered. When a priority level comes or goes, the
+schemas that name it follow.
+"""
+
+from __future__ import annotations
+
+from podfit.api.kinds import kind_named
+from podfit.api.status import Object, go_quote
+from podfit.apiserver import wire
+from podfit.apiserver.events import Happening
+from podfit.apiserver.objects import Objects
+from podfit.apiserver.strategy.flows.mandatory import MANDATORY, defaults
+from podfit.apiserver.usable import usable
+from podfit.apiserver.writes import Writer
+from podfit.kit.clock import rfc3339
+from podfit.kit.tasks import Tasks
+from podfit.store.backend import Mismatch
+
+SCHEMA, LEVEL = kind_named("FlowSchema"), kind_named("PriorityLevelConfiguration")
+FOLLOWED = (SCHEMA.storage_prefix, LEVEL.storage_prefix)
+_DANGLING = "Dangling"
+
+
+class FlowConditions:
+    def __init__(self, objects: Objects, writer: Writer) -> None:
+        self._objects, self._writer = objects, writer
+        self._tasks = Tasks("flow conditions")
+        writer.after_write[SCHEMA.storage_prefix] = self.settle
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    def changed(self, happening: Happening) -> None:
+        """A listener of the hub, for what is followed."""
+        kind = SCHEMA if happening.resource == SCHEMA.storage_prefix else LEVEL
+        gone = happening.new is None and happening.old is not None
+        if gone and happening.old["metadata"]["name"] in MANDATORY:  # type: ignore[index]
+            self._tasks.start(self.restore(), "restore mandatory flow objects")
+        if kind is LEVEL and (gone or happening.old is None):
+            self._tasks.start(self.settle_all(), "settle flow schemas")
+
+    async def restore(self) -> None:
+        for obj in defaults():
+            kind, name = (SCHEMA if obj["kind"] == SCHEMA.kind else LEVEL), obj["metadata"]["name"]
+            if name in MANDATORY and self._objects.record(kind, "", name) is None:
+                await self._writer.install(kind, "", {**obj, "metadata": dict(obj["metadata"])})
+        await self.settle_all()
+
+    async def settle_all(self) -> None:
+        for schema in usable(SCHEMA, self._objects.list(SCHEMA)):
+            await self.settle(schema)
+
+    async def settle(self, schema: Object) -> None:
+        """Writes the condition of a schema where it differs from what is stored."""
+        record = self._objects.record(SCHEMA, "", schema["metadata"]["name"])
+        if record is None:
+            return
+        stored = wire.object_of(record)
+        wanted = self._condition(stored)
+        rows = (stored.get("status") or {}).get("conditions") or []
+        known: Object = next((row for row in rows if row.get("type") == _DANGLING), {})
+        if all(known.get(field) == wanted[field] for field in ("status", "reason", "message")):
+            return
+        kept = [row for row in rows if row.get("type") != _DANGLING]
+        stored["status"] = {**(stored.get("status") or {}), "conditions": [*kept, wanted]}
+        try:
+            await self._objects.put(SCHEMA, record.key, stored, record.modified)
+        except Mismatch:
+            return  # the writer of the newer version settles it
+
+    def _condition(self, schema: Object) -> Object:
+        level = ((schema.get("spec") or {}).get("priorityLevelConfiguration") or {}).get("name", "")
+        found = self._objects.record(LEVEL, "", level) is not None
+        words = "and it exists" if found else "but there is no such object"
+        text = f"This FlowSchema references the PriorityLevelConfiguration object named {go_quote(level)} {words}"
+        return {
+            "type": _DANGLING,
+            "status": "False" if found else "True",
+            "lastTransitionTime": rfc3339(self._objects.clock.now()),
+            "reason": "Found" if found else "NotFound",
+            "message": text,
+        }

@@ -1,0 +1,42 @@
+"""ComponentStatuses: never stored, made from the health of the store when somebody asks.
+
+Kubernetes has one for each of its parts on the machine of the API server. Parts of podfit report their health
+themselves, at /healthz and in metrics, so that only the store is listed, under the name Kubernetes gives it.
+"""
+
+from __future__ import annotations
+
+from podfit.api.kinds import Kind
+from podfit.api.status import Object, not_found
+from podfit.apiserver import wire
+from podfit.apiserver.calls import Call
+from podfit.apiserver.request import Response
+from podfit.store.backend import Record, Store
+
+_STORE = "etcd-0"
+
+
+class ComponentStatuses:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def answer(self, call: Call) -> Response:
+        accepted = call.accepted()
+        form = call.form(accepted)
+        record = self._record(call.kind)
+        if call.route.verb == "list":
+            return await call.reply_list(accepted, form, (record,), 0, None)
+        if call.route.name != _STORE:
+            raise not_found(call.kind.plural, call.route.name)
+        return call.answer(accepted, form, wire.object_of(record))
+
+    def _record(self, kind: Kind) -> Record:
+        trouble = self._store.trouble
+        condition: Object = {"type": "Healthy", "status": "False" if trouble else "True", "message": trouble or "ok"}
+        obj = {
+            "kind": kind.kind,
+            "apiVersion": kind.api_version,
+            "metadata": {"name": _STORE},
+            "conditions": [condition],
+        }
+        return Record(kind.key("", _STORE), wire.encode(obj), 0, 0)

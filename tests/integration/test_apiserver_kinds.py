@@ -1,0 +1,81 @@
+"""Built-in kinds that the API server itself acts on: flow schemas, service ranges, component statuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.testing.asking import Asker, serving
+
+FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1"
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture
+async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
+    async with serving(tmp_path) as server:
+        yield Asker(server)
+
+
+async def until(ask: Asker, path: str, wanted: Callable[[Any], bool]) -> None:
+    """The hub hands changes to the part that acts on them; it needs a few turns of the event loop."""
+    async with asyncio.timeout(60):
+        while not wanted((await ask("GET", path))[1]):
+            await asyncio.sleep(0)
+
+
+def dangling(schema: dict[str, Any]) -> tuple[str, str]:
+    row = schema["status"]["conditions"][0]
+    return row["status"], row["reason"]
+
+
+async def test_a_flow_schema_says_whether_its_priority_level_exists(ask: Asker) -> None:
+    body = {"metadata": {"name": "a"}, "spec": {"priorityLevelConfiguration": {"name": "mine"}}}
+    code, created = await ask("POST", f"{FLOWS}/flowschemas", body)
+    assert code == 201 and created["status"] == {}
+    assert dangling((await ask("GET", f"{FLOWS}/flowschemas/a"))[1]) == ("True", "NotFound")
+    level = {
+        "metadata": {"name": "mine"},
+        "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}},
+    }
+    assert (await ask("POST", f"{FLOWS}/prioritylevelconfigurations", level))[0] == 201
+    await until(ask, f"{FLOWS}/flowschemas/a", lambda schema: dangling(schema) == ("False", "Found"))
+
+
+async def test_every_cluster_has_the_flow_objects_of_kubernetes_and_mandatory_ones_come_back(ask: Asker) -> None:
+    _, schemas = await ask("GET", f"{FLOWS}/flowschemas")
+    _, levels = await ask("GET", f"{FLOWS}/prioritylevelconfigurations")
+    assert (len(schemas["items"]), len(levels["items"])) == (11, 8)
+    assert {dangling(schema) for schema in schemas["items"]} == {("False", "Found")}
+    old = (await ask("GET", f"{FLOWS}/prioritylevelconfigurations/catch-all"))[1]["metadata"]["uid"]
+    assert (await ask("DELETE", f"{FLOWS}/prioritylevelconfigurations/catch-all"))[0] == 200
+    again = f"{FLOWS}/prioritylevelconfigurations/catch-all"
+    await until(ask, again, lambda level: level.get("metadata", {}).get("uid", old) != old)
+
+
+async def test_the_range_of_services_and_the_slice_of_the_server_are_objects(ask: Asker) -> None:
+    _, found = await ask("GET", "/apis/networking.k8s.io/v1/servicecidrs/kubernetes")
+    assert found["spec"] == {"cidrs": ["10.96.0.0/16"]}
+    assert found["status"]["conditions"][0]["type"] == "Ready"
+    _, own = await ask("GET", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes")
+    assert own["metadata"]["labels"] == {"kubernetes.io/service-name": "kubernetes"}
+    assert own["endpoints"][0]["conditions"] == {"ready": True}
+
+
+async def test_the_store_is_the_only_component_with_a_status(ask: Asker) -> None:
+    code, found = await ask("GET", "/api/v1/componentstatuses")
+    assert code == 200 and [row["metadata"]["name"] for row in found["items"]] == ["etcd-0"]
+    assert (await ask("GET", "/api/v1/componentstatuses/etcd-0"))[1]["conditions"][0]["status"] == "True"
+    assert (await ask("GET", "/api/v1/componentstatuses/other"))[0] == 404
+    assert (await ask("DELETE", "/api/v1/componentstatuses/etcd-0"))[0] == 405
+
+
+async def test_an_empty_list_that_go_always_prints_is_null_once_it_is_stored(ask: Asker) -> None:
+    path, body = "/apis/rbac.authorization.k8s.io/v1/clusterroles", {"metadata": {"name": "empty"}, "rules": []}
+    code, made = await ask("POST", path, body)
+    assert code == 201 and made["rules"] is None
+    assert (await ask("GET", f"{path}/empty"))[1]["rules"] is None

@@ -1,0 +1,33 @@
+"""Empty lists of built-in kinds come back as they do from a store that keeps protobuf."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.schema import type_named
+from podfit.api.schema.gonames import as_go
+from podfit.api.schema.nulls import empty_to_null
+
+
+def test_lists_that_go_always_prints_become_null_and_others_stay() -> None:
+    obj: dict[str, Any] = {"endpoints": [{"addresses": [], "hints": {"forZones": []}}], "ports": []}
+    empty_to_null(obj, type_named("EndpointSlice", "discovery.k8s.io"))
+    assert obj == {"endpoints": [{"addresses": None, "hints": {"forZones": []}}], "ports": None}
+
+
+def test_kinds_without_such_lists_are_left_alone() -> None:
+    obj: dict[str, Any] = {"data": {}}
+    empty_to_null(obj, type_named("ConfigMap"))
+    assert obj == {"data": {}}
+
+
+def test_structs_are_shown_under_go_names_with_every_field() -> None:
+    shown = as_go({"ipBlock": {"cidr": "10.0.0.0/8"}}, type_named("NetworkPolicyPeer", "networking.k8s.io"))
+    assert shown == {
+        "PodSelector": None,
+        "NamespaceSelector": None,
+        "IPBlock": {"CIDR": "10.0.0.0/8", "Except": None},
+    }
+    selector = {"podSelector": {"matchLabels": {"a": "b"}}}
+    peer = as_go(selector, type_named("NetworkPolicyPeer", "networking.k8s.io"))
+    assert peer["PodSelector"] == {"matchLabels": {"a": "b"}}

@@ -1,0 +1,67 @@
+"""Rules of storage.k8s.io that the recordings do not show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.kinds import kind_named
+from podfit.apiserver.strategy import strategy_for
+
+
+def complaints(kind: str, obj: dict[str, Any]) -> list[str]:
+    strategy = strategy_for(kind_named(kind))
+    obj = {"metadata": {"name": "a.io"}, **obj}
+    strategy.default(obj)
+    strategy.prepare_create(obj)
+    return [str(error) for error in strategy.validate_create(obj)]
+
+
+def test_a_driver_gets_the_defaults_of_kubernetes_and_no_generation() -> None:
+    strategy = strategy_for(kind_named("CSIDriver"))
+    obj: dict[str, Any] = {"metadata": {"name": "a.io"}, "spec": {"preventPodSchedulingIfMissing": True}}
+    strategy.default(obj)
+    strategy.prepare_create(obj)
+    assert obj["metadata"] == {"name": "a.io"}
+    assert obj["spec"] == {
+        "attachRequired": True,
+        "podInfoOnMount": False,
+        "storageCapacity": False,
+        "fsGroupPolicy": "ReadWriteOnceWithFSType",
+        "volumeLifecycleModes": ["Persistent"],
+        "requiresRepublish": False,
+        "seLinuxMount": False,
+    }
+
+
+def test_token_requests_have_one_audience_each_and_a_life_of_ten_minutes_at_least() -> None:
+    tokens = [{"audience": "a", "expirationSeconds": 1}, {"audience": "a"}]
+    assert complaints("CSIDriver", {"spec": {"tokenRequests": tokens}}) == [
+        "spec.tokenRequests[0].expirationSeconds: Invalid value: 1: may not specify a duration less than 10 minutes",
+        'spec.tokenRequests[1].audience: Duplicate value: "a"',
+    ]
+
+
+def test_repeated_topology_terms_are_duplicates_whatever_their_order() -> None:
+    terms = [{"matchLabelExpressions": [{"key": "z", "values": values}]} for values in (["a", "b"], ["b", "a"])]
+    assert complaints("StorageClass", {"provisioner": "a.io/b", "allowedTopologies": terms}) == [
+        'allowedTopologies[1].matchLabelExpressions: Duplicate value: ""'
+    ]
+
+
+def test_an_attributes_class_has_parameters_and_keeps_them() -> None:
+    assert complaints("VolumeAttributesClass", {"driverName": "a.io"}) == [
+        "parameters: Required value: must contain at least one key/value pair"
+    ]
+    strategy = strategy_for(kind_named("VolumeAttributesClass"))
+    new, old = ({"driverName": "a.io", "parameters": {"a": word}} for word in "bc")
+    assert [str(error) for error in strategy.validate_change(new, old)] == [
+        "parameters: Forbidden: updates to parameters are forbidden."
+    ]
+
+
+def test_volumes_of_a_node_may_grow_while_the_driver_stays() -> None:
+    strategy = strategy_for(kind_named("CSINode"))
+    driver = {"name": "d.io", "nodeID": "n"}
+    old = {"spec": {"drivers": [{**driver, "allocatable": {"count": 1}}]}}
+    assert strategy.validate_change({"spec": {"drivers": [{**driver, "allocatable": {"count": 2}}]}}, old) == []
+    assert strategy.validate_change({"spec": {"drivers": [{**driver, "topologyKeys": ["z"]}]}}, old) != []
