@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.vpa.model.selectors import parse
+from podfit.api.selectors import LabelSelector
 from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.container import OomRefused
@@ -45,7 +45,7 @@ def cluster_of(policy: list[Any], in_arrays: bool) -> ClusterState:
     config = Config()
     cluster = ClusterState(config, Fleet(config) if in_arrays else None)
     spec = {"resourcePolicy": {"containerPolicies": policy}}
-    cluster.add_vpa({"metadata": {"namespace": "n", "name": "v"}, "spec": spec}, parse("app=x"))
+    cluster.add_vpa({"metadata": {"namespace": "n", "name": "v"}, "spec": spec}, LabelSelector.parse("app=x"))
     for number, pod in enumerate(PODS):
         cluster.add_pod(("n", pod), {"app": "x", "revision": str(number)}, "Running")
         for container in CONTAINERS:

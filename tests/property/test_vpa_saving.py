@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.vpa.model.selectors import parse
+from podfit.api.selectors import LabelSelector
 from podfit.vpa.recommender.decide.checkpoints import checkpoints_of, checkpoints_of_all
 from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import Config
@@ -23,7 +23,7 @@ def crowded(config: Config, seed: int, vpas: int, pods: int, scrapes: int, step:
     random = np.random.default_rng(seed)
     cluster = ClusterState(config, Fleet(config))
     for number in range(vpas):
-        cluster.add_vpa({"metadata": {"namespace": "n", "name": f"v{number}"}}, parse(f"app=a{number}"))
+        cluster.add_vpa({"metadata": {"namespace": "n", "name": f"v{number}"}}, LabelSelector.parse(f"app=a{number}"))
     for number in range(vpas * pods):
         labels = {"app": f"a{number % vpas}", "generation": str(number % 2)}
         cluster.add_pod(("n", f"p{number}"), labels, "Running")

@@ -145,7 +145,7 @@ class LabelSelector:
     def from_object(selector: Mapping[str, Any] | None) -> LabelSelector:
         """Reads a metav1.LabelSelector; none at all selects nothing, an empty one everything."""
         if selector is None:
-            return LabelSelector(nothing=True)
+            return NOTHING
         found = [requirement(key, EQUALS, (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
         for row in selector.get("matchExpressions") or ():
             operator = _OBJECT_OPERATORS.get(row.get("operator", ""))
@@ -173,6 +173,9 @@ class LabelSelector:
 
     def __str__(self) -> str:
         return ",".join(str(item) for item in self.requirements)
+
+
+EVERYTHING, NOTHING = LabelSelector(), LabelSelector(nothing=True)
 
 
 @remembered(1024)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from podfit.api.kinds import POD
+from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.cli.amounts import RESOURCES, amount_text, number, quantity
 from podfit.cli.targets import NoSuchTarget, alive, find_kind, pods_of
 from podfit.client import Client
 from podfit.vpa.model.matching import own_selector
 from podfit.vpa.model.policy import update_mode
-from podfit.vpa.model.selectors import from_object
 from podfit.vpa.observe.sight import WELL_KNOWN
 from podfit.vpa.recommender.decide.amounts import MAX_AMOUNT
 
@@ -72,7 +72,8 @@ async def target_pods(client: Client, vpa: Object) -> list[Object]:
     group = (ref.get("apiVersion") or "").rpartition("/")[0]
     try:
         if selected is not None:
-            listed = await client.list(POD, vpa["metadata"]["namespace"], labelSelector=str(from_object(selected)))
+            text = str(LabelSelector.from_object(selected))
+            listed = await client.list(POD, vpa["metadata"]["namespace"], labelSelector=text)
             return [pod for pod in listed["items"] if alive(pod)]
         # Of these the autoscaler does not compare the group, which a target may have wrong.
         kind = WELL_KNOWN.get(ref.get("kind", "")) or await find_kind(

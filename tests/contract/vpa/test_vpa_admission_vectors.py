@@ -10,19 +10,19 @@ import pytest
 from vpa_vectors import cases, cases_where, difference
 
 from podfit.api.quantity import Quantity
+from podfit.api.selectors import LabelSelector
 from podfit.vpa.admission.decide.review import Verdict, World, answer, index_vpas
 from podfit.vpa.admission.decide.validate import Allowed, validate
 from podfit.vpa.model.matching import Target
-from podfit.vpa.model.selectors import Selector, parse
 
 
 def world_of(case: dict[str, Any]) -> World:
     selectors, owners = case.get("selectors") or {}, case.get("owners") or {}
 
-    def selector_of(vpa: Any) -> Selector | None:
+    def selector_of(vpa: Any) -> LabelSelector | None:
         meta = vpa["metadata"]
         text = selectors.get(f"{meta['namespace']}/{meta['name']}", "!")
-        return None if text == "!" else parse(text)
+        return None if text == "!" else LabelSelector.parse(text)
 
     def topmost_of(namespace: str, owner: Any) -> Target | None:
         kind, name = owner["kind"], owner["name"]

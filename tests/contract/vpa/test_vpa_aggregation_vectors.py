@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from vpa_vectors import UPSTREAM, cases, close, difference, trace_generator
 
-from podfit.vpa.model.selectors import parse
+from podfit.api.selectors import LabelSelector
 from podfit.vpa.model.times import NEVER, to_rfc3339
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError
 from podfit.vpa.recommender.decide.checkpoints import checkpoints_of, status_patch
@@ -43,7 +43,7 @@ class World:
             if selector == "!":
                 self.cluster.add_vpa(object, None, "Cannot read targetRef. Reason: target not found")
             else:
-                self.cluster.add_vpa(object, parse(selector))
+                self.cluster.add_vpa(object, LabelSelector.parse(selector))
 
     def do(self, op: list[Any]) -> Any:
         return getattr(self, f"do_{op[0]}")(*op[1:])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from vpa_vectors import UPSTREAM, cases, close, difference, trace_generator
 
-from podfit.vpa.model.selectors import parse
+from podfit.api.selectors import LabelSelector
 from podfit.vpa.model.times import NEVER, to_rfc3339
 from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import from_flags
@@ -19,7 +19,7 @@ POD = ("ns", "pod")
 
 def start(case: dict[str, Any]) -> ClusterState:
     cluster = ClusterState(from_flags({**UPSTREAM, **(case.get("config") or {})}))
-    cluster.add_vpa({"metadata": {"namespace": "ns", "name": "vpa"}}, parse("app=x"))
+    cluster.add_vpa({"metadata": {"namespace": "ns", "name": "vpa"}}, LabelSelector.parse("app=x"))
     return cluster
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from vpa_vectors import cases_where, close, difference
 
+from podfit.api.selectors import LabelSelector
 from podfit.vpa.model.limitranges import merged
 from podfit.vpa.model.matching import Target
 from podfit.vpa.model.recommended import from_object
-from podfit.vpa.model.selectors import Selector, parse
 from podfit.vpa.model.times import from_rfc3339
 from podfit.vpa.updater.decide.actions import NOTHING_TO_DO, Event, Evict, Resize, resize
 from podfit.vpa.updater.decide.config import Config
@@ -208,10 +208,10 @@ class Cluster:
         self.now = self.clock = from_rfc3339(case["now"])
         self.attempts = Attempts()
 
-    def selector_of(self, vpa: Any) -> Selector | None:
+    def selector_of(self, vpa: Any) -> LabelSelector | None:
         meta = vpa["metadata"]
         text = self.case["selectors"].get(f"{meta['namespace']}/{meta['name']}", "!")
-        return None if text == "!" else parse(text)
+        return None if text == "!" else LabelSelector.parse(text)
 
     def topmost_of(self, namespace: str, owner: Any) -> Target | None:
         kind, name = owner["kind"], owner["name"]

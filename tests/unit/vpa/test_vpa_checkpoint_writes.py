@@ -8,10 +8,10 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from podfit.api.selectors import LabelSelector
 from podfit.client import Client
 from podfit.client.transport import Ask, Reply, Stream
 from podfit.kit.clock import FakeClock
-from podfit.vpa.model.selectors import parse
 from podfit.vpa.recommender.decide.checkpoints import checkpoints_of
 from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import Config
@@ -54,7 +54,7 @@ def made(vpas: int, seconds: float = 0.0, workers: int = 2) -> tuple[Checkpoints
     server = Server(clock, seconds)
     cluster = ClusterState(Config(), Fleet(Config()))
     for number in range(vpas):
-        cluster.add_vpa({"metadata": {"namespace": "n", "name": f"v{number}"}}, parse(f"app=a{number}"))
+        cluster.add_vpa({"metadata": {"namespace": "n", "name": f"v{number}"}}, LabelSelector.parse(f"app=a{number}"))
         cluster.add_pod(("n", f"p{number}"), {"app": f"a{number}"}, "Running")
         cluster.add_container(("n", f"p{number}"), "main")
         cluster.add_cpu(("n", f"p{number}"), "main", 100, clock.now())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podfit.vpa.model.selectors import parse
+from podfit.api.selectors import LabelSelector
 from podfit.vpa.recommender.decide.cluster import ClusterState, UnknownTarget
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
@@ -17,7 +17,7 @@ VPA = {"metadata": {"namespace": "ns", "name": "vpa"}, "spec": {"targetRef": {"k
 def cluster_of(*pods: str, config: Config | None = None) -> ClusterState:
     config = config or Config()
     cluster = ClusterState(config, Fleet(config))
-    cluster.add_vpa(VPA, parse("app=web"))
+    cluster.add_vpa(VPA, LabelSelector.parse("app=web"))
     for name in pods:
         cluster.add_pod(("ns", name), {"app": "web"}, "Running")
         cluster.add_container(("ns", name), "app")
@@ -98,7 +98,7 @@ def test_history_survives_a_missing_target_only_if_so_configured(survives: bool)
     }
     cluster.load_checkpoint(checkpoint)
     cluster.add_vpa(VPA, None, "Cannot read targetRef")
-    cluster.add_vpa(VPA, parse("app=web"))
+    cluster.add_vpa(VPA, LabelSelector.parse("app=web"))
     assert ("old" in recommend_all(cluster, None)["ns", "vpa"].estimates) is survives
 
 

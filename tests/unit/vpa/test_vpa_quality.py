@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram
 
-from podfit.vpa.model.selectors import parse
+from podfit.api.selectors import LabelSelector
 from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
@@ -33,7 +33,7 @@ class World:
         spec: dict[str, Any] = {"updatePolicy": {"updateMode": "Recreate"}}
         if policy:
             spec["resourcePolicy"] = {"containerPolicies": [{"containerName": "main", **policy}]}
-        self.cluster.add_vpa({"metadata": {"namespace": "n", "name": "v"}, "spec": spec}, parse("app=a"))
+        self.cluster.add_vpa({"metadata": {"namespace": "n", "name": "v"}, "spec": spec}, LabelSelector.parse("app=a"))
         self.cluster.add_pod(("n", "p"), {"app": "a"}, "Running")
         self.cluster.add_container(("n", "p"), "main")
 

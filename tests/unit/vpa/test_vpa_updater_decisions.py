@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from podfit.api.selectors import NOTHING, LabelSelector
 from podfit.vpa.model.matching import Target, by_target, controlling_vpa
-from podfit.vpa.model.selectors import NOTHING, from_object, parse
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.restriction import Attempts, Decision, Restriction
 
@@ -61,7 +61,7 @@ def test_oldest_autoscaler_wins_then_the_first_by_name() -> None:
 
     top = Target("ns", "Deployment", "web")
     many = [vpa("c", "2024-01-02T00:00:00Z"), vpa("b", "2024-01-01T00:00:00Z"), vpa("a", "2024-01-01T00:00:00Z")]
-    found = controlling_vpa(pod("p"), by_target(many), lambda _: parse("app=web"), lambda *_: top)
+    found = controlling_vpa(pod("p"), by_target(many), lambda _: LabelSelector.parse("app=web"), lambda *_: top)
     assert found is not None and found["metadata"]["name"] == "a"
 
 
@@ -78,12 +78,12 @@ def test_oldest_autoscaler_wins_then_the_first_by_name() -> None:
     ],
 )
 def test_selector_text_selects(text: str, labels: dict[str, str], matches: bool) -> None:
-    assert parse(text).matches(labels) is matches
+    assert LabelSelector.parse(text).matches(labels) is matches
 
 
 def test_missing_label_selector_selects_nothing_and_an_empty_one_everything() -> None:
-    assert from_object(None) == NOTHING
-    assert not from_object(None).matches({"a": "b"})
-    assert from_object({}).matches({"a": "b"})
-    picky = from_object({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]})
+    assert LabelSelector.from_object(None) == NOTHING
+    assert not LabelSelector.from_object(None).matches({"a": "b"})
+    assert LabelSelector.from_object({}).matches({"a": "b"})
+    picky = LabelSelector.from_object({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]})
     assert picky.matches({"a": "b"}) and not picky.matches({})

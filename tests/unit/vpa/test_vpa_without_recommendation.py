@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from podfit.api.quantity import Quantity
+from podfit.api.selectors import LabelSelector
 from podfit.vpa.admission.decide.gate import must_wait
 from podfit.vpa.admission.decide.review import World, answer_to, index_vpas
 from podfit.vpa.model.boost import annotation_key
@@ -16,7 +17,6 @@ from podfit.vpa.model.container_resources import resources_for_pod
 from podfit.vpa.model.limitranges import merged
 from podfit.vpa.model.matching import Target
 from podfit.vpa.model.policy import recommendation, recommending
-from podfit.vpa.model.selectors import parse
 from podfit.vpa.updater.decide.actions import resize
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.priority import candidates
@@ -60,7 +60,8 @@ def review(object: Object) -> Object:
 
 
 def world(object: Object, **more: Any) -> World:
-    return World(index_vpas([object]), lambda _: parse(""), lambda namespace, _: Target("n", "ReplicaSet", "r"), **more)
+    owner = Target("n", "ReplicaSet", "r")
+    return World(index_vpas([object]), lambda _: LabelSelector.parse(""), lambda namespace, _: owner, **more)
 
 
 def test_a_limit_range_of_pods_scales_only_what_is_recommended() -> None:

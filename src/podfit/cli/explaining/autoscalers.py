@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.kinds import EVENT, VPA_CHECKPOINT
+from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.cli.amounts import amount_text, number
 from podfit.cli.explaining.asking import recommenders_story, updaters_story
@@ -16,7 +17,6 @@ from podfit.cli.recommended import recommendations, target_pods
 from podfit.client import Client
 from podfit.vpa.model.matching import own_selector
 from podfit.vpa.model.policy import update_mode
-from podfit.vpa.model.selectors import from_object
 from podfit.vpa.recommender.explain import explain_objects
 
 NOT_ALL = (
@@ -56,9 +56,8 @@ def _headline(vpa: Object, pods: list[Object]) -> str:
     ref, name, selected = vpa["spec"].get("targetRef") or {}, vpa["metadata"]["name"], own_selector(vpa)
     target = f"{(ref.get('kind') or '?').lower()}/{ref.get('name')}"
     if selected is not None:
-        target = (
-            f"the pods with {from_object(selected)}" if str(from_object(selected)) else "every pod of its namespace"
-        )
+        labels = str(LabelSelector.from_object(selected))
+        target = f"the pods with {labels}" if labels else "every pod of its namespace"
     waiting = sum(_pending(pod) for pod in pods)
     counted = f"{len(pods)} pod" if len(pods) == 1 else f"{len(pods)} pods"
     counted += f", {waiting} of them Pending" if waiting else ""

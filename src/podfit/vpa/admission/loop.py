@@ -20,6 +20,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from podfit.api.kinds import LEASE, POD, kind_named
+from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, Object
 from podfit.client import Client
 from podfit.client.transport import Unreachable
@@ -43,7 +44,6 @@ from podfit.vpa.model.matching import controlling_vpa, own_selector
 from podfit.vpa.model.notes import FITTED
 from podfit.vpa.model.own_size import at_own_size
 from podfit.vpa.model.policy import recommends_for
-from podfit.vpa.model.selectors import from_object
 from podfit.vpa.model.unowned import may_have_unowned, unowned, warning
 from podfit.vpa.observe.asking import Ask, Freshest, asker
 from podfit.vpa.observe.brakes import Brakes
@@ -354,7 +354,7 @@ class AdmissionWebhook:
         try:
             if not may_have_unowned(vpa):
                 return ()
-            selector = str(from_object(own_selector(vpa)))
+            selector = str(LabelSelector.from_object(own_selector(vpa)))
             async with asyncio.timeout(LEARNING_S):
                 listed = await self.client.list(POD, str(request.get("namespace") or ""), labelSelector=selector)
         except (ApiError, Unreachable, TimeoutError, ValueError, KeyError, TypeError, AttributeError) as error:

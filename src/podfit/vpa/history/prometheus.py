@@ -20,7 +20,7 @@ from podfit.vpa.history import queries
 from podfit.vpa.history.base import NONE, Batch, HistoryAway, Series, Sink
 from podfit.vpa.history.promapi import Floats, Measured, PrometheusApi, Refused, TooMuch
 from podfit.vpa.history.queries import Part, PrometheusConfig
-from podfit.vpa.model.selectors import label_text
+from podfit.vpa.model.labels import label_text
 from podfit.vpa.model.times import Seconds, to_rfc3339
 from podfit.vpa.recommender.decide.oom import Oom
 

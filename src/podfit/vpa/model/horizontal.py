@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from podfit.api.selectors import LabelSelector
 from podfit.vpa.model.matching import Target, own_selector, target_of
 from podfit.vpa.model.policy import RESOURCES
-from podfit.vpa.model.selectors import from_object
 
 Object = Mapping[str, Any]
 CONDITION = "ResourceScaledHorizontally"
@@ -63,7 +63,7 @@ def horizontal_resources(
 
 def _selects(selector: Object | None, labels: Mapping[str, str]) -> bool:
     try:
-        return from_object(selector).matches(labels)
+        return LabelSelector.from_object(selector).matches(labels)
     except (ValueError, KeyError):
         return False
 

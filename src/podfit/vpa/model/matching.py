@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from podfit.api.selectors import LabelSelector
 from podfit.vpa.model.boost import has_boost
 from podfit.vpa.model.pods import controller_of, labels_of
 from podfit.vpa.model.policy import update_mode
-from podfit.vpa.model.selectors import Selector
 
 Object = Mapping[str, Any]
 
@@ -24,7 +24,7 @@ class Target(NamedTuple):
     name: str
 
 
-SelectorOf = Callable[[Object], Selector | None]
+SelectorOf = Callable[[Object], LabelSelector | None]
 """The selector of an autoscaler's target, or None when it cannot be read."""
 TopmostOf = Callable[[str, Object], Target | None]
 """The topmost controller above an owner reference in a namespace, or None when there is none or it cannot be read."""

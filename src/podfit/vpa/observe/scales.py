@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from podfit.api.kinds import Kind
+from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError
 from podfit.client import Client
 from podfit.client.discovery import discover
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock
-from podfit.vpa.model.selectors import Selector, parse
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Scalable(NamedTuple):
 
 @dataclass(slots=True)
 class Scale:
-    selector: Selector | None
+    selector: LabelSelector | None
     problem: str
     fetched: float
     used: float
@@ -84,12 +84,12 @@ class Scales:
             selector = before.selector
         self._known[what] = Scale(selector, problem, now, before.used if before else now)
 
-    async def _ask(self, what: Scalable) -> tuple[Selector | None, str]:
+    async def _ask(self, what: Scalable) -> tuple[LabelSelector | None, str]:
         """The selector, or why there is none, as upstream words it; neither when the server could not be asked."""
         if what.api_version.count("/") > 1:
             return None, f"unexpected GroupVersion string: {what.api_version}"
         try:
-            return parse(await self._text(what)), ""
+            return LabelSelector.parse(await self._text(what)), ""
         except Unreachable as error:
             log.info("scale of %s %s/%s: %s", what.kind, what.namespace, what.name, error)
             return None, ""

@@ -9,11 +9,11 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from podfit.api.selectors import EVERYTHING, LabelSelector
 from podfit.api.status import Object
 from podfit.client.cache import key_of
 from podfit.vpa.model.matching import Target, own_selector
 from podfit.vpa.model.pods import controller_of, labels_of
-from podfit.vpa.model.selectors import EVERYTHING, Selector, equal_to, from_object
 from podfit.vpa.observe import trims
 from podfit.vpa.observe.scales import Scalable, Scales
 from podfit.vpa.observe.sight import WELL_KNOWN, Sight
@@ -36,7 +36,7 @@ class Targets:
     def __init__(self, sight: Sight, scales: Scales) -> None:
         self._sight, self._scales = sight, scales
         self._learned: OrderedDict[tuple[str, str, str], Object] = OrderedDict()
-        self._selectors: dict[Target, tuple[Object, Selector]] = {}
+        self._selectors: dict[Target, tuple[Object, LabelSelector]] = {}
         """Read from these controllers."""
 
     def workload(self, kind: str, namespace: str, name: str) -> Object | None:
@@ -53,7 +53,7 @@ class Targets:
 
     # --- autoscalers
 
-    def selector_of(self, vpa: Any) -> Selector | None:
+    def selector_of(self, vpa: Any) -> LabelSelector | None:
         """For pods whose owner is known to be the target: by labels, or everything where owners alone decide."""
         try:
             selector = self.resolve(vpa)
@@ -85,7 +85,7 @@ class Targets:
             return False
         return self.workload("Job", (pod.get("metadata") or {}).get("namespace") or "", owner.get("name") or "") is None
 
-    def resolve(self, vpa: Any) -> Selector | None:
+    def resolve(self, vpa: Any) -> LabelSelector | None:
         """The pods of a target, or those of its own selector. None: not known yet. Raises Unsupported."""
         selected = own_selector(vpa)
         if selected is not None:
@@ -104,7 +104,7 @@ class Targets:
         self._refuse_owned(namespace, reference, found)
         return self._selected_by(Target(namespace, kind, name), found)
 
-    def _selected_by(self, target: Target, found: Object) -> Selector:
+    def _selected_by(self, target: Target, found: Object) -> LabelSelector:
         known = self._selectors.get(target)
         if known is not None and known[0] is found:
             return known[1]
@@ -115,7 +115,7 @@ class Targets:
         self._selectors[target] = found, selector
         return selector
 
-    def _foreign(self, namespace: str, reference: Object) -> Selector | None:
+    def _foreign(self, namespace: str, reference: Object) -> LabelSelector | None:
         what = Scalable(
             namespace, reference.get("apiVersion") or "", reference.get("kind") or "", reference.get("name") or ""
         )
@@ -186,32 +186,32 @@ class Targets:
         return (found.get("spec") or {}).get("replicas") or None
 
 
-def _own(selector: Mapping[str, Any]) -> Selector:
+def _own(selector: Mapping[str, Any]) -> LabelSelector:
     try:
-        return from_object(selector)
+        return LabelSelector.from_object(selector)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Unsupported(f"Cannot read selector. Reason: {error}") from error
 
 
-def owned_by(target: Target) -> Selector:
+def owned_by(target: Target) -> LabelSelector:
     """Selects the pods to which `Targets.labels_of` adds this target."""
-    return equal_to({OWNED_BY: f"{target.kind}.{target.name}"})
+    return LabelSelector.of_labels({OWNED_BY: f"{target.kind}.{target.name}"})
 
 
-def _by_owner(selector: Selector) -> bool:
+def _by_owner(selector: LabelSelector) -> bool:
     return any(requirement.key == OWNED_BY for requirement in selector.requirements)
 
 
-def workload_selector(found: Object) -> Selector:
+def workload_selector(found: Object) -> LabelSelector:
     """A CronJob without template labels has an empty one, which would select every pod of its namespace."""
     spec = found.get("spec") or {}
     kind = found.get("kind")
     if kind == "CronJob":
         template = ((spec.get("jobTemplate") or {}).get("spec") or {}).get("template") or {}
-        return equal_to((template.get("metadata") or {}).get("labels") or {})
+        return LabelSelector.of_labels((template.get("metadata") or {}).get("labels") or {})
     if kind == "ReplicationController":
-        return equal_to(spec.get("selector") or {})
+        return LabelSelector.of_labels(spec.get("selector") or {})
     try:
-        return from_object(spec.get("selector"))
+        return LabelSelector.from_object(spec.get("selector"))
     except ValueError as error:
         raise Unsupported(f"Cannot read targetRef. Reason: {error}") from error

@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from podfit.api.kinds import EVENT, VPA_CHECKPOINT
+from podfit.api.selectors import LabelSelector
 from podfit.api.status import Object
 from podfit.client.cache import key_of
+from podfit.vpa.model.labels import labels_from
 from podfit.vpa.model.pods import containers, labels_of, phase_of
 from podfit.vpa.model.programs import program_of
 from podfit.vpa.model.readable import UNREADABLE
-from podfit.vpa.model.selectors import Selector, labels_from
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
 from podfit.vpa.observe import trims
 from podfit.vpa.observe.sight import Sight
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 OOM_QUEUE = 5000
 NOT_PENDING = "status.phase!=Pending"
 GC_EVERY_S = 3600.0
-Seen = tuple[int, str, str | None]
+Seen = tuple[int, LabelSelector | None, str | None]
 
 
 class Feed:
@@ -153,7 +154,7 @@ class Feed:
             self._rivals = None
 
     def _sync(self, id: VpaId, vpa: Object) -> None:
-        selector: Selector | None = None
+        selector: LabelSelector | None = None
         problem: str | None = None
         try:
             if UNREADABLE in vpa:
@@ -163,11 +164,11 @@ class Feed:
             problem = str(error)
         except (ValueError, TypeError, AttributeError) as error:
             problem = f"Cannot read targetRef. Reason: {error}"
-        seen = (hash(vpa["metadata"].get("resourceVersion")), str(selector), problem)
+        seen = (hash(vpa["metadata"].get("resourceVersion")), selector, problem)
         if self._seen.get(id) == seen:
             return
         known = self.cluster.vpas.get(id)
-        changed = known is None or (selector is not None and str(known.selector) != str(selector))
+        changed = known is None or (selector is not None and known.selector != selector)
         past = dict(known.initial) if known is not None else {}
         if known is not None and changed:
             # What checkpoints said stays true when only the selector is another (or its target was away).

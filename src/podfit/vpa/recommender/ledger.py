@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from podfit.vpa.model.selectors import labels_from
+from podfit.vpa.model.labels import labels_from
 from podfit.vpa.model.times import Seconds, to_rfc3339
 from podfit.vpa.recommender.decide.cluster import Vpa, VpaId
 from podfit.vpa.recommender.decide.oom import Oom

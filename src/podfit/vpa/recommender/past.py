@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from podfit.vpa.history.base import NONE, Batch, Series
-from podfit.vpa.model.selectors import labels_from
+from podfit.vpa.model.labels import labels_from
 from podfit.vpa.model.times import NEVER, Seconds
 from podfit.vpa.recommender.decide.cluster import AggregateKey, ClusterState, PodId, UnknownTarget
 from podfit.vpa.recommender.decide.container import OomRefused

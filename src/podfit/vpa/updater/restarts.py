@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from podfit.api.selectors import LabelSelector
 from podfit.client import Cache
 from podfit.kit.clock import Clock
 from podfit.vpa.model.pods import condition, containers, labels_of, limits_of, requests_of, resource_list
-from podfit.vpa.model.selectors import from_object
 from podfit.vpa.model.waits import Wait
 from podfit.vpa.observe.headroom import controller_key
 from podfit.vpa.updater.act import Hands
@@ -114,7 +114,7 @@ class Restarts:
 
     def _shared_budget(self, one: Object, other: Object) -> str:
         for budget in self._budgets.by("namespace", one["metadata"].get("namespace", "")):
-            selector = from_object((budget.get("spec") or {}).get("selector"))
+            selector = LabelSelector.from_object((budget.get("spec") or {}).get("selector"))
             if selector.matches(labels_of(one)) and selector.matches(labels_of(other)):
                 return f"of the same PodDisruptionBudget, {budget['metadata']['name']},"
         return ""

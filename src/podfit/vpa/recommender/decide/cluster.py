@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from podfit.api.selectors import EQUALS, NOTHING, LabelSelector
+from podfit.vpa.model.labels import label_text, labels_from
 from podfit.vpa.model.policy import container_policy
-from podfit.vpa.model.selectors import NOTHING, Selector, label_text, labels_from
 from podfit.vpa.model.times import NEVER, Seconds
 from podfit.vpa.recommender.decide.aggregate import AggregateState, load_aggregate
 from podfit.vpa.recommender.decide.config import Config
@@ -52,7 +53,7 @@ class Vpa:
 
     id: VpaId
     object: Mapping[str, Any]
-    selector: Selector
+    selector: LabelSelector
     aggregates: dict[AggregateKey, AggregateState] = field(default_factory=dict)
     initial: dict[str, AggregateState] = field(default_factory=dict)
     pods: set[PodId] = field(default_factory=set)
@@ -171,7 +172,7 @@ class ClusterState:
 
     # --- autoscalers ----------------------------------------------------------------------------------------------
 
-    def add_vpa(self, object: Mapping[str, Any], selector: Selector | None, unsupported: str | None = None) -> Vpa:
+    def add_vpa(self, object: Mapping[str, Any], selector: LabelSelector | None, unsupported: str | None = None) -> Vpa:
         """Also for one that is known. A changed selector starts anew: what it used before may not be its own.
 
         Without a selector (the target cannot be resolved) it matches nothing.
@@ -182,7 +183,7 @@ class ClusterState:
         if selector is None and vpa is not None and self.config.survive_missing_target:
             selector = vpa.selector
         selector = selector or NOTHING
-        if vpa is not None and str(vpa.selector) != str(selector):
+        if vpa is not None and vpa.selector != selector:
             self.delete_vpa(id)
             vpa = None
         if vpa is None:
@@ -404,7 +405,7 @@ class ClusterState:
 
 def _handle(vpa: Vpa) -> tuple[str, str, str]:
     for requirement in vpa.selector.requirements:
-        if requirement.operator == "=":
+        if requirement.operator == EQUALS:
             return vpa.id[0], requirement.key, requirement.values[0]
     return vpa.id[0], "", ""
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from podfit.vpa.model.labels import labels_from
 from podfit.vpa.model.programs import Program
-from podfit.vpa.model.selectors import labels_from
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.aggregate import AggregateState
 from podfit.vpa.recommender.decide.cluster import AggregateKey, ClusterState
