@@ -24,6 +24,7 @@ _POD_SUBRESOURCES = (
     Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
     Subresource("exec", "PodExecOptions", ("create", "get")),
     Subresource("log", "Pod", ("get",)),
+    Subresource("migrate", "Binding", ("create",)),
     Subresource("portforward", "PodPortForwardOptions", ("create", "get")),
     Subresource("proxy", "PodProxyOptions", _PROXIED),
     Subresource("resize", "Pod", _GPU),

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from podfit.api.depth import allow_depth
 from podfit.api.kinds import NAMESPACE, Registry
+from podfit.api.migrations import SUBRESOURCE
 from podfit.api.status import Object
 from podfit.apiserver import bootstrap, shapes
 from podfit.apiserver.addresses import ServiceAddresses
@@ -50,7 +51,7 @@ from podfit.apiserver.request import Request, Response
 from podfit.apiserver.seats import Seats
 from podfit.apiserver.server import Core, ForeignGroup
 from podfit.apiserver.standing import FOLLOWED, Standing
-from podfit.apiserver.subresources import binding, eviction
+from podfit.apiserver.subresources import binding, eviction, migrate
 from podfit.apiserver.subresources.components import ComponentStatuses
 from podfit.apiserver.subresources.reviews import ReviewHandlers
 from podfit.apiserver.subresources.scale import ScaleHandlers
@@ -120,6 +121,7 @@ class ApiServer:
         handlers.kinds["", "componentstatuses"] = ComponentStatuses(self.config.store).answer
         handlers.add("", "pods", "binding", binding.bind)
         handlers.add("", "pods", "eviction", eviction.evict)
+        handlers.add("", "pods", SUBRESOURCE, migrate.migrate)
         handlers.add("", "serviceaccounts", "token", tokens.request)
         handlers.add_anywhere("scale", scales.handle)
         self.nodes.add_to(handlers)

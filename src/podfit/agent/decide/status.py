@@ -13,6 +13,7 @@ from podfit.agent.decide.lifecycle import Seen
 from podfit.agent.decide.sized import Sized
 from podfit.agent.decide.states import Actuated, Allocated, Desired, Object, equal
 from podfit.agent.runtimes.base import ContainerState, Limits, LinuxUser
+from podfit.api.migrations import moving
 from podfit.api.resources import is_sidecar
 from podfit.kit.clock import rfc3339
 
@@ -81,6 +82,8 @@ def build(facts: Facts) -> Object:
     if facts.ips:
         status["podIP"] = facts.ips[0]
         status["podIPs"] = [{"ip": ip} for ip in facts.ips]
+    if before.get("nominatedNodeName") and moving(facts.pod) is not None:
+        status["nominatedNodeName"] = before["nominatedNodeName"]
     if facts.reason:
         status["reason"] = facts.reason
     if facts.message:

@@ -9,6 +9,7 @@ import base64
 from typing import Any
 
 from podfit.api.kinds import NODE, POD
+from podfit.api.migrations import moving
 from podfit.api.pod_references import referenced
 from podfit.api.status import Object, not_found
 from podfit.apiserver.admission.base import (
@@ -91,6 +92,9 @@ class NodeRestriction(Plugin):
             case "eviction", "CREATE":
                 if self._node_of(attrs) != node:
                     raise attrs.forbid(f"node {node} can only evict pods with spec.nodeName set to itself")
+            case "migrate", "CREATE":
+                # Which of the two nodes may report what is decided with the pod at hand.
+                return
             case (("status" | "eviction"), _):
                 raise attrs.forbid(f'unexpected operation "{attrs.operation}"')
             case _:
@@ -153,7 +157,8 @@ class NodeRestriction(Plugin):
                 f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record. "
                 "The object might have been deleted and then recreated"
             )
-        if spec_of(pod).get("nodeName") != node:
+        coming = moving(pod)
+        if spec_of(pod).get("nodeName") != node and (coming is None or coming.target != node):
             raise attrs.forbid("node requested token bound to a pod scheduled on a different node")
         _check_audience(attrs, spec_of(pod))
 

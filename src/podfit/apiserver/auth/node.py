@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
+from podfit.api.migrations import ANNOTATION, SUBRESOURCE, moving
 from podfit.api.pod_references import claim_names, config_map_names, secret_names
 from podfit.api.status import Object
 from podfit.apiserver.auth.authorize import ALLOWED, NO_OPINION, Action, Decision, demanded
@@ -35,13 +36,17 @@ class NodeGraph:
     def __init__(self) -> None:
         self._edges: dict[str, Counter[_Edge]] = {}
         self._volumes: dict[tuple[str, str], str] = {}
+        self._coming: dict[tuple[str, str], str] = {}
+        """Pods that are being migrated, and the node they come to: it reads what they name beforehand."""
 
     def clear(self) -> None:
         self._edges.clear()
+        self._coming.clear()
         self._volumes.clear()
 
     def pod_changed(self, old: Object | None, new: Object | None) -> None:
         """Follows one change: `old` None for a new pod, `new` None for a deleted one."""
+        self._migration_changed(old, new)
         if old is not None and new is not None and old.get("spec") is new.get("spec"):
             return
         before, after = _node_of(old), _node_of(new)
@@ -52,6 +57,21 @@ class NodeGraph:
             self._subtract(before, _edges_of(old))
         if new is not None and after:
             self._edges.setdefault(after, Counter()).update(_edges_of(new))
+
+    def _migration_changed(self, old: Object | None, new: Object | None) -> None:
+        before, after = _target_of(old), _target_of(new)
+        if before == after:
+            return
+        if old is not None and before:
+            self._coming.pop(_key_of(old), None)
+            self._subtract(before, _edges_of(old))
+        if new is not None and after:
+            self._coming[_key_of(new)] = after
+            self._edges.setdefault(after, Counter()).update(_edges_of(new))
+
+    def comes(self, node: str, namespace: str, name: str) -> bool:
+        """Whether the pod is being migrated to the node."""
+        return self._coming.get((namespace, name)) == node
 
     def claim_changed(self, old: Object | None, new: Object | None) -> None:
         meta = (new or old or {}).get("metadata") or {}
@@ -84,6 +104,18 @@ class NodeGraph:
 
 def _node_of(pod: Object | None) -> str:
     return str(((pod or {}).get("spec") or {}).get("nodeName") or "")
+
+
+def _key_of(pod: Object) -> tuple[str, str]:
+    meta = pod.get("metadata") or {}
+    return meta.get("namespace", ""), meta.get("name", "")
+
+
+def _target_of(pod: Object | None) -> str:
+    if pod is None or ANNOTATION not in ((pod.get("metadata") or {}).get("annotations") or {}):
+        return ""
+    found = moving(pod)
+    return found.target if found is not None else ""
 
 
 def _same_references(old: Object | None, new: Object | None) -> bool:
@@ -133,7 +165,14 @@ def _every_node(verb: str, group: str, resource: str, subresource: str) -> Decis
 
 
 _ANY_POD = frozenset(
-    (("", "create"), ("", "delete"), ("status", "update"), ("status", "patch"), ("eviction", "create"))
+    (
+        ("", "create"),
+        ("", "delete"),
+        ("status", "update"),
+        ("status", "patch"),
+        ("eviction", "create"),
+        (SUBRESOURCE, "create"),
+    )
 )
 """What a node may do to pods. To which of them: the NodeRestriction admission plugin sees to that."""
 
@@ -215,9 +254,13 @@ class NodeAuthorizer:
             case "", "list" | "watch":
                 if demanded(action.field_selector, "spec.nodeName") == node:
                     return ALLOWED
+                if demanded(action.field_selector, "status.nominatedNodeName") == node:
+                    return ALLOWED
                 if action.name:
                     return self._if_related(node, action)
                 return Decision(False, "can only list/watch pods with spec.nodeName field selector")
+            case "log", "get" if self._graph.comes(node, action.namespace, action.name):
+                return ALLOWED
             case "", "update" | "patch" if self._allocates_in_spec(action.namespace):
                 return ALLOWED
         return NO_OPINION

@@ -12,6 +12,7 @@ from podfit.apiserver.strategy.pod import resize as pod_resize
 from podfit.apiserver.strategy.pod import status as pod_status
 from podfit.apiserver.strategy.pod import update as pod_update
 from podfit.apiserver.strategy.pod.machine_status import show_machine
+from podfit.apiserver.strategy.pod.moves import drop_migration, keep_migration
 from podfit.apiserver.strategy.pod.warnings import pod_warnings
 from podfit.apiserver.strategy.podspec import virtual_machines
 from podfit.apiserver.strategy.podspec.annotations import profiles_agree
@@ -58,6 +59,7 @@ class PodStrategy(Strategy):
             virtual_machines.follow_container(spec)
             virtual_machines.allocate_requests(spec)
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+        drop_migration(obj)
         if spec.get("schedulingGates"):
             made = obj["metadata"].get("creationTimestamp")
             obj["status"]["conditions"] = [{**_GATED, "lastProbeTime": None, "lastTransitionTime": made}]
@@ -98,6 +100,7 @@ class PodStrategy(Strategy):
         else:
             keep(new, old, "status")
             sync_service_account(new.setdefault("spec", {}))
+        keep_migration(new, old)
         self.count_generation(new, old)
         if is_machine and subresource == "status":
             show_machine(new, old)

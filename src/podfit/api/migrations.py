@@ -1,0 +1,97 @@
+"""A VM pod that moves to another node: how the pod itself says where that stands.
+
+The state is one annotation, written by the API server alone, through `pods/migrate`:
+
+    Requested ──source──► Offered ──target──► Prepared ──target──► Moved
+        └──────────────────┴───────────────────┴──────► Failed
+
+A user requests it. The source node says what has to be moved, the target node makes room and says where it is
+expected, and reports it as moved once it runs there: in the same write the pod is bound to the target. Until then the
+pod belongs to the source, and `status.nominatedNodeName` names the target. Failed ends it, the VM stays at the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+ANNOTATION = "podfit.dev/migration"
+REQUESTED, OFFERED, PREPARED, MOVED, FAILED = "Requested", "Offered", "Prepared", "Moved", "Failed"
+PHASES = (REQUESTED, OFFERED, PREPARED, MOVED, FAILED)
+CONDITION = "podfit.dev/Migrating"
+SUBRESOURCE = "migrate"
+
+
+class Migration(msgspec.Struct, frozen=True, omit_defaults=True):
+    phase: str
+    source: str
+    target: str
+    requested: str = ""
+    """When, as RFC 3339."""
+    message: str = ""
+    offer: dict[str, Any] = {}
+    """What the source's runtime says of the VM."""
+    place: dict[str, Any] = {}
+    """Where the target's runtime expects it."""
+
+    @property
+    def under_way(self) -> bool:
+        return self.phase in (REQUESTED, OFFERED, PREPARED)
+
+    def text(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+def migration_of(pod: Mapping[str, Any]) -> Migration | None:
+    """None for a pod that was never moved, and for an annotation that cannot be read."""
+    text = ((pod.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION)
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text, type=Migration)
+    except msgspec.DecodeError:
+        return None
+
+
+def moving(pod: Mapping[str, Any]) -> Migration | None:
+    """The migration of a pod that is on its way."""
+    found = migration_of(pod)
+    return found if found is not None and found.under_way else None
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What a node reports in the annotation of the Binding that it posts."""
+
+    phase: str
+    message: str = ""
+    offer: dict[str, Any] = {}
+    place: dict[str, Any] = {}
+
+
+_WRITERS = {
+    OFFERED: ((REQUESTED,), ("source",)),
+    PREPARED: ((OFFERED,), ("target",)),
+    MOVED: ((PREPARED,), ("target",)),
+}
+_FAILS = {"source": (REQUESTED, OFFERED, PREPARED), "target": (REQUESTED, OFFERED)}
+"""Once a place is prepared, only the node that has the VM can say that it does not come."""
+
+
+def advanced(now: Migration, step: Step, node: str) -> Migration | str:
+    """The migration after a step of a node, or why that node cannot take it now."""
+    roles = [role for role in ("source", "target") if getattr(now, role) == node]
+    if not roles:
+        return f'node "{node}" has no part in it'
+    if step.phase == FAILED:
+        allowed = any(now.phase in _FAILS[role] for role in roles)
+    else:
+        before, writers = _WRITERS.get(step.phase, ((), ()))
+        allowed = now.phase in before and any(role in writers for role in roles)
+    if not allowed:
+        return f'node "{node}" cannot report {step.phase or "nothing"} of a migration that is {now.phase}'
+    offer, place = step.offer or now.offer, step.place or now.place
+    if step.phase in (MOVED, FAILED):
+        offer, place = {}, {}
+    return Migration(step.phase, now.source, now.target, now.requested, step.message, offer, place)

@@ -1,0 +1,30 @@
+"""What a pod says of its migration is written through pods/migrate alone: everybody else's writes leave it as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.migrations import ANNOTATION, moving
+
+Object = dict[str, Any]
+
+
+def drop_migration(new: Object) -> None:
+    """A copy of a pod has not been moved."""
+    annotations = new["metadata"].get("annotations")
+    if annotations and ANNOTATION in annotations:
+        new["metadata"]["annotations"] = {key: value for key, value in annotations.items() if key != ANNOTATION}
+
+
+def keep_migration(new: Object, old: Object) -> None:
+    before = (old["metadata"].get("annotations") or {}).get(ANNOTATION)
+    given = new["metadata"].get("annotations") or {}
+    if given.get(ANNOTATION) != before:
+        drop_migration(new)
+        if before is not None:
+            new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), ANNOTATION: before}
+    if before is None or moving(old) is None:
+        return
+    target = (old.get("status") or {}).get("nominatedNodeName")
+    if target and (new.get("status") or {}).get("nominatedNodeName") != target:
+        new["status"] = {**(new.get("status") or {}), "nominatedNodeName": target}

@@ -1,0 +1,196 @@
+"""pods/migrate: the one way in which a pod that has a node gets another. See podfit.api.migrations for the steps.
+
+A user posts a Binding that names the target. The two nodes post the same Binding with the step they have taken as an
+annotation; what a node may report in which phase is decided in podfit.api.migrations.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from podfit.api.kinds import NODE, POD, kind_named
+from podfit.api.migrations import (
+    ANNOTATION,
+    CONDITION,
+    MOVED,
+    REQUESTED,
+    SUBRESOURCE,
+    Migration,
+    Step,
+    advanced,
+    migration_of,
+    moving,
+)
+from podfit.api.placement import untolerated
+from podfit.api.quantity import Quantity
+from podfit.api.resources import pod_requests
+from podfit.api.status import Object, bad_request, conflict, field_not_found, required, unprocessable
+from podfit.apiserver.admission.base import CREATE, Attributes
+from podfit.apiserver.auth.node import node_name_of
+from podfit.apiserver.bodies import received
+from podfit.apiserver.calls import Call, success
+from podfit.apiserver.objects import Objects
+from podfit.apiserver.options import write_options
+from podfit.apiserver.request import Response
+from podfit.apiserver.writes import RETRIES, match_namespace, precondition_failed
+from podfit.kit.clock import rfc3339
+from podfit.store.backend import Mismatch
+
+_BINDING, _RUNTIME_CLASS = kind_named("Binding"), kind_named("RuntimeClass")
+_KEEP_OUT = ("NoSchedule", "NoExecute")
+
+
+async def migrate(call: Call) -> Response:
+    """POST pods/{name}/migrate."""
+    accepted, options = call.accepted(), write_options(call.request.query, "CreateOptions")
+    binding = await received(call, _BINDING, options.validation)
+    meta, name, namespace = binding.setdefault("metadata", {}), call.route.name, call.namespace
+    match_namespace(meta, namespace)
+    if meta.get("name", "") != name:
+        raise bad_request("name in URL does not match name in Binding object")
+    chain = call.parts.writer.chain
+    attrs = Attributes(CREATE, POD, SUBRESOURCE, namespace, name, binding, None, call.request.user, options.dry_run)
+    await chain.admit(attrs)
+    await chain.validate(attrs)
+    node, step = node_name_of(call.request.user), _step_of(binding)
+    for _ in range(RETRIES):
+        record = call.objects.required(POD, namespace, name)
+        pod = call.objects.served(POD, record)
+        if meta.get("uid") and meta["uid"] != pod["metadata"].get("uid"):
+            raise precondition_failed(POD, pod, meta["uid"])
+        if node is None:
+            found = _requested(call.objects, pod, binding)
+        else:
+            found = _stepped(pod, step, node)
+        _write(pod, found, rfc3339(call.objects.clock.now()))
+        if options.dry_run:
+            break
+        try:
+            await call.objects.put(POD, record.key, pod, record.modified)
+            break
+        except Mismatch:
+            continue
+    else:
+        raise call.objects.modified(POD, name)
+    return call.answer_value(success(201), 201, accepted)
+
+
+def _step_of(binding: Object) -> Step:
+    text = (binding["metadata"].get("annotations") or {}).get(ANNOTATION) or '{"phase":""}'
+    try:
+        return msgspec.json.decode(text, type=Step)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"annotation {ANNOTATION}: {error}") from None
+
+
+def _stepped(pod: Object, step: Step, node: str) -> Migration:
+    name, now = pod["metadata"]["name"], migration_of(pod)
+    if now is None or not now.under_way:
+        raise conflict("pods/migrate", name, f"pod {name} is not being migrated")
+    found = advanced(now, step, node)
+    if isinstance(found, str):
+        raise conflict("pods/migrate", name, found)
+    return found
+
+
+# --- a new migration
+def _requested(objects: Objects, pod: Object, binding: Object) -> Migration:
+    meta, spec, target = pod["metadata"], pod.get("spec") or {}, (binding.get("target") or {}).get("name") or ""
+    name, source = meta["name"], spec.get("nodeName") or ""
+    if not target:
+        raise unprocessable("Binding", name, [required("target.name")])
+    why = _unmovable(pod)
+    if why:
+        raise conflict("pods/migrate", name, why)
+    node = objects.get(NODE, "", target)
+    if node is None:
+        raise unprocessable("Binding", name, [field_not_found("target.name", target)])
+    why = _unfit(objects, pod, node)
+    if why:
+        raise conflict("pods/migrate", name, why)
+    return Migration(REQUESTED, source, target, rfc3339(objects.clock.now()))
+
+
+def _unmovable(pod: Object) -> str:
+    """Why this pod cannot move now; "" if it can."""
+    meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    name = meta["name"]
+    if meta.get("deletionTimestamp"):
+        return f"pod {name} is being deleted"
+    if not spec.get("runtimeClassName"):
+        return f"pod {name} is not a virtual machine: containers cannot be migrated"
+    if not spec.get("nodeName") or status.get("phase") != "Running":
+        return f"pod {name} is not running"
+    if (now := moving(pod)) is not None:
+        return f'pod {name} is being migrated to node "{now.target}" already'
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodResizeInProgress" and condition.get("status") == "True":
+            return f"pod {name} is being resized; migrate it when that is done"
+    return ""
+
+
+def _unfit(objects: Objects, pod: Object, node: Object) -> str:
+    """Why the node cannot take the pod; "" if it can."""
+    name, spec = node["metadata"]["name"], pod["spec"]
+    status, where = node.get("status") or {}, f'node "{name}"'
+    if spec["nodeName"] == name:
+        return f"pod {pod['metadata']['name']} runs on {where} already"
+    ready: Object = next((one for one in status.get("conditions") or () if one.get("type") == "Ready"), {})
+    if ready.get("status") != "True":
+        return f"{where} is not ready"
+    if (node.get("spec") or {}).get("unschedulable"):
+        return f"{where} is unschedulable"
+    taint = untolerated((node.get("spec") or {}).get("taints") or [], spec.get("tolerations") or [], _KEEP_OUT)
+    if taint is not None:
+        return f"{where} has the taint {taint['key']}, which the pod does not tolerate"
+    runtime_class = objects.get(_RUNTIME_CLASS, "", spec["runtimeClassName"])
+    handler = (runtime_class or {}).get("handler", spec["runtimeClassName"])
+    handlers = [one.get("name") for one in status.get("runtimeHandlers") or ()]
+    if handler not in handlers:
+        return f'{where} has no runtime for the handler "{handler}"'
+    return _shortage(objects, pod, status, name)
+
+
+def _shortage(objects: Objects, pod: Object, status: Object, name: str) -> str:
+    """Counted as the scheduler counts: what pods of the node, and those on their way to it, hold with overhead."""
+    free = {key: Quantity.parse(str(text)) for key, text in (status.get("allocatable") or {}).items()}
+    others = [other for other in objects.list(POD) if _holds(other, name)]
+    for other in others:
+        for key, amount in pod_requests(other, use_status=True).items():
+            free[key] = free.get(key, Quantity(0)) - amount
+    for key, amount in pod_requests(pod, use_status=True).items():
+        if amount.nanos > 0 and free.get(key, Quantity(0)).nanos < amount.nanos:
+            left = free.get(key, Quantity(0))
+            return f'node "{name}" has not enough {key}: the pod needs {amount}, and {left} is free'
+    if "pods" in free and free["pods"].nanos < (len(others) + 1) * Quantity.parse("1").nanos:
+        return f'node "{name}" has too many pods'
+    return ""
+
+
+def _holds(pod: Object, node: str) -> bool:
+    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return False
+    if (pod.get("spec") or {}).get("nodeName") == node:
+        return True
+    coming = moving(pod)
+    return coming is not None and coming.target == node
+
+
+# --- the write
+def _write(pod: Object, migration: Migration, now: str) -> None:
+    meta, status = pod["metadata"], pod.setdefault("status", {})
+    meta["annotations"] = {**(meta.get("annotations") or {}), ANNOTATION: migration.text()}
+    if migration.under_way:
+        status["nominatedNodeName"] = migration.target
+    else:
+        status.pop("nominatedNodeName", None)
+    if migration.phase == MOVED:
+        pod["spec"]["nodeName"] = migration.target
+    conditions = status.get("conditions") or []
+    before = next((one for one in conditions if one.get("type") == CONDITION), None)
+    word = "True" if migration.under_way else "False"
+    row = {"type": CONDITION, "status": word, "reason": migration.phase, "lastProbeTime": None}
+    row["lastTransitionTime"] = before["lastTransitionTime"] if before and before.get("status") == word else now
+    if migration.message:
+        row["message"] = migration.message
+    status["conditions"] = [*(one for one in conditions if one.get("type") != CONDITION), row]
