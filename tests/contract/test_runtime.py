@@ -394,6 +394,44 @@ async def test_cpus_are_kept_while_no_agent_runs(bench: Bench) -> None:
     assert (await bench.runtime.container_limits(cid)).cpuset_cpus == "0"
 
 
+def _files(bench: Bench, uid: str, cid: str, name: str) -> list[Path]:
+    """Of the pod's cgroup and the container's, where the kernel has such a file."""
+    point = detect().views("/")["memory" if detect().version == 1 else ""]
+    pod = f"{point.rstrip('/')}{bench.runtime.cgroup_root}/burstable/pod{uid}"
+    return [file for file in (Path(pod, name), Path(pod, cid, name)) if file.exists()]
+
+
+@pytest.mark.parametrize("name", ["memory.min", "memory.low", "memory.soft_limit_in_bytes"])
+async def test_memory_that_somebody_protected_stays_protected(bench: Bench, name: str) -> None:
+    uid = await bench.pod(Limits(512, None, 256 * MIB))
+    cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, None, 64 * MIB))
+    await bench.runtime.start_container(cid)
+    files = _files(bench, uid, cid, name) if bench.kind != "fake" else []
+    if not files:
+        pytest.skip(f"no {name} here")
+    for file in files:
+        file.write_text(str(16 * MIB))
+    for mib in (96, 48):
+        await bench.runtime.update_container(cid, Change(512, 60_000, mib * MIB))
+        await bench.runtime.update_pod(uid, Change(1024, 90_000, 2 * mib * MIB))
+        assert [int(file.read_text()) for file in files] == [16 * MIB] * 2
+
+
+async def test_a_container_never_swaps(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, None, 64 * MIB))
+    await bench.runtime.start_container(cid)
+    version = detect().version if bench.kind != "fake" else 0
+    name = "memory.swap.max" if version == 2 else "memory.memsw.limit_in_bytes"
+    files = _files(bench, uid, cid, name) if version else []
+    if not files:
+        pytest.skip("no swap is accounted here")
+    for mib in (64, 128, 32):
+        await bench.runtime.update_container(cid, Change(memory_bytes=mib * MIB))
+        # On v1 the limit is that of memory and swap together.
+        assert int(files[1].read_text()) == (0 if version == 2 else mib * MIB)
+
+
 async def test_memory_goes_up_and_down_many_times(bench: Bench) -> None:
     uid = await bench.pod()
     cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, None, 64 * MIB))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +132,7 @@ def size(text: str) -> int:
 
 @dataclass(frozen=True)
 class Kernel:
-    shares: int | None
-    """None in an expectation: not compared."""
+    shares: int
     quota_us: int
     memory: int
 
@@ -142,10 +141,8 @@ class Kernel:
         """What Kubernetes says a container's cgroup has: its own limits, else the pod's."""
         requests, own = resources.get("requests") or {}, resources.get("limits") or {}
         limits = {**(whole.get("limits") or {}), **own}
-        found = cls._of(milli(requests.get("cpu", own.get("cpu", "0"))), limits.get("cpu"), limits.get("memory"))
-        # With a limit of the pod and no request of its own it starts with the limit's shares, and has the least after
-        # an update: upstream's own suite leaves it out for the same reason.
-        return replace(found, shares=None) if "cpu" in limits and "cpu" not in {**requests, **own} else found
+        asked = {**limits, **own, **requests}.get("cpu", "0")
+        return cls._of(milli(asked), limits.get("cpu"), limits.get("memory"))
 
     @classmethod
     def for_pod(cls, spec: Object) -> Kernel:
@@ -180,9 +177,8 @@ class Kernel:
 
     def agrees(self, other: Kernel) -> bool:
         """v2's weights are coarser than shares: there only the limits are compared."""
-        known = V1 and self.shares is not None and other.shares is not None
         limits = (self.quota_us, self.memory) == (other.quota_us, other.memory)
-        return limits and (not known or self.shares == other.shares)
+        return limits and (not V1 or self.shares == other.shares)
 
 
 def _number(text: str, unlimited: int) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from podfit.agent.act import allowed
 from podfit.agent.decide import kernel, settle
@@ -227,3 +228,18 @@ def test_only_a_request_that_grows_is_a_reason_to_refuse(
         assert {short.resource for short in verdict.missing} <= grown
     elif isinstance(verdict, Infeasible):
         assert any(f"capacity: {name}," in verdict.message for name in grown)
+
+
+@given(st.integers(11, 64_000), st.integers(0, 9999))
+def test_a_quota_that_systemd_rounded_up_is_shown_as_it_was_asked_for(milli: int, above_us: int) -> None:
+    limits = {"cpu": kernel.cpu_text(milli), "memory": "64Mi"}
+    size = {"limits": limits, "requests": {"cpu": "10m", "memory": "64Mi"}}
+    exact = kernel.container_limits(size)
+    rounded = structs.replace(exact, cpu_quota_us=-(-(exact.cpu_quota_us or 0) // 1000) * 1000)
+    assert settle.container_resources(size, size, rounded) == size
+    assert kernel.agrees(size, rounded)
+    # Any other quota is what the kernel has, and reported as such.
+    other = structs.replace(exact, cpu_quota_us=(rounded.cpu_quota_us or 0) + 100 + above_us)
+    assert not kernel.agrees(size, other)
+    shown = settle.container_resources(size, size, other)["limits"]["cpu"]
+    assert Quantity.parse(shown).milli == kernel.milli_of_quota(other.cpu_quota_us or 0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from podfit.agent.runtimes.base import MAX_SHARES, MIN_SHARES, UNLIMITED, BelowUsage, Change
 from podfit.agent.runtimes.cgroups import v1, v2
-from podfit.agent.runtimes.cgroups.v2 import shares_of, weight_of
+from podfit.agent.runtimes.cgroups.weights import shares_of, weight_of
 
 PAGE = 4096
 UNBOUNDED = v1.NO_LIMIT

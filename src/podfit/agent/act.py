@@ -73,13 +73,26 @@ class Actuator:
                     usage = await self._runtime.container_usage(snapshot.running[check.container].id)
                 else:
                     usage = await self._runtime.pod_usage(record.uid)
-            except NotFound:
+            except RuntimeFailure:
+                # It ended, or nobody has numbers of it: then the kernel or the runtime decides when the limit is set.
                 continue
             # Page cache goes when the limit falls; what cannot go is the rest.
             held = usage.memory_bytes - usage.cache_bytes
             if held >= check.limit:
-                found.append((steps[check.container], BelowUsage(usage.memory_bytes, check.limit)))
+                outside = 0 if check.container else await self._outside(snapshot, held, check.limit)
+                found.append((steps[check.container], BelowUsage(usage.memory_bytes, check.limit, outside)))
         return found
+
+    async def _outside(self, snapshot: Snapshot, held: int, limit: int) -> int:
+        """What processes in the pod's cgroup hold that are of none of its containers, if they alone are in the way."""
+        inside = 0
+        for one in snapshot.running.values():
+            try:
+                usage = await self._runtime.container_usage(one.id)
+            except RuntimeFailure:
+                return 0
+            inside += usage.memory_bytes - usage.cache_bytes
+        return held - inside if inside < limit else 0
 
     async def _do(self, record: PodRecord, step: Step, snapshot: Snapshot) -> None:
         match step:
@@ -121,10 +134,10 @@ def _subject(step: Step) -> str:
 
 
 def _failed(failures: Failures) -> ActuationFailed:
-    below: list[tuple[MemoryCheck, int]] = []
+    below: list[tuple[MemoryCheck, BelowUsage]] = []
     for step, error in failures:
         if isinstance(error, BelowUsage) and step.resource == MEMORY:
-            below.append((MemoryCheck(_subject(step), error.limit_bytes), error.usage_bytes))
+            below.append((MemoryCheck(_subject(step), error.limit_bytes), error))
     if below:
         return ActuationFailed(below_usage(below), tuple(check for check, _ in below))
     texts = [refusal(step, error) for step, error in failures]

@@ -136,6 +136,20 @@ def is_artefact(step: dict[str, Any]) -> bool:
     return restarted and any(reason == "ResizeError" for reason, _ in said)
 
 
+def weightless(spec: dict[str, Any]) -> set[str]:
+    """The containers without a CPU request or limit of their own in a pod that has a CPU limit: upstream gives them the
+    least shares when the pod is resized; ours keep those of the pod's limit, as they started."""
+    if "cpu" not in ((spec.get("resources") or {}).get("limits") or {}):
+        return set()
+    members = [*spec["containers"], *(spec.get("initContainers") or ())]
+    sides = ("requests", "limits")
+    return {
+        one["name"]
+        for one in members
+        if not any("cpu" in ((one.get("resources") or {}).get(side) or {}) for side in sides)
+    }
+
+
 def unapplied(recorded: dict[str, Any]) -> bool:
     """Upstream grants a pod that is being deleted its new size and does not apply it; we apply it as long as its
     containers run, as the KEP says (Lifecycle Nuances)."""

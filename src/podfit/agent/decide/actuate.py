@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from podfit.agent.decide import kernel
 from podfit.agent.decide.allocate import restarts
@@ -30,7 +31,7 @@ from podfit.agent.decide.states import (
     effective,
     same,
 )
-from podfit.agent.runtimes.base import Change, Limits
+from podfit.agent.runtimes.base import BelowUsage, Change, Limits
 from podfit.api.resources import is_sidecar
 
 GROW, SHRINK = "grow", "shrink"
@@ -199,14 +200,19 @@ def _container_step(
     known[name] = after
     direction = _direction(old.limit or 0, new.limit or 0) or _direction(old.request or 0, new.request or 0) or GROW
     if resource == CPU:
-        change = Change(cpu_shares=kernel.shares(new.request or 0), cpu_quota_us=kernel.quota_us(new.limit or 0))
+        change = _cpu(wanted)
     elif (old.limit or 0) != (new.limit or 0):
         # An update carries the whole container, as a CRI call does: CPU as it was told last.
-        cpu = amount(effective(current, pod_level), CPU)
-        change = Change(kernel.shares(cpu.request or 0), kernel.quota_us(cpu.limit or 0), new.limit)
+        change = replace(_cpu(effective(current, pod_level)), memory_bytes=new.limit)
     else:
         change = Change()
     return SetContainer(resource, direction, name, change, after)
+
+
+def _cpu(resources: Resources) -> Change:
+    """The same shares that a new container has: one without a request keeps those of its limit, or of its pod's."""
+    limits = kernel.container_limits(resources)
+    return Change(cpu_shares=limits.cpu_shares, cpu_quota_us=limits.cpu_quota_us)
 
 
 def _direction(old: int, new: int) -> str:
@@ -243,11 +249,14 @@ def merged(current: Resources, wanted: Resources, resource: str) -> Object:
     return merged
 
 
-def below_usage(violations: list[tuple[MemoryCheck, int]]) -> str:
-    """The message for limits below usage: (check, usage) pairs."""
+def below_usage(violations: list[tuple[MemoryCheck, BelowUsage]]) -> str:
+    """The message for limits below usage."""
     parts = []
-    for check, usage in violations:
+    for check, found in violations:
         whose = f'container "{check.container}"' if check.container else "pod"
-        parts.append(f"attempting to set {whose} memory limit ({check.limit}) below current usage ({usage})")
+        text = f"attempting to set {whose} memory limit ({check.limit}) below current usage ({found.usage_bytes})"
+        if found.outside_bytes:
+            text += f", {found.outside_bytes} of it held by processes of the container runtime in the pod's cgroup"
+        parts.append(text)
     text = parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
     return f"cannot decrease memory limits: {text}"

@@ -33,6 +33,12 @@ def milli_of_quota(quota: int, period_us: int = PERIOD_US) -> int:
     return quota * 1000 // period_us
 
 
+def rounded_by_systemd(milli: int, limits: Limits) -> bool:
+    """Whether the quota is this CPU limit as systemd keeps it: in whole 10 ms per second, rounded up."""
+    quota, exact, step = limits.cpu_quota_us, quota_us(milli, limits.cpu_period_us), limits.cpu_period_us // 100
+    return quota is not None and exact is not None and exact < quota == -(-exact // step) * step
+
+
 def whole_pages(size: int) -> int:
     """What the kernel makes of a memory limit."""
     return size // PAGE * PAGE
@@ -50,8 +56,8 @@ def agrees(resources: Resources, limits: Limits) -> bool:
     expected = container_limits(resources)
     memory = expected.memory_bytes
     possible = {memory, whole_pages(memory) if memory is not None else None}
-    weights = {expected.cpu_shares, shares(amount(resources, CPU).request or 0)}
-    return limits.cpu_shares in weights and _rate(limits) == _rate(expected) and limits.memory_bytes in possible
+    quota = _rate(limits) == _rate(expected) or rounded_by_systemd(amount(resources, CPU).limit or 0, limits)
+    return limits.cpu_shares == expected.cpu_shares and quota and limits.memory_bytes in possible
 
 
 def _rate(limits: Limits) -> float | None:

@@ -24,7 +24,7 @@ def container_resources(allocated: Resources, actuated: Resources | None, actual
         return shown
     told = amount(actuated, MEMORY)
     if limits := shown.get("limits"):
-        _cpu_limit(limits, actual)
+        _cpu_limit(limits, amount(actuated, CPU).limit, actual)
         if MEMORY in limits and actual.memory_bytes is not None:
             limits[MEMORY] = _memory(amount(allocated, MEMORY).limit, told.limit, actual)
     if requests := shown.get("requests"):
@@ -34,11 +34,19 @@ def container_resources(allocated: Resources, actuated: Resources | None, actual
     return shown
 
 
-def _cpu_limit(limits: Object, actual: Limits) -> None:
+def _cpu_limit(limits: Object, told: int | None, actual: Limits) -> None:
+    """The kernel's quota; where systemd's rounding is all that differs, the limit asked for is the true one."""
     if CPU not in limits or actual.cpu_quota_us is None:
         return
-    shown = kernel.milli_of_quota(actual.cpu_quota_us, actual.cpu_period_us)
-    if shown > kernel.LOWEST_CPU_LIMIT or Quantity.parse(limits[CPU]).milli > kernel.LOWEST_CPU_LIMIT:
+    shown, allocated = (
+        kernel.milli_of_quota(actual.cpu_quota_us, actual.cpu_period_us),
+        Quantity.parse(limits[CPU]).milli,
+    )
+    for known in (allocated, told or 0):
+        if kernel.rounded_by_systemd(known, actual):
+            shown = known
+            break
+    if shown > kernel.LOWEST_CPU_LIMIT or allocated > kernel.LOWEST_CPU_LIMIT:
         limits[CPU] = kernel.cpu_text(shown)
 
 
@@ -70,7 +78,7 @@ def pod_resources(sized: Sized, told: Sized, actual: Limits | None) -> Object:
     if actual is None:
         return shown
     if limits := shown.get("limits"):
-        _cpu_limit(limits, actual)
+        _cpu_limit(limits, told.limits[CPU].milli if CPU in told.limits else None, actual)
         if MEMORY in limits and actual.memory_bytes is not None:
             limits[MEMORY] = _memory(units(sized.limits, MEMORY), units(told.limits, MEMORY), actual)
     if requests := shown.get("requests"):

@@ -68,9 +68,10 @@ class WriteRefused(RuntimeFailure):
 class BelowUsage(RuntimeFailure):
     """A memory limit below what is in use and cannot be reclaimed: nothing was changed, nobody was killed."""
 
-    def __init__(self, usage_bytes: int, limit_bytes: int) -> None:
+    def __init__(self, usage_bytes: int, limit_bytes: int, outside_bytes: int = 0) -> None:
+        """`outside_bytes`: of a pod, what is held by processes of the runtime that belong to no container."""
         super().__init__(f"memory limit ({limit_bytes}) below current usage ({usage_bytes})")
-        self.usage_bytes, self.limit_bytes = usage_bytes, limit_bytes
+        self.usage_bytes, self.limit_bytes, self.outside_bytes = usage_bytes, limit_bytes, outside_bytes
 
 
 class Limits(Struct, frozen=True):

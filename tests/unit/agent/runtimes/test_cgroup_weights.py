@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.agent.runtimes.base import MAX_SHARES, MIN_SHARES
-from podfit.agent.runtimes.cgroups.v2 import CgroupsV2, steeper_weight_of, weight_of
+from podfit.agent.runtimes.base import MAX_SHARES, MIN_SHARES, Change
+from podfit.agent.runtimes.cgroups import v2
+from podfit.agent.runtimes.cgroups.v2 import CgroupsV2
+from podfit.agent.runtimes.cgroups.weights import steeper_weight_of, weight_of
 
 
 def group_with(folder: Path, weight: int) -> CgroupsV2:
@@ -31,6 +33,23 @@ def test_noted_shares_are_read_back_by_either_formula(tmp_path: Path, formula: o
     groups = group_with(tmp_path, formula(shares))  # type: ignore[operator]
     groups.note_shares("/g", shares)
     assert groups.limits("/g").cpu_shares == shares
+
+
+@pytest.mark.parametrize("formula", [weight_of, steeper_weight_of])
+def test_a_resize_keeps_to_the_formula_of_the_runtime_that_made_the_group(
+    tmp_path: Path, formula: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replace_whole(path: str, text: str) -> None:
+        """As the kernel does with its files."""
+        Path(path).write_text(text)
+
+    monkeypatch.setattr(v2, "write", replace_whole)
+    groups = group_with(tmp_path, formula(512))  # type: ignore[operator]
+    groups.note_shares("/g", 512)
+    for shares in (2048, 102, 1024):
+        groups.write("/g", Change(cpu_shares=shares))
+        assert int((tmp_path / "g" / "cpu.weight").read_text()) == formula(shares)  # type: ignore[operator]
+        assert groups.limits("/g").cpu_shares == shares
 
 
 def test_a_note_is_not_replaced_and_another_weight_is_believed(tmp_path: Path) -> None:

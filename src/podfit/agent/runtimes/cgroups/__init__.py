@@ -32,6 +32,9 @@ class Cgroups(Protocol):
     def confine_devices(self, group: str) -> bool:
         """Lets members open harmless devices only; False where this machine has no means to."""
 
+    def container_files(self, pod_group: str) -> dict[str, str]:
+        """What every container of a pod has in its cgroup beside its limits: values by file."""
+
     def note_shares(self, group: str, shares: int) -> None:
         """Remembers the shares that a group was made with by somebody else, unless there is a note already: the
         kernel's own form may be coarser."""

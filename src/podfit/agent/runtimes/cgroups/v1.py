@@ -54,6 +54,9 @@ class CgroupsV1:
             return False
         return True
 
+    def container_files(self, pod_group: str) -> dict[str, str]:
+        return {}
+
     def note_shares(self, group: str, shares: int) -> None:
         """The kernel has them as they are."""
 

@@ -7,39 +7,19 @@ than shares: the configured shares are kept as an attribute of the group itself,
 
 from __future__ import annotations
 
-import math
 import os
+from collections.abc import Callable
 from contextlib import suppress
 
-from ..base import MAX_SHARES, MIN_SHARES, UNLIMITED, BelowUsage, Change, Limits, Usage
+from ..base import UNLIMITED, BelowUsage, Change, Limits, Usage
 from . import guarded, kill_members, now, read, read_table, refused, remove_tree, subgroups, tree, write
 from .devices import confine_v2
+from .weights import formula, shares_of, steeper_weight_of, weight_of
 
 SHARES_ATTRIBUTE = "trusted.podfit.cpu_shares"
 CONTROLLERS = ("cpu", "memory", "pids")
 PINNING = (*CONTROLLERS, "cpuset")
 """Handed down to groups whose CPUs are restricted."""
-
-
-def weight_of(shares: int) -> int:
-    """The kubelet's linear map of 2…262144 to 1…10000."""
-    shares = min(max(shares, MIN_SHARES), MAX_SHARES)
-    return 1 + (shares - 2) * 9999 // 262142
-
-
-def steeper_weight_of(shares: int) -> int:
-    """The map of newer container runtimes, which gives the default of 1024 shares the default weight of 100."""
-    if shares <= MIN_SHARES:
-        return 1
-    if shares >= MAX_SHARES:
-        return 10_000
-    power = math.log2(shares)
-    return math.ceil(10 ** ((power * power + 125 * power) / 612 - 7 / 34))
-
-
-def shares_of(weight: int) -> int:
-    """Its lossy inverse, for groups whose configured shares are not known."""
-    return (weight - 1) * 262142 // 9999 + 2
 
 
 class CgroupsV2:
@@ -64,10 +44,15 @@ class CgroupsV2:
             path = f"{path}/{part}"
             with suppress(FileExistsError):
                 os.mkdir(path)
-        with suppress(OSError):
-            # A container dies as a whole, as Kubernetes has it; a pod's containers die one by one.
-            if group.count("/") > 2 and not os.path.basename(group).startswith("pod"):
-                write(f"{path}/memory.oom.group", "1")
+        if group.count("/") > 2 and not os.path.basename(group).startswith("pod"):
+            for name, value in self.container_files(os.path.dirname(group)).items():
+                with suppress(OSError):
+                    write(f"{path}/{name}", value)
+
+    def container_files(self, pod_group: str) -> dict[str, str]:
+        # A container dies as a whole when it runs out of memory, and does not swap; kernels may not account swap.
+        swap = os.path.exists(f"{self._point}{pod_group}/memory.swap.max")
+        return {"memory.oom.group": "1", **({"memory.swap.max": "0"} if swap else {})}
 
     def _pin(self, group: str, cpus: str) -> None:
         self._pinned = True
@@ -103,7 +88,7 @@ class CgroupsV2:
         path = self._point + group
         try:
             if change.cpu_shares is not None:
-                write(f"{path}/cpu.weight", str(weight_of(change.cpu_shares)))
+                write(f"{path}/cpu.weight", str(self._formula(path)(change.cpu_shares)))
                 with suppress(OSError):
                     os.setxattr(path, SHARES_ATTRIBUTE, str(change.cpu_shares).encode())
             if change.cpu_quota_us is not None:
@@ -177,6 +162,14 @@ class CgroupsV2:
             return read(f"{path}/cpuset.cpus").strip()
         except FileNotFoundError:
             return ""
+
+    def _formula(self, path: str) -> Callable[[int], int]:
+        """That of whoever made the group: containers of one pod are weighed against each other."""
+        try:
+            configured, weight = int(os.getxattr(path, SHARES_ATTRIBUTE)), int(read(f"{path}/cpu.weight"))
+        except (OSError, ValueError):
+            return weight_of
+        return formula(configured, weight)
 
     def _shares(self, path: str) -> int:
         weight = int(read(f"{path}/cpu.weight"))

@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from podfit.api.quantity import BINARY_SI, Quantity
 from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
 
-from ..base import EXITED, RUNNING, CannotRun, ContainerConfig
+from ..base import EXITED, RUNNING, CannotRun, ContainerConfig, RuntimeFailure
 from . import configs
 from .book import Book
 from .failures import failure
@@ -40,16 +41,16 @@ class Containers:
             config=configs.container(config, pod.config, book.node, mounts, _target(pod, config.target)),
             sandbox_config=configs.sandbox(pod.config, book.node, pod.attempt, pod.group),
         )
-        if book.cgroups is not None and book.cgroups.version == 2:
-            # A container dies as a whole when it runs out of memory, as Kubernetes has it.
-            request.config.linux.resources.unified["memory.oom.group"] = "1"
+        if book.cgroups is not None:
+            request.config.linux.resources.unified.update(book.cgroups.container_files(pod.group))
+        kills = self._kills(pod)
         try:
             answer = await book.client.ask("CreateContainer", request)
             made = await book.refresh(answer.container_id)
         except CriError as error:
             # It may be there although the answer was lost: a list finds it.
             book.relist_soon()
-            raise CannotRun(error.details, "CreateContainerError") from error
+            raise CannotRun(self._why(error, pod, kills), "CreateContainerError") from error
         if made is None:
             raise CannotRun(f"container {answer.container_id} is gone", "CreateContainerError")
         return made.state.id
@@ -69,17 +70,39 @@ class Containers:
             return
         if known.state.state == EXITED:
             raise CannotRun(f"container {container_id} has ended", "RunContainerError")
+        pod = book.pods.get(known.pod_uid)
+        kills = self._kills(pod)
         try:
             await book.client.ask("StartContainer", api.StartContainerRequest(container_id=container_id))
             await book.refresh(container_id)
         except CriError as error:
             with suppress(CriError):
                 await book.refresh(container_id)
-            raise CannotRun(error.details, "RunContainerError") from error
+            raise CannotRun(self._why(error, pod, kills), "RunContainerError") from error
         pod = book.pods.get(known.pod_uid)
         if pod is None or pod.ending:
             await self._stop(container_id, 0)  # it was not there yet when all others were stopped
             raise CannotRun(f"pod {known.pod_uid} is stopped", "RunContainerError")
+
+    # --- helpers of the runtime that run inside of the pod's cgroup, as CRI-O's do
+    def _kills(self, pod: Pod | None) -> int:
+        if self._book.cgroups is None or pod is None:
+            return 0
+        try:
+            return self._book.cgroups.usage(pod.group).oom_kills
+        except (RuntimeFailure, OSError):
+            return 0
+
+    def _why(self, error: CriError, pod: Pod | None, kills: int) -> str:
+        """The runtime does not say, and may not know, that the pod's limit was too small for its own work."""
+        if pod is None or self._kills(pod) <= kills:
+            return error.details
+        size = self._book.cgroups.limits(pod.group).memory_bytes if self._book.cgroups is not None else None
+        limit = f"memory limit of {Quantity.of_units(size, BINARY_SI)}" if size is not None else "memory"
+        return (
+            f"{error.details}: the kernel killed a process of the container runtime in the pod's cgroup, because the "
+            f"pod's {limit} was used up"
+        )
 
     async def stop(self, container_id: str, grace_s: float) -> None:
         known = self._book.containers.get(container_id)

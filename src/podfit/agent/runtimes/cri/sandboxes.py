@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 
 from podfit.cri import CriError
@@ -17,7 +18,10 @@ from .places import SYSTEMD
 from .records import Pod
 from .subpaths import SubPaths
 
+log = logging.getLogger(__name__)
+
 REMOVE_TRIES = 200
+_BUSY_PAUSES_S = (0.1, 0.5, 2.0)
 REMOVED_AT_ONCE = 8
 GONE = "NOT_FOUND"
 
@@ -88,6 +92,15 @@ class Sandboxes:
 
         async def remove(uid: str) -> None:
             async with turns:
+                # A call that the agent gave up when it stopped may still be at work in the runtime, which then refuses.
+                for pause in _BUSY_PAUSES_S:
+                    try:
+                        await self.remove(uid)
+                    except RuntimeFailure as error:
+                        log.info("pod %s cannot be removed yet: %s", uid, error)
+                        await asyncio.sleep(pause)
+                    else:
+                        return
                 await self.remove(uid)
 
         await asyncio.gather(*(remove(uid) for uid in list(self._book.pods)))
