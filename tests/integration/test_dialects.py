@@ -17,6 +17,7 @@ from podfit.api.status import ApiError, Object
 from podfit.apiserver.request import ADMIN, Request
 from podfit.testing.asking import Asker
 from podfit.testing.nodes import Cluster
+from podfit.testing.protobufs import protobuf_pod
 
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 APPLY, JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+json"
@@ -310,26 +311,6 @@ async def test_a_resize_under_way_survives_every_change_of_dialect(cluster: Clus
 # --- protobuf -----------------------------------------------------------------------------------------------------
 
 
-def varint(number: int) -> bytes:
-    out = b""
-    while number > 0x7F:
-        out += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return out + bytes([number])
-
-
-def field(number: int, data: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def protobuf_pod(word: str) -> bytes:
-    """A pod named p with one container and a resize policy for cpu, as client-go encodes it."""
-    policy = field(1, b"cpu") + field(2, word.encode())
-    container = field(1, b"c") + field(2, b"busybox") + field(23, policy)
-    raw = field(1, field(1, b"p")) + field(2, field(2, container))
-    return b"k8s\x00" + field(1, field(1, b"v1") + field(2, b"Pod")) + field(2, raw)
-
-
 @pytest.mark.parametrize(
     ("dialect", "word"),
     [("2020", "NoRestart"), ("2021", "Restart"), ("v1.31", "RestartContainer"), ("v1.32", "NotRequired")],
@@ -341,3 +322,26 @@ async def test_a_protobuf_body_is_read_in_the_dialect(cluster: Cluster, dialect:
     key = "policy" if dialect in NO_RESTART else "restartPolicy"
     assert answer.status == 201, answer.body
     assert policy_of(json.loads(answer.body))[0] == {"resourceName": "cpu", key: word}
+
+
+# --- null in lists ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "applied",
+    [
+        {"spec": {"containers": [{"name": "c", "resizePolicy": [None]}]}},
+        {"spec": {"containers": [None]}},
+        {"status": {"containerStatuses": [None]}},
+    ],
+    ids=["policies", "containers", "statuses"],
+)
+async def test_apply_of_null_in_a_list_is_answered_as_natively(cluster: Cluster, dialect: str, applied: Object) -> None:
+    ask, body = Asker(cluster.server), {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, **applied}
+    answers = []
+    for name in (dialect, "v1.35"):
+        await ask("POST", pods_in(name), manifest())
+        code, answer = await ask("PATCH", pods_in(name, "/p"), body, APPLY, fieldManager="me", force="true")
+        answers.append((code, answer.get("reason")))
+    assert answers[0] == answers[1]

@@ -10,7 +10,7 @@ from podfit.api.resize_states import RESIZABLE, by_name
 from podfit.api.status import Object
 from podfit.apiserver.admission.base import CREATE, DELETE, Attributes, Plugin, spec_of
 from podfit.apiserver.auth.node import node_name_of
-from podfit.apiserver.dialects.design_2020 import FIELD, allocations, same_amounts
+from podfit.apiserver.dialects.design_2020 import FIELD, allocations, allocations_of, same_amounts
 
 _WHERE = ("", "status")
 
@@ -45,13 +45,12 @@ def _as_requested(attrs: Attributes) -> bool:
 
 
 def changed(attrs: Attributes) -> dict[str, tuple[Object, Object]]:
-    """By container: what was allocated and what is to be, natively, where they differ."""
-    before, after = (_allocated(pod) for pod in (attrs.old, attrs.object))
-    return {
-        name: (before.get(name, {}), after.get(name, {}))
-        for name in after
-        if not same_amounts(after[name], before.get(name, {}))
-    }
+    """By container: what was allocated and what is to be, natively, where they differ. A container that no node has
+    reported on is shown with what it requests: that is what it has until then."""
+    before, after = _allocated(attrs.old), _allocated(attrs.object)
+    requested = allocations_of(attrs.old) if attrs.old is not None else {}
+    had = {name: before.get(name) or (requested.get(name, {}) if amounts else {}) for name, amounts in after.items()}
+    return {name: (had[name], amounts) for name, amounts in after.items() if not same_amounts(amounts, had[name])}
 
 
 def only_resizable(attrs: Attributes) -> bool:

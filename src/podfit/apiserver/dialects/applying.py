@@ -39,8 +39,9 @@ def _containers(dialect: Dialect, listed: Any) -> Any:
     return [_without_own(dialect.read_container(one, None, True)) for one in listed]
 
 
-def _without_own(one: Object) -> Object:
-    return {key: value for key, value in one.items() if key != _OWN}
+def _without_own(one: Object | None) -> Object | None:
+    """A list may hold nulls: the native rules say what comes of them."""
+    return None if one is None else {key: value for key, value in one.items() if key != _OWN}
 
 
 def overlaid(shown: Object, applied: Object) -> Object:
@@ -59,8 +60,9 @@ def overlaid(shown: Object, applied: Object) -> Object:
     return made
 
 
-def _own(listed: list[Object] | None) -> dict[str, Any]:
-    return {name: one[_OWN] for name, one in by_name(listed).items() if one.get(_OWN)}
+def _own(listed: list[Object | None] | None) -> dict[str, Any]:
+    objects = by_name([one for one in listed or () if one is not None])
+    return {name: one[_OWN] for name, one in objects.items() if one.get(_OWN)}
 
 
 def _with_own(listed: list[Object], given: dict[str, Any]) -> list[Object]:

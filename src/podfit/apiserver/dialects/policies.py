@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from podfit.api.kinds import POD, Kind
 from podfit.api.resize_states import RESIZABLE
@@ -119,8 +120,9 @@ def _show(policy: Object, words: Words) -> Object:
     return {**rest, words.key: words.shown(policy.get("restartPolicy", ""))}
 
 
-def _read(policy: Object, words: Words) -> Object:
-    if not words.renames:
+def _read(policy: Any, words: Words) -> Any:
+    """A configuration that is applied may hold null in place of a policy: the native rules say what comes of it."""
+    if not words.renames or policy is None:
         return policy
     rest = {key: value for key, value in policy.items() if key != words.key}
     return {**rest, "restartPolicy": words.read(policy.get(words.key) or "")}
