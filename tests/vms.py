@@ -136,6 +136,14 @@ class Vms:
             await self.runtime["RemovePodSandbox"](cri.RemovePodSandboxRequest(pod_sandbox_id=one.id))
 
 
+def kubernetes(program: str) -> str:
+    """The path of a program of Kubernetes or cri-tools, which no package has. Skips the test without it."""
+    folder = os.environ.get("PODFIT_KUBERNETES", "")
+    if not folder or not os.access(path := Path(folder) / program, os.X_OK):
+        pytest.skip(f"no {program}: PODFIT_KUBERNETES names no folder that has it")
+    return str(path)
+
+
 def resources(cpus: int, memory: int) -> cri.LinuxContainerResources:
     return cri.LinuxContainerResources(
         cpu_period=100_000, cpu_quota=cpus * 100_000, cpu_shares=cpus * 1024, memory_limit_in_bytes=memory << 20
@@ -223,10 +231,12 @@ async def serving(
 
 
 @contextlib.asynccontextmanager
-async def process(folder: Path, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`podfit vm-runtime` as a user starts it, once it is ready; killed at the end."""
+async def process(
+    folder: Path, *arguments: str, within: tuple[str, ...] = ()
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`podfit vm-runtime` as a user starts it, once it is ready; killed at the end. `within`: words before it."""
     share_cache(folder / "libvirt")
-    command = [sys.executable, "-m", "podfit.cli.main", "vm-runtime", "--data-dir", str(folder)]
+    command = [*within, sys.executable, "-m", "podfit.cli.main", "vm-runtime", "--data-dir", str(folder)]
     command += ["--listen", f"unix://{folder}/vm.sock", "--network", "user", *arguments]
     from podfit.vm.machines.process import Orphans, Processes
 

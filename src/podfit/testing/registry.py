@@ -6,6 +6,7 @@ import asyncio
 import base64
 import re
 import secrets
+import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,8 +47,9 @@ class Fault:
 
 
 class LoopbackRegistry:
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self._tls = tls
+    def __init__(self, tls: ssl.SSLContext | None = None, listener: socket.socket | None = None) -> None:
+        """`listener`: a socket to answer on, such as one in another network namespace."""
+        self._tls, self._listener = tls, listener
         self.manifests: dict[tuple[str, str], tuple[bytes, str]] = {}
         self.blobs: dict[str, bytes] = {}
         self.faults: list[Fault] = []
@@ -68,8 +70,8 @@ class LoopbackRegistry:
         app.router.add_get("/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
-        await site.start()
+        listener = self._listener or socket.create_server(("127.0.0.1", 0))
+        await web.SockSite(self._runner, listener, ssl_context=self._tls).start()
         self.host = f"127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 

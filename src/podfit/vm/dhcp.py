@@ -16,6 +16,8 @@ _MAGIC = b"\x63\x82\x53\x63"
 _HEAD = struct.Struct("!BBBBIHH4s4s4s4s16s64s128s")
 _DISCOVER, _OFFER, _REQUEST, _ACK, _INFORM = 1, 2, 3, 5, 8
 _MASK, _ROUTER, _DNS, _HOST_NAME, _MTU, _LEASE, _TYPE, _SERVER, _END = 1, 3, 6, 12, 26, 51, 53, 54, 255
+_SEARCH = 119
+_LONGEST_OPTION = 255
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,16 @@ class Lease:
     mtu: int
 
 
-def answer(request: bytes, lease: Lease, name: str = "", dns: tuple[str, ...] = ()) -> bytes | None:
+@dataclass(frozen=True)
+class Names:
+    """What the guest is called, and how it looks up others."""
+
+    host: str = ""
+    servers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+
+
+def answer(request: bytes, lease: Lease, names: Names = Names()) -> bytes | None:
     """None for what is no request of a client, or of another one."""
     if len(request) < _HEAD.size + 4 or request[_HEAD.size : _HEAD.size + 4] != _MAGIC:
         return None
@@ -48,12 +59,26 @@ def answer(request: bytes, lease: Lease, name: str = "", dns: tuple[str, ...] = 
     ]
     if lease.gateway:
         options.append((_ROUTER, ipaddress.IPv4Address(lease.gateway).packed))
-    if servers := b"".join(ipaddress.IPv4Address(one).packed for one in dns if ":" not in one):
+    if servers := b"".join(ipaddress.IPv4Address(one).packed for one in names.servers if ":" not in one):
         options.append((_DNS, servers))
-    if name:
-        options.append((_HOST_NAME, name.encode()[:63]))
+    if names.host:
+        options.append((_HOST_NAME, names.host.encode()[:63]))
+    if search := _domains(names.searches):
+        options.append((_SEARCH, search))
     body = b"".join(bytes((code, len(value))) + value for code, value in options)
     return _HEAD.pack(*head) + _MAGIC + body + bytes((_END,))
+
+
+def _domains(searches: tuple[str, ...]) -> bytes:
+    """As DNS writes names (RFC 3397), as many as fit into one option."""
+    found = b""
+    for search in searches:
+        labels = [label.encode("idna") for label in search.strip(".").split(".") if label]
+        name = b"".join(bytes((len(label),)) + label for label in labels) + b"\0"
+        if len(found) + len(name) > _LONGEST_OPTION:
+            break
+        found += name
+    return found
 
 
 def _first(lease: Lease) -> str:
@@ -73,9 +98,8 @@ def _options(data: bytes) -> dict[int, bytes]:
 
 
 class DhcpServer:
-    def __init__(self, namespace: Path, device: str, lease: Lease, name: str, dns: tuple[str, ...]) -> None:
-        self._namespace, self._device = namespace, device
-        self._lease, self._name, self._dns = lease, name, dns
+    def __init__(self, namespace: Path, device: str, lease: Lease, names: Names) -> None:
+        self._namespace, self._device, self._lease, self._names = namespace, device, lease, names
         self._socket: socket.socket | None = None
 
     async def start(self) -> None:
@@ -96,7 +120,7 @@ class DhcpServer:
         assert self._socket is not None
         try:
             request, _ = self._socket.recvfrom(4096)
-            reply = answer(request, self._lease, self._name, self._dns)
+            reply = answer(request, self._lease, self._names)
             if reply is not None:
                 self._socket.sendto(reply, ("255.255.255.255", 68))
         except OSError:

@@ -8,6 +8,7 @@ that name. Images are kept in podfit's image store, and only ever read.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from podfit.api.machines import CMDLINE
@@ -63,11 +64,11 @@ class Images:
         return await self._puller.pull(parse(name), credentials if known else None)
 
     def remove(self, name: str) -> None:
-        """Raises ImageInUse; an image that is not there is removed already."""
-        try:
-            self._store.remove(name)
-        except NoSuchImage:
-            return
+        """The whole image, by any of its names, as CRI wants it. Raises ImageInUse."""
+        found = self._store.find(name)
+        if found is not None:
+            with suppress(NoSuchImage):
+                self._store.remove(found.id)
 
     # --- what VMs use of them
     def take(self, spec: cri.ImageSpec, annotations: Mapping[str, str], owner: str) -> Image:

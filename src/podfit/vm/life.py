@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 KILLED = 137
 _REASON_WAIT_S = 2.0
 """How long libvirt may take to say why a VM ended."""
+_PRESS_AGAIN_S = (1.0, 2.0, 4.0, 8.0)
+"""A guest that is still booting does not notice its power button: it is pressed again, the last pause repeating."""
 
 
 @dataclass
@@ -241,17 +243,25 @@ class Lives:
             return
         present = self.presence(container)
         if grace_s > 0 and not container.leaving:
-            with suppress(LibvirtFailed):
-                await present.machine.press_power_button()
             with suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
-                    await present.ended.wait()
+                    await self._shut_down(present)
         if container.state != RUNNING:
             return
         present.killed = True
         await present.machine.destroy()
         async with asyncio.timeout(30):
             await present.ended.wait()
+
+    @staticmethod
+    async def _shut_down(present: Presence) -> None:
+        pauses = iter(_PRESS_AGAIN_S)
+        while not present.ended.is_set():
+            with suppress(LibvirtFailed):
+                await present.machine.press_power_button()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(next(pauses, _PRESS_AGAIN_S[-1])):
+                    await present.ended.wait()
 
     async def remove(self, container: Container) -> None:
         await self.stop(container, 0)

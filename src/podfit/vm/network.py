@@ -22,7 +22,7 @@ from podfit.podnet.failures import NetworkFailure
 from podfit.podnet.network import AUTO, MODES, NetworkSettings, PodNetwork
 from podfit.podnet.ports import PortMapping
 from podfit.streaming.ends import ByteStream, StreamFailure
-from podfit.vm.dhcp import DhcpServer, Lease
+from podfit.vm.dhcp import DhcpServer, Lease, Names
 from podfit.vm.machines.definition import NO_NETWORK, TAP, USER_NETWORK, Network
 from podfit.vm.records import Sandbox
 
@@ -105,8 +105,9 @@ class Networks:
     async def _serve(self, sandbox: Sandbox) -> None:
         assert sandbox.lease is not None
         if sandbox.id not in self._servers and namespaces.exists(Path(sandbox.namespace)):
-            dns = tuple(sandbox.config.dns_config.servers)
-            server = DhcpServer(Path(sandbox.namespace), BRIDGE_NAME, sandbox.lease, sandbox.config.hostname, dns)
+            dns = sandbox.config.dns_config
+            names = Names(sandbox.config.hostname, tuple(dns.servers), tuple(dns.searches))
+            server = DhcpServer(Path(sandbox.namespace), BRIDGE_NAME, sandbox.lease, names)
             await server.start()
             self._servers[sandbox.id] = server
 
@@ -124,12 +125,15 @@ class Networks:
         return Network(NO_NETWORK if self._mode == NONE else USER_NETWORK, mac_of(sandbox))
 
     def cmdline(self, sandbox: Sandbox) -> str:
-        """The guest's name and address, on its kernel's command line."""
+        """The guest's name, address and resolver, on its kernel's command line."""
         words = [f"podfit.hostname={sandbox.config.hostname}"] if sandbox.config.hostname else []
         if (lease := sandbox.lease) is not None:
             words.append(f"podfit.address={lease.address}/{lease.prefix}")
             if lease.gateway:
                 words.append(f"podfit.gateway={lease.gateway}")
+        dns = sandbox.config.dns_config
+        lists = {"dns": dns.servers, "search": dns.searches, "resolver": dns.options}
+        words += [f"podfit.{name}={','.join(values)}" for name, values in lists.items() if values]
         return " ".join(words)
 
     async def dial(self, sandbox: Sandbox, port: int) -> ByteStream:

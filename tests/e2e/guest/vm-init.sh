@@ -9,9 +9,10 @@ mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /tmp
 for module in $(cat /modules/order); do insmod "/modules/$module" 2>/dev/null; done
 ifconfig lo up
-hostname "$(sed -n 's/.*podfit.hostname=\([^ ]*\).*/\1/p' /proc/cmdline)"
-address=$(sed -n 's/.*podfit.address=\([^ ]*\).*/\1/p' /proc/cmdline)
-gateway=$(sed -n 's/.*podfit.gateway=\([^ ]*\).*/\1/p' /proc/cmdline)
+parameter() { sed -n "s/.*podfit\.$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
+hostname "$(parameter hostname)"
+address=$(parameter address)
+gateway=$(parameter gateway)
 if [ -e /sys/class/net/eth0 ]; then
   ip link set eth0 up
   if [ -n "$address" ] && ! grep -q podfit.dhcp /proc/cmdline; then
@@ -21,6 +22,9 @@ if [ -e /sys/class/net/eth0 ]; then
     udhcpc -q -n -t 3 -T 1 -i eth0 -s /sbin/dhcp >/dev/null 2>&1 &
   fi
 fi
+for server in $(parameter dns | tr , ' '); do echo "nameserver $server"; done >>/etc/resolv.conf
+[ -n "$(parameter search)" ] && echo "search $(parameter search | tr , ' ')" >>/etc/resolv.conf
+[ -n "$(parameter resolver)" ] && echo "options $(parameter resolver | tr , ' ')" >>/etc/resolv.conf
 acpid -d -c /etc/acpi >/dev/null 2>&1 &
 agent=
 for port in /sys/class/virtio-ports/*; do
@@ -30,6 +34,7 @@ done
   *podfit.agent=off*) ;;
   *) while :; do qemu-ga -m virtio-serial -p "$agent" -t /run -f /run/qga.pid >/tmp/qga.log 2>&1; sleep 1; done & ;;
 esac
-httpd -p 8080 -h /www
+for port in 80 8080; do httpd -p "$port" -h /www; done
 echo "PODFIT-GUEST-READY $(nproc) $(sed -n 's/MemTotal: *//p' /proc/meminfo)"
+case "$(cat /proc/cmdline)" in *podfit.talk*) while :; do echo "still here"; sleep 1; done & ;; esac
 while :; do setsid cttyhack sh -l </dev/ttyS0 >/dev/ttyS0 2>&1; sleep 1; done

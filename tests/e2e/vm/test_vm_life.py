@@ -56,6 +56,14 @@ async def test_a_guest_that_ignores_the_power_button_is_destroyed_after_its_grac
         assert (status.state, status.exit_code) == (cri.ContainerState.CONTAINER_EXITED, 137)
 
 
+async def test_a_guest_that_is_still_booting_is_shut_down_within_its_grace_period(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("hasty")
+        await vms.stop(id, grace=120)
+        status = await vms.status(id)
+        assert (status.exit_code, status.reason) == (0, "Completed")
+
+
 async def test_a_vm_outlives_its_runtime_and_is_found_again(tmp_path: Path) -> None:
     archive = guest_archive(tmp_path)
     folder = tmp_path / "data"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import grpc
 import pytest
 from tests.vms import Vms, guest_archive, needs_vms, serving, until
 
@@ -42,13 +43,68 @@ async def test_commands_in_the_guest_have_streams_input_and_an_exit_code(tmp_pat
         assert (await everything(echo))[1] == b"HELLO\n"
         large = await begin(vms, id, "yes 0123456789abcdef | head -c 3000000")
         assert len((await everything(large))[1]) == 3_000_000
-        with pytest.raises(CannotRun, match="no terminals"):
-            await (await begin(vms, id, "true", tty=True)).wait()
 
         async def clean() -> bool:
             return "podfit" not in await vms.exec(id, "ls -a /tmp")
 
         await until(clean)
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guests boot slowly on a busy machine."""
+    monkeypatch.setattr("podfit.vm.server.execs.BOOT_S", 120.0)
+
+
+@pytest.mark.usefixtures("patience")
+async def test_a_command_with_a_terminal_has_its_size_and_echoes_what_is_typed(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("terminal")
+        # Not booted yet: the command waits for the guest.
+        shell = await begin(vms, id, "read line; stty size; tty; echo got $line; exit 4", stdin=True, tty=True)
+        await vms.booted(id)
+        await shell.resize(101, 33)
+
+        async def sized() -> bool:
+            return "33 101" in await vms.exec(id, "for tty in /dev/pts/[0-9]*; do stty size <$tty; done; true")
+
+        await until(sized, 90)
+        await shell.write(b"hello\r")
+        said = (await everything(shell))[1]
+        assert said.startswith(b"hello\r\n33 101\r\n/dev/pts/") and said.endswith(b"got hello\r\n"), said
+        assert await shell.wait() == 4
+        await vms.exec(id, "mount -t tmpfs none /usr; rm /bin/script")
+        with pytest.raises(CannotRun, match="no program `script`"):
+            await (await begin(vms, id, "true", tty=True)).wait()
+
+
+@pytest.mark.usefixtures("patience")
+async def test_a_command_waits_for_a_guest_that_boots_and_ends_with_its_timeout(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("patient")
+        early = cri.ExecSyncRequest(container_id=id, cmd=["/bin/echo", "up"], timeout=120)
+        assert (await vms.runtime["ExecSync"](early)).stdout == b"up\n"
+        late = cri.ExecSyncRequest(container_id=id, cmd=["/bin/sleep", "4321"], timeout=1)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await vms.runtime["ExecSync"](late)
+        assert refused.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+        async def gone() -> bool:
+            return await vms.exec(id, "pgrep sleep || echo none") == "none\n"
+
+        await until(gone)
+
+
+async def test_a_command_for_a_guest_without_an_agent_is_refused_with_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podfit.vm.server.execs.BOOT_S", 1.0)
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("mute", _cmdline="console=ttyS0 podfit.agent=off")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await vms.exec(id, "true")
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "qemu-guest-agent" in (refused.value.details() or "")
 
 
 async def test_the_serial_console_takes_keys_and_shows_what_the_guest_writes(tmp_path: Path) -> None:

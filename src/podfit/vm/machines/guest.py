@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import libvirt
 import libvirt_qemu
 
 from podfit.vm.decide.shrinking import Guest
@@ -39,7 +40,10 @@ class GuestAgent:
                 self._uuid, lambda domain: libvirt_qemu.qemuAgentCommand(domain, text, ANSWER_S, 0)
             )
         except LibvirtFailed as error:
-            raise AgentFailed(str(error)) from error
+            silent = error.code == libvirt.VIR_ERR_AGENT_UNRESPONSIVE
+            raise AgentFailed(
+                f"the guest's agent (qemu-guest-agent) does not answer: {error}" if silent else str(error)
+            ) from error
         return json.loads(answer)["return"]
 
     async def answers(self) -> bool:

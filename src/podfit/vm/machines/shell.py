@@ -1,7 +1,8 @@
 """A command in the guest with streams: the agent itself neither streams nor takes input while a command runs.
 
 The command runs in a shell of the guest, with its input from a named pipe and its output in files, which the agent
-reads and writes piece by piece while the command runs.
+reads and writes piece by piece while the command runs. A command with a terminal runs under `script` (util-linux),
+which every larger Linux has.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import secrets
+import shlex
 from contextlib import suppress
 
 from podfit.streaming.ends import StreamFailure
@@ -19,13 +21,27 @@ _PAUSE_S = (0.02, 0.02, 0.05, 0.1)
 _PREPARE = 'mkdir -m 700 "$0" && : >"$0/out" && : >"$0/err" && '
 _SCRIPT = _PREPARE + 'mkfifo "$0/in" && exec "$@" <"$0/in" >"$0/out" 2>"$0/err"'
 _NO_INPUT = _PREPARE + 'exec "$@" </dev/null >"$0/out" 2>"$0/err"'
+_TERMINAL = (
+    _PREPARE + 'mkfifo "$0/in" && export SHELL=/bin/sh TERM="${TERM:-xterm}" && '
+    'exec script -qefc "$1" /dev/null <"$0/in" >"$0/out" 2>&1'
+)
+# `script` turns the echo off where its own input is no terminal.
+_IN_TERMINAL = "tty >{folder}/tty; stty sane; exec {command}"
+_RESIZE = (
+    'for _ in 1 2 3 4 5 6 7 8 9 10; do [ -s "$0/tty" ] && break; sleep 0.2; done; '
+    'stty cols "$1" rows "$2" <"$(cat "$0/tty")"'
+)
+NO_TERMINAL = (
+    "the guest has no program `script` (util-linux), under which commands get a terminal: leave out --tty, "
+    "or use the serial console (kubectl attach --stdin --tty)"
+)
 
 
 class GuestExec:
     """A running command, as the streaming server wants it."""
 
-    def __init__(self, agent: GuestAgent, words: list[str], stdin: bool) -> None:
-        self._agent, self._words, self._takes_input = agent, words, stdin
+    def __init__(self, agent: GuestAgent, words: list[str], stdin: bool, tty: bool = False) -> None:
+        self._agent, self._words, self._takes_input, self._tty = agent, words, stdin, tty
         self._folder = f"/tmp/.podfit-{secrets.token_hex(8)}"
         self._handles: dict[int, int] = {}
         self._input: int | None = None
@@ -34,16 +50,23 @@ class GuestExec:
 
     async def start(self) -> None:
         """Raises StreamFailure."""
-        script = _SCRIPT if self._takes_input else _NO_INPUT
         try:
-            command = ["/bin/sh", "-c", script, self._folder, *self._words]
+            command = ["/bin/sh", "-c", *(await self._terminal() if self._tty else self._plain())]
             self._pid = int((await self._agent.command("guest-exec", path=command[0], arg=command[1:]))["pid"])
             for channel, name in ((1, "out"), (2, "err")):
                 self._handles[channel] = await self._open(name, "r")
-            if self._takes_input:
+            if self._takes_input or self._tty:
                 self._input = await self._open("in", "w")
         except AgentFailed as error:
             raise StreamFailure(f"the guest cannot run {self._words[0]!r}: {error}") from error
+
+    def _plain(self) -> list[str]:
+        return [_SCRIPT if self._takes_input else _NO_INPUT, self._folder, *self._words]
+
+    async def _terminal(self) -> list[str]:
+        if (await self._agent.run(["/bin/sh", "-c", "command -v script && command -v stty"])).code:
+            raise StreamFailure(NO_TERMINAL)
+        return [_TERMINAL, self._folder, _IN_TERMINAL.format(folder=self._folder, command=shlex.join(self._words))]
 
     async def _open(self, name: str, mode: str) -> int:
         for pause in (*_PAUSE_S, 0.2, 0.5, 1.0):
@@ -99,7 +122,9 @@ class GuestExec:
                 await self._agent.command("guest-file-close", handle=handle)
 
     async def resize(self, columns: int, rows: int) -> None:
-        return
+        if self._tty:
+            with suppress(AgentFailed):
+                await self._agent.start(["/bin/sh", "-c", _RESIZE, self._folder, str(columns), str(rows)])
 
     async def wait(self) -> int:
         return await self._ended

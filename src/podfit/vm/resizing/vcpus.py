@@ -39,8 +39,7 @@ async def set_vcpus(machine: Machine, agent: GuestAgent, count: int, accelerated
     except AgentFailed as error:
         if count < plugged:
             raise GuestLacks(
-                f"the guest cannot take {plugged - count} of its {plugged} vCPUs offline, because its agent "
-                f"(qemu-guest-agent) does not answer: {error}"
+                f"the guest cannot take {plugged - count} of its {plugged} vCPUs offline: {error}"
             ) from error
         # A guest that is still booting, or that onlines vCPUs itself, needs no agent to grow.
         log.debug("vCPUs of %s: %s", machine.name, error)

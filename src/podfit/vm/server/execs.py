@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import suppress
 from typing import Any
 
 from podfit.cri import api_pb2 as cri
 from podfit.streaming.ends import ByteStream, ExecStream, StreamFailure
 from podfit.vm.consoleends import ConsoleStream
-from podfit.vm.machines.guest import AgentFailed
+from podfit.vm.machines.events import AGENT_UP, STOPPED
+from podfit.vm.machines.guest import AgentFailed, GuestAgent, Ran
 from podfit.vm.machines.shell import GuestExec
 from podfit.vm.records import RUNNING, Container
 from podfit.vm.runtime import Runtime
 from podfit.vm.server.answers import WrongState, answered
 from podfit.vm.server.streams import Conversation, StreamServer
+
+BOOT_S = 60.0
+"""How long after its start a guest may take until its agent answers; commands wait for it."""
 
 
 class Execs:
@@ -26,17 +32,39 @@ class Execs:
             raise WrongState(f"the container {id} is not running")
         return container
 
+    async def _agent(self, container: Container) -> GuestAgent:
+        """The guest's agent. A guest that is still booting is waited for, as a container runs when it is started."""
+        agent = self._runtime.resizer.agent(container)
+        with self._runtime.waits.following(container.uuid, AGENT_UP, STOPPED) as heard:
+            while not await agent.answers():
+                left = container.started_ns / 1e9 + BOOT_S - time.time()
+                if left <= 0 or not await heard.wait(left):
+                    break
+                self._running(container.id)
+        return agent
+
     @answered
     async def ExecSync(self, request: cri.ExecSyncRequest, _context: Any) -> cri.ExecSyncResponse:
         container = self._running(request.container_id)
         try:
             async with asyncio.timeout(request.timeout or None):
-                ran = await self._runtime.resizer.agent(container).run(list(request.cmd))
+                ran = await self._run(await self._agent(container), list(request.cmd))
         except TimeoutError:
             raise TimeoutError(f"command {list(request.cmd)} timed out after {request.timeout} s") from None
         except AgentFailed as error:
             raise AgentFailed(f"the guest cannot run {request.cmd[0]!r}: {error}") from error
         return cri.ExecSyncResponse(stdout=ran.out, stderr=ran.err, exit_code=ran.code)
+
+    @staticmethod
+    async def _run(agent: GuestAgent, words: list[str]) -> Ran:
+        """Kills the command if nobody waits for it any more."""
+        pid = await agent.start(words)
+        try:
+            return await agent.result(pid)
+        except asyncio.CancelledError:
+            with suppress(AgentFailed):
+                await agent.run(["/bin/kill", "-9", str(pid)])
+            raise
 
     @answered
     async def Exec(self, request: cri.ExecRequest, _context: Any) -> cri.ExecResponse:
@@ -44,12 +72,11 @@ class Execs:
         words, stdin = list(request.cmd), request.stdin
 
         async def begin() -> ExecStream:
-            if request.tty:
-                raise StreamFailure(
-                    "the guest's agent has no terminals: leave out --tty, "
-                    "or use the serial console (kubectl attach --stdin --tty)"
-                )
-            command = GuestExec(self._runtime.resizer.agent(container), words, stdin)
+            try:
+                agent = await self._agent(container)
+            except WrongState as error:
+                raise StreamFailure(str(error)) from error
+            command = GuestExec(agent, words, stdin, request.tty)
             await command.start()
             return command
 

@@ -13,12 +13,16 @@ from podfit.vm.server.answers import answered
 
 
 def described(one: StoredImage) -> cri.Image:
+    """The image's user is either a number or a name; its group is left out."""
+    user = one.settings.user.partition(":")[0]
+    number = not user or user.isdigit()
     return cri.Image(
         id=one.id,
         repo_tags=one.tags,
         repo_digests=one.digests,
         size=one.size_bytes,
-        uid=cri.Int64Value(value=0),
+        uid=cri.Int64Value(value=int(user or 0)) if number else None,
+        username="" if number else user,
         spec=cri.ImageSpec(image=one.id),
     )
 
