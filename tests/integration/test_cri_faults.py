@@ -184,6 +184,124 @@ async def test_a_slow_update_of_one_container_holds_up_no_other(node: Node, prox
     await waiting
 
 
+# --- all changes of a resize as one ----------------------------------------------------------------------------------
+
+
+async def test_a_resize_asks_the_runtime_once_for_each_container_and_for_all_at_the_same_time(
+    node: Node, proxy: CriProxy
+) -> None:
+    uid = await node.pod()
+    first, second = await node.container(uid), await node.container(uid, name="c2")
+    asked: list[str] = []
+    both = asyncio.Event()
+
+    async def together(request: Any) -> Any:
+        asked.append(request.container_id)
+        if len(asked) == 2:
+            both.set()
+        await both.wait()  # for ever, if one waited for the other
+        return await proxy.forward("UpdateContainerResources", request)
+
+    proxy.answers["UpdateContainerResources"] = together
+    changes = [
+        ("", Change(memory_bytes=512 * MIB)),
+        (first, Change(memory_bytes=128 * MIB)),
+        (second, Change(memory_bytes=96 * MIB)),
+        (first, Change(cpu_shares=300, cpu_quota_us=60_000)),
+        (second, Change(cpu_shares=400, cpu_quota_us=70_000)),
+    ]
+    assert await node.runtime.update_all(uid, changes)
+    assert await node.runtime.container_limits(first) == Limits(300, 60_000, 128 * MIB)
+    assert await node.runtime.container_limits(second) == Limits(400, 70_000, 96 * MIB)
+    assert (await node.runtime.pod_limits(uid)).memory_bytes == 512 * MIB
+    assert node.runtime.confirmations.outstanding(uid)
+    await until(lambda: ("confirmed", "") in node.events)
+    assert not node.runtime.confirmations.outstanding(uid) and sorted(asked) == sorted([first, second])
+    recorded = await node.recorded(second)
+    assert (recorded.cpu_quota, recorded.memory_limit_in_bytes) == (70_000, 96 * MIB)
+
+
+async def test_all_of_a_resize_is_put_back_if_the_runtime_refuses_a_part_of_it(node: Node, proxy: CriProxy) -> None:
+    uid = await node.pod()
+    willing, refused = await node.container(uid), await node.container(uid, name="c2")
+    before = [await node.runtime.container_limits(cid) for cid in (willing, refused)]
+    pod_before = await node.runtime.pod_limits(uid)
+
+    async def refuse(request: Any) -> Any:
+        if request.container_id == refused and request.linux.cpu_quota == 20_000:
+            raise Refusal(grpc.StatusCode.UNKNOWN, "a plugin forbids it")
+        return await proxy.forward("UpdateContainerResources", request)
+
+    proxy.answers["UpdateContainerResources"] = refuse
+    changes = [
+        (willing, Change(memory_bytes=32 * MIB)),
+        (willing, Change(cpu_quota_us=20_000)),
+        (refused, Change(cpu_quota_us=20_000)),
+        ("", Change(cpu_quota_us=40_000)),
+    ]
+    assert await node.runtime.update_all(uid, changes)
+    assert (await node.runtime.pod_limits(uid)).cpu_quota_us == 40_000
+    await until(lambda: ("refused", "") in node.events)
+    assert node.runtime.confirmations.refused(uid)
+    assert [await node.runtime.container_limits(cid) for cid in (willing, refused)] == before
+    assert await node.runtime.pod_limits(uid) == pod_before
+    recorded = await node.recorded(willing)
+    assert (recorded.cpu_quota, recorded.memory_limit_in_bytes) == (50_000, 64 * MIB)
+
+
+async def test_nothing_of_a_resize_stays_and_nobody_is_asked_if_the_kernel_refuses_a_part_of_it(
+    node: Node, proxy: CriProxy
+) -> None:
+    uid = await node.pod()
+    cid = await node.container(uid)
+    before = await node.runtime.container_limits(cid)
+    changes = [(cid, Change(memory_bytes=32 * MIB)), (cid, Change(cpu_quota_us=900_000))]
+    assert not await node.runtime.update_all(uid, changes)
+    assert await node.runtime.container_limits(cid) == before
+    assert proxy.count("UpdateContainerResources") == 0 and not node.runtime.confirmations.outstanding(uid)
+
+
+async def test_a_container_that_ends_during_its_update_has_refused_nothing(node: Node, proxy: CriProxy) -> None:
+    uid = await node.pod()
+    cid = await node.container(uid)
+    state = await node.runtime.container(cid)
+    assert state is not None
+
+    async def end_first(request: Any) -> Any:
+        os.kill(state.pid, signal.SIGKILL)
+        await until(lambda: ("exited", cid) in node.events)
+        return await proxy.forward("UpdateContainerResources", request)
+
+    proxy.answers["UpdateContainerResources"] = end_first
+    assert await node.runtime.update_all(uid, [(cid, Change(cpu_quota_us=20_000))])
+    await until(lambda: ("confirmed", "") in node.events)
+    assert not node.runtime.confirmations.refused(uid)
+
+
+async def test_what_a_runtime_refuses_after_a_silence_is_put_back(
+    node: Node, proxy: CriProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "UPDATE_S", 0.2)
+    uid = await node.pod()
+    cid = await node.container(uid)
+    before = await node.runtime.container_limits(cid)
+    asked = 0
+
+    async def refuse_at_last(request: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await asyncio.sleep(60)
+        raise Refusal(grpc.StatusCode.UNKNOWN, "a plugin forbids it")
+
+    proxy.answers["UpdateContainerResources"] = refuse_at_last
+    assert await node.runtime.update_all(uid, [(cid, Change(cpu_quota_us=20_000))])
+    await until(lambda: ("confirmed", "") in node.events)  # without an answer the kernel's values stand
+    assert (await node.runtime.container_limits(cid)).cpu_quota_us == 20_000
+    await until(lambda: ("refused", cid) in node.events)
+    assert await node.runtime.container_limits(cid) == before and node.runtime.confirmations.refused(uid)
+
+
 async def test_a_sandbox_whose_answer_was_lost_is_found_and_used(node: Node, proxy: CriProxy) -> None:
     async def lose(request: Any) -> Any:
         await proxy.forward("RunPodSandbox", request)

@@ -44,6 +44,10 @@ class Actuator:
 
     async def apply(self, record: PodRecord, plan: Plan, snapshot: Snapshot) -> None:
         failures: Failures = await self._below_usage(record, plan, snapshot) if plan.checks else []
+        # What failed before is made one by one: that says what is refused.
+        if not failures and not record.doubtful and await self._all_at_once(record, plan, snapshot):
+            self._ledger.flush_soon()
+            return
         try:
             for step in plan.steps:
                 if failures and not allowed(step, failures):
@@ -60,6 +64,25 @@ class Actuator:
             self._ledger.flush_soon()
         if failures:
             raise _failed(failures)
+
+    async def _all_at_once(self, record: PodRecord, plan: Plan, snapshot: Snapshot) -> bool:
+        """Whether the runtime has made all changes of the plan as one."""
+        changes: list[tuple[str, Change]] = []
+        for step in plan.steps:
+            if isinstance(step, SetPod):
+                changes.append(("", step.change))
+            elif isinstance(step, SetContainer) and step.change != _NOTHING:
+                changes.append((snapshot.running[step.name].id, step.change))
+        before = self._ledger.actuated(record.uid)
+        try:
+            if not any(target for target, _ in changes) or not await self._runtime.update_all(record.uid, changes):
+                return False
+        except NotFound:
+            return False
+        record.confirmed = before
+        for step in plan.steps:
+            self._note(record, step)
+        return True
 
     async def _below_usage(self, record: PodRecord, plan: Plan, snapshot: Snapshot) -> Failures:
         """The steps that would take away what is in use at this moment."""
@@ -95,22 +118,23 @@ class Actuator:
         return held - inside if inside < limit else 0
 
     async def _do(self, record: PodRecord, step: Step, snapshot: Snapshot) -> None:
+        if isinstance(step, SetPod):
+            await self._runtime.update_pod(record.uid, step.change)
+        elif isinstance(step, SetContainer) and step.change != _NOTHING:
+            await self._runtime.update_container(snapshot.running[step.name].id, step.change)
+        self._note(record, step)
+
+    def _note(self, record: PodRecord, step: Step) -> None:
         match step:
             case SetPod():
-                await self._runtime.update_pod(record.uid, step.change)
                 record.story.tell("actuated", "pod", **_numbers(step.change))
             case SetContainer():
-                if step.change != _NOTHING:
-                    await self._runtime.update_container(snapshot.running[step.name].id, step.change)
-                self._note(record.uid, step)
+                # Only this step's resource: an earlier step of the same container may have been skipped.
+                known = self._ledger.actuated(record.uid).containers.get(step.name) or {}
+                self._ledger.actuate(record.uid, step.name, merged(known, step.after, step.resource))
                 record.story.tell("actuated", step.name, **_numbers(step.change))
             case NotePod():
                 self._ledger.actuate_pod(record.uid, step.after)
-
-    def _note(self, uid: str, step: SetContainer) -> None:
-        """Only this step's resource: an earlier step of the same container may have been skipped."""
-        known = self._ledger.actuated(uid).containers.get(step.name) or {}
-        self._ledger.actuate(uid, step.name, merged(known, step.after, step.resource))
 
 
 def allowed(step: Step, failures: Failures) -> bool:

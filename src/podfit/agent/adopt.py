@@ -33,7 +33,7 @@ async def adopt(pod: Object, state: PodState, ledger: Ledger, runtime: Runtime) 
         if believed is not None and kernel.agrees(believed, limits):
             continue
         # Requests for memory leave no trace in the kernel: they count as told, unless limits tell otherwise.
-        ledger.actuate(uid, name, wanted if kernel.agrees(wanted, limits) else _from_kernel(wanted, believed, limits))
+        ledger.actuate(uid, name, wanted if kernel.agrees(wanted, limits) else from_kernel(wanted, believed, limits))
     if told.pod is None and allocated.pod is not None and not told.containers:
         ledger.actuate_pod(uid, allocated.pod)
 
@@ -49,7 +49,7 @@ async def _actual(state: PodState, runtime: Runtime) -> dict[str, Limits]:
     return found
 
 
-def _from_kernel(wanted: Resources, believed: Resources | None, limits: Limits) -> Object:
+def from_kernel(wanted: Resources, believed: Resources | None, limits: Limits) -> Object:
     found: Object = {"limits": {}, "requests": {}}
     if limits.cpu_quota_us is not None:
         found["limits"][CPU] = kernel.cpu_text(kernel.milli_of_quota(limits.cpu_quota_us, limits.cpu_period_us))

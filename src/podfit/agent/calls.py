@@ -6,11 +6,11 @@ not counted: it happens in every pass, and mostly without asking anybody.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 from podfit.agent.metrics import AgentMetrics
-from podfit.agent.runtimes.base import Runtime, RuntimeFailure
+from podfit.agent.runtimes.base import Change, Runtime, RuntimeFailure
 from podfit.kit.clock import Clock
 
 NAMES = {
@@ -42,7 +42,8 @@ class Calls:
 
     def counted(self) -> Runtime:
         """The runtime, with its calls counted."""
-        return cast(Runtime, _View(self._runtime, {name: self._timed(name, word) for name, word in NAMES.items()}))
+        methods = {name: self._timed(name, word) for name, word in NAMES.items()}
+        return cast(Runtime, _View(self._runtime, {**methods, "update_all": self._update_all}))
 
     def commands(self) -> Runtime:
         """The same for hooks and probes, whose commands are awaited."""
@@ -62,6 +63,14 @@ class Calls:
                 done(operation, began)
 
         return timed
+
+    async def _update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+        """An update of each container, timed until the kernel has it."""
+        began = self._clock.monotonic()
+        done = await self._runtime.update_all(uid, changes)
+        for _ in {target for target, _ in changes if target} if done else ():
+            self._done(NAMES["update_container"], began)
+        return done
 
     def _done(self, operation: str, began: float) -> None:
         self._metrics.operations.labels(operation).inc()

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from podfit.agent.act import ActuationFailed, Actuator
 from podfit.agent.allocator import Allocator
+from podfit.agent.answers import Answers
 from podfit.agent.closing import Closing, initialized
 from podfit.agent.config import AgentConfig
 from podfit.agent.cpus.policy import CpuPolicy
@@ -74,6 +75,7 @@ class PodLoop:
         self._crashes, self._probes, self._farewell, self._maker = crashes, probes, farewell, maker
         self._conflicts = conflicts
         self._restarts, self._volumes, self._looking, self._clock = restarts, volumes, looking, clock
+        self._answers = Answers(runtime, ledger, clock)
 
     async def run(self, record: PodRecord) -> Result:
         if record.rejected is not None:
@@ -88,7 +90,7 @@ class PodLoop:
             return DONE
         if not promised or (record.finished and record.ending is None and not record.untold):
             return DONE
-        snapshot = await observe(record, self._ledger, self._runtime)
+        snapshot = await self._answers.observe(record)
         if self._config.on_disk and snapshot.state is not None:
             messages.collect(record, snapshot.state, self._maker)
         exits.note(record, snapshot)
@@ -157,6 +159,7 @@ class PodLoop:
         self._watch(record, snapshot)
         await self._reporter.report(record, snapshot, following.initialized or initialized(record, snapshot))
         self._allocator.recount(record)
+        again += self._answers.look_again(record)
         again += self._closing.deadline(record) + await self._refresh(record, snapshot)
         return Again(min(again), "timers") if again else DONE
 
@@ -271,6 +274,8 @@ class PodLoop:
                 if record.resize.in_progress is None:
                     self._metrics.in_progress.inc()
                 record.resize = record.resize.under_way(record.generation, self._clock.now())
+            return
+        if self._answers.outstanding(record):
             return
         if record.resize.in_progress is not None and not record.restarting:
             generation = record.resize.in_progress.generation

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from podfit.agent.decide.conditions import ResizeConditions
 from podfit.agent.decide.sized import Sized
-from podfit.agent.decide.states import Allocated, Desired, Object, all_containers, desired_of, shared
+from podfit.agent.decide.states import Actuated, Allocated, Desired, Object, all_containers, desired_of, shared
 from podfit.agent.metrics import CREATE, KILL, SYNC, TERMINATED, UPDATE
 from podfit.agent.runtimes.base import PodState
 from podfit.agent.story import Story
@@ -123,6 +123,10 @@ class PodRecord:
     """The promise whose actuation failed last."""
     doubtful: bool = False
     """The pod's cgroup may be half-way between two plans."""
+    confirmed: Actuated | None = None
+    """What was actuated before the resize that the runtime has not answered yet."""
+    unanswered_since: float | None = None
+    """Since when (monotonic) the kernel has a resize that the runtime has not answered."""
     stop_grace_s: float = 0.0
     """The grace its containers were last told when the pod ends."""
     shown_ending: object = None

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from podfit.agent.answers import patience_s
 from podfit.agent.decide import older
 from podfit.agent.decide import status as statuses
 from podfit.agent.decide.lifecycle import phase
@@ -54,7 +55,7 @@ class Reporter:
             sized=record.sized(snapshot.allocated),
             actuated=snapshot.actuated,
             seen=snapshot.seen,
-            resize=record.resize,
+            resize=record.resize.completed() if patience_s(record, self._clock.monotonic()) > 0 else record.resize,
             phase=self._phase(record, snapshot, over),
             sandbox=snapshot.sandbox,
             initialized=initialized,

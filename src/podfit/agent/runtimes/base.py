@@ -7,7 +7,7 @@ what is stopped and removing what is gone succeed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +19,8 @@ from podfit.podnet.ports import PortMapping
 from podfit.streaming.ends import ByteStream as ByteStream
 from podfit.streaming.ends import ExecStream as ExecStream
 from podfit.streaming.ends import StreamFailure
+
+from .confirmations import Confirmations
 
 MIN_SHARES, MAX_SHARES = 2, 262144
 MIN_QUOTA_US = 1000
@@ -298,8 +300,8 @@ class Usage(Struct, frozen=True):
 class Event:
     """Something happened to a container or a pod: look at its state.
 
-    `kind`: started, exited, oom, pod-gone, refused (what was applied was taken back), or found: a pod that the agent
-    did not know to be there, as when the answer to its creation was lost.
+    `kind`: started, exited, oom, pod-gone, confirmed (see `Runtime.update_all`), refused (what was applied was taken
+    back), or found: a pod that the agent did not know to be there, as when the answer to its creation was lost.
     """
 
     kind: str
@@ -323,6 +325,8 @@ class Runtime(Protocol):
     name: str
     """As in `name://version` of the Node's containerRuntimeVersion, and the scheme of container ids."""
     version: str
+    confirmations: Confirmations
+    """Resizes that the kernel has and the runtime has not answered yet."""
 
     @property
     def local_profiles(self) -> bool:
@@ -380,6 +384,12 @@ class Runtime(Protocol):
 
     async def update_container(self, container_id: str, change: Change) -> None:
         """Writes the cgroup of a container that is created or runs; the same promise."""
+
+    async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+        """Makes changes of a pod ("") and its containers (their ids) as one, for runtimes with somebody behind them who
+        answers late. True: the kernel has them all, written in this order, and `confirmations` has the answer when it
+        is there; an event (confirmed, refused) announces it. False: nothing has changed, and they are to be made one by
+        one, which also says what is refused."""
 
     async def pod_limits(self, uid: str) -> Limits:
         """What the kernel has now (CPU shares as configured where the kernel's form is coarser)."""

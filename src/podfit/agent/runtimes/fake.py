@@ -6,7 +6,7 @@ Deterministic under a fake clock. Usage is computed when somebody looks; what ha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from .base import (
     WriteRefused,
     invalid_image,
 )
+from .confirmations import Confirmations
 from .execs import exec_sync
 from .fake_load import Load, as_load, parse_load
 from .fake_node import (
@@ -74,6 +75,7 @@ class FakeRuntime:
         self._clock = clock or RealClock()
         self.state = state or FakeNodeState()
         self._ips = (host_ip,)
+        self.confirmations = Confirmations()
         self._time = FakeTime(self._clock, self.state)
 
     # scripting
@@ -282,6 +284,9 @@ class FakeRuntime:
         """What is bound to happen, and when, depends on memory only: a program's time does not stretch with its CPU."""
         if change.memory_bytes is not None:
             self._time.settle(list(pod.containers.values()))
+
+    async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+        return False  # nobody is behind this runtime
 
     async def pod_limits(self, uid: str) -> Limits:
         return self._pod(uid).limits

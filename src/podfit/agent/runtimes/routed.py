@@ -7,7 +7,7 @@ know. A pod or container is asked of the runtime that has it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from .base import (
     Runtime,
     Usage,
 )
+from .confirmations import Confirmations
 
 
 class RoutedRuntime:
@@ -37,6 +38,9 @@ class RoutedRuntime:
         self._default, self._others = default, others
         self._all: list[Runtime] = [default, *others.values()]
         self._tasks = Tasks("runtimes")
+        self.confirmations = Confirmations()
+        for runtime in self._all:
+            runtime.confirmations = self.confirmations
         self.name, self.version = default.name, default.version
 
     @property
@@ -143,6 +147,9 @@ class RoutedRuntime:
 
     async def update_container(self, container_id: str, change: Change) -> None:
         await (await self._of_container(container_id)).update_container(container_id, change)
+
+    async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+        return await (await self._of_pod(uid)).update_all(uid, changes)
 
     async def pod_limits(self, uid: str) -> Limits:
         return await (await self._of_pod(uid)).pod_limits(uid)

@@ -43,3 +43,25 @@ def limits_of(linux: api.LinuxContainerResources) -> Limits:
         cpu_period_us=linux.cpu_period or Limits().cpu_period_us,
         cpuset_cpus=linux.cpuset_cpus,
     )
+
+
+def merged(first: Change, then: Change) -> Change:
+    """Both, one after the other."""
+    return Change(
+        then.cpu_shares if then.cpu_shares is not None else first.cpu_shares,
+        then.cpu_quota_us if then.cpu_quota_us is not None else first.cpu_quota_us,
+        then.memory_bytes if then.memory_bytes is not None else first.memory_bytes,
+        then.cpuset_cpus or first.cpuset_cpus,
+    )
+
+
+def undo(change: Change, before: Limits) -> Change:
+    """What puts back the values that `change` replaces."""
+    quota = UNLIMITED if before.cpu_quota_us is None else before.cpu_quota_us
+    memory = UNLIMITED if before.memory_bytes is None else before.memory_bytes
+    return Change(
+        before.cpu_shares if change.cpu_shares is not None else None,
+        quota if change.cpu_quota_us is not None else None,
+        memory if change.memory_bytes is not None else None,
+        before.cpuset_cpus if change.cpuset_cpus else "",
+    )

@@ -6,6 +6,7 @@ Kept in memory, so that a pass over a pod asks the runtime nothing. All of it ca
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass, field
 
 import msgspec
@@ -32,6 +33,16 @@ class Container:
     """When it was last read or changed: an older list says nothing about it."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while its resources change: the cgroup and the runtime see the same order."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether the agent writes its cgroup itself."""
+        return bool(self.group) and self.state.state == RUNNING
+
+    @property
+    def running(self) -> bool:
+        """Also by what the kernel says: the runtime may not have noticed an end."""
+        return self.state.state == RUNNING and (not self.state.pid or os.path.exists(f"/proc/{self.state.pid}"))
 
 
 @dataclass(slots=True)

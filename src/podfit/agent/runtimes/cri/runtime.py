@@ -7,7 +7,7 @@ restart: the runtime is the only place where that is kept, so it cannot disagree
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from podfit.cri import CriClient, CriError
@@ -32,6 +32,7 @@ from ..base import (
     Usage,
 )
 from ..cgroups import Cgroups, detect, remove_everywhere
+from ..confirmations import Confirmations
 from .book import Book
 from .commands import Commands
 from .containers import Containers
@@ -70,6 +71,7 @@ class CriRuntime:
         self._redirects = Redirects(f"{node}_{self.data_dir.name}".removeprefix("podfit-"))
         self._images = Images(self.client)
         self._network = Network(self.client, self._redirects)
+        self.confirmations = Confirmations()
         self._cgroups: Cgroups | None = None
         self._book: Book
         self._sandboxes: Sandboxes
@@ -106,7 +108,7 @@ class CriRuntime:
         subpaths = SubPaths(self.data_dir / "subpaths")
         self._sandboxes = Sandboxes(self._book, subpaths)
         self._containers = Containers(self._book, subpaths)
-        self._resources = Resources(self._book)
+        self._resources = Resources(self._book, self.confirmations)
         self._readings = Readings(self._book)
         self._network.pods = self._book.pods
         self._commands = Commands(self._book)
@@ -148,6 +150,7 @@ class CriRuntime:
 
     async def remove_pod(self, uid: str) -> None:
         await self._sandboxes.remove(uid)
+        self.confirmations.settle(uid)
 
     async def pods(self) -> list[PodState]:
         return [pod.view(self._ips) for pod in self._book.pods.values()]
@@ -176,6 +179,9 @@ class CriRuntime:
     # --- resources
     async def update_pod(self, uid: str, change: Change) -> None:
         await self._resources.update_pod(uid, change)
+
+    async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+        return await self._resources.update_all(uid, changes)
 
     async def update_container(self, container_id: str, change: Change) -> None:
         await self._resources.update_container(container_id, change)

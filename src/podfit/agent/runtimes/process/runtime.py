@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import uuid
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from ..base import (
 )
 from ..cgroups import Cgroups, Vanished, pod_group
 from ..cgroups.watch import OomWatch, memory_below
+from ..confirmations import Confirmations
 from ..execs import exec_sync
 from .images import HOST, Image, ImageCalls, NodeImages, runs_on_host, stop_signal
 from .launchspec import confine_devices, launch_spec
@@ -85,6 +86,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._link = Link(self.data_dir, self._told, self._look_at_everything)
         self._tasks = Tasks("runtime")
+        self.confirmations = Confirmations()
         self._cgroups: Cgroups
         self._oom: OomWatch
 
@@ -338,6 +340,9 @@ class ProcessRuntime(ImageCalls, StreamCalls):
         container = self._container(container_id)
         with self._noticing(self._pod(container.record.pod_uid), container):
             self._cgroups.write(container.record.group, change)
+
+    async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+        return False  # nobody is behind this runtime
 
     async def pod_limits(self, uid: str) -> Limits:
         pod = self._pod(uid)
