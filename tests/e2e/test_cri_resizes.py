@@ -79,7 +79,10 @@ def adjust(proxy: CriProxy, change: Any) -> None:
 
 
 async def settled(lab: Lab, name: str) -> Object:
-    return await lab.until(name, is_settled, patience_s=PATIENCE_S)
+    """Also by what the runtime says, whose answer no status waits for."""
+    seen = await lab.until(name, is_settled, patience_s=PATIENCE_S)
+    await asyncio.wait_for(lab.agent.runtime.confirmations.wait(seen["metadata"]["uid"]), PATIENCE_S)
+    return seen
 
 
 async def looked(lab: Lab, name: str) -> Object:
