@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from podfit.apiserver.config import Config
     from podfit.client.kubeconfig import Access
     from podfit.compose_vm import VmProcess
+    from podfit.controllers.nodes.blocks import Blocks, PodRanges
     from podfit.controllers.world import World
     from podfit.meter.meter import Meter
     from podfit.meter.server import MeterServer
@@ -79,6 +80,12 @@ def make_world(client: Client, clock: Clock, cluster_ca: bytes = b"") -> World:
 
     recorder = EventRecorder(client, "podfit-controllers", clock=clock)
     return World(client, Informers(client, clock), recorder, clock, cluster_ca)
+
+
+def make_blocks(ranges: PodRanges | None) -> tuple[Blocks, ...]:
+    from podfit.controllers.nodes.blocks import blocks_of
+
+    return blocks_of(ranges) if ranges is not None else ()
 
 
 def account_user(name: str) -> User:
@@ -125,12 +132,14 @@ class UpOptions:
     image_fallback: str = ""
     """What images that are absent run on: "host" for the node's own files, "" for nothing."""
     network: NetworkSettings | None = None
+    """How pods are connected; None for the defaults."""
+    pod_ranges: PodRanges | None = None
+    """What nodes get their pod ranges from."""
     runtime_endpoint: str = CONTAINERD
     """Of --runtime cri."""
     runtime_endpoints: Mapping[str, str] = field(default_factory=dict)
     """Further runtimes, by the handler of the RuntimeClass that chooses them."""
     cgroup_root: str = ""
-    """How pods are connected; None for the defaults."""
     vm: str = ""
     """"tcg" or "kvm": VMs run as pods of the RuntimeClass `vm`, in a VM runtime beside the agents."""
     meter_resolution_s: float = 15.0
@@ -226,6 +235,7 @@ class Up:
 
         world = make_world(self.client(CONTROLLERS, "controllers"), self.clock, self.server.pki.ca)
         world.sign_request = self.server.pki.signer
+        world.pod_blocks = make_blocks(self.options.pod_ranges)
         await run_controllers(world)
 
     async def _scheduler(self) -> None:
@@ -381,7 +391,13 @@ async def as_leader(client: Client, name: str, work: Callable[[], Awaitable[None
         await client.close()
 
 
-async def controllers_alone(access: Access, elect: bool, signer: Signer | None = None, root_ca: bytes = b"") -> None:
+async def controllers_alone(
+    access: Access,
+    elect: bool,
+    signer: Signer | None = None,
+    root_ca: bytes = b"",
+    ranges: PodRanges | None = None,
+) -> None:
     """`root_ca`: published in every namespace as kube-root-ca.crt; that of `access` by default."""
     from podfit.controllers.all import run_controllers
 
@@ -390,6 +406,7 @@ async def controllers_alone(access: Access, elect: bool, signer: Signer | None =
     async def work() -> None:
         world = make_world(client, clock, root_ca or access.ca or b"")
         world.sign_request = signer
+        world.pod_blocks = make_blocks(ranges)
         await run_controllers(world)
 
     await as_leader(client, "kube-controller-manager", work, elect, clock)

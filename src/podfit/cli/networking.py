@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from podfit.controllers.nodes.blocks import PodRanges
     from podfit.podnet.network import NetworkSettings
 
 PodNetworkMode = Annotated[
@@ -20,6 +21,32 @@ CniConfDir = Annotated[Path | None, typer.Option("--cni-conf-dir", help="CNI con
 CniBinDir = Annotated[
     str, typer.Option("--cni-bin-dir", metavar="A,B", help="CNI plugins; default /opt/cni/bin,/usr/lib/cni.")
 ]
+ClusterCidr = Annotated[
+    str,
+    typer.Option(
+        "--cluster-cidr", metavar="CIDR[,CIDR]", help="Give every node a part of this range for its pods (podCIDR)."
+    ),
+]
+AllocateNodeCidrs = Annotated[
+    bool, typer.Option("--allocate-node-cidrs", help="Give every node a part of --cluster-cidr for its pods.")
+]
+NodeMask = Annotated[
+    int, typer.Option("--node-cidr-mask-size", help="The size of a node's part; default 24, for IPv6 64.")
+]
+NodeMask4 = Annotated[int, typer.Option("--node-cidr-mask-size-ipv4", help="The same, for IPv4 beside IPv6.")]
+NodeMask6 = Annotated[int, typer.Option("--node-cidr-mask-size-ipv6", help="The same, for IPv6 beside IPv4.")]
+
+
+def pod_ranges(cluster_cidr: str, mask: int, mask_ipv4: int = 0, mask_ipv6: int = 0) -> PodRanges:
+    from podfit.compose import BadSetting
+    from podfit.controllers.nodes.blocks import BadRange, PodRanges, blocks_of
+
+    settings = PodRanges(cluster_cidr, mask, mask_ipv4, mask_ipv6)
+    try:
+        blocks_of(settings)
+    except BadRange as error:
+        raise BadSetting(f"--cluster-cidr {cluster_cidr!r}: {error}") from error
+    return settings
 
 
 def network_settings(mode: str, conf_dir: Path | None, bin_dirs: str) -> NetworkSettings:

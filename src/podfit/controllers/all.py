@@ -10,7 +10,7 @@ from podfit.controllers.certificates import CertificatesController
 from podfit.controllers.disruption import DisruptionController
 from podfit.controllers.garbage import GarbageCollector, PodGarbageController
 from podfit.controllers.namespaces import NamespaceController
-from podfit.controllers.nodes import NodeLifecycleController, TaintEvictionController
+from podfit.controllers.nodes import NodeIpamController, NodeLifecycleController, TaintEvictionController
 from podfit.controllers.quota import QuotaController
 from podfit.controllers.workloads import (
     CronJobController,
@@ -36,6 +36,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     GarbageCollector,
     JobController,
     NamespaceController,
+    NodeIpamController,
     NodeLifecycleController,
     PodGarbageController,
     QuotaController,
@@ -49,6 +50,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
 _SPEAKS_AS = {
     "disruption-controller": "controllermanager",
     "garbage-collector": "garbage-collector-controller",
+    "node-ipam-controller": "cidrAllocator",
     "node-lifecycle-controller": "node-controller",
 }
 """Where Kubernetes' Events carry another name than the controller's."""

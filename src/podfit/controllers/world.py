@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from podfit.api.kinds import POD, Kind
 from podfit.api.status import Object
@@ -18,6 +18,9 @@ from podfit.client.events import Voice
 from podfit.controllers.owners import Waking, controller_uid, orphan_in
 from podfit.kit.clock import Clock
 from podfit.kit.tasks import Tasks
+
+if TYPE_CHECKING:
+    from podfit.controllers.nodes.blocks import Blocks
 
 
 def _node(pod: Object) -> Iterable[str]:
@@ -85,6 +88,9 @@ class World:
     """PEM of the CA that signed the API server's certificate; published as kube-root-ca.crt."""
     sign_request: Callable[[bytes, Sequence[str], int | None], bytes] | None = None
     """Signs a PEM certificate request for the given usages; None where this process does not hold the CA's key."""
+
+    pod_blocks: tuple[Blocks, ...] = ()
+    """What nodes get their pod ranges from; none are given out without."""
 
     def named(self, component: str) -> World:
         """The same world for a controller whose Events carry its own name."""

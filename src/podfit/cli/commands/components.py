@@ -19,7 +19,18 @@ from podfit.cli.cpu_options import (
     cpu_settings,
 )
 from podfit.cli.leaving import note_pods_left
-from podfit.cli.networking import CniBinDir, CniConfDir, PodNetworkMode, network_settings
+from podfit.cli.networking import (
+    AllocateNodeCidrs,
+    ClusterCidr,
+    CniBinDir,
+    CniConfDir,
+    NodeMask,
+    NodeMask4,
+    NodeMask6,
+    PodNetworkMode,
+    network_settings,
+    pod_ranges,
+)
 from podfit.cli.ports import (
     AdmissionAddress,
     AgentAddress,
@@ -179,6 +190,8 @@ def up(
     pod_network: PodNetworkMode = "auto",
     cni_conf_dir: CniConfDir = None,
     cni_bin_dir: CniBinDir = "",
+    cluster_cidr: ClusterCidr = "",
+    node_cidr_mask_size: NodeMask = 0,
     recommender_address: RecommenderAddress = "",
     updater_address: UpdaterAddress = "",
     admission_address: AdmissionAddress = "",
@@ -237,6 +250,7 @@ def up(
             cpu_manager_policy, reserved_cpus, system_reserved, kube_reserved, gates, nodes < 2 or runtime == "fake"
         ),
         network=network_settings(pod_network, cni_conf_dir, cni_bin_dir),
+        pod_ranges=pod_ranges(cluster_cidr, node_cidr_mask_size),
         runtime_endpoint=container_runtime_endpoint,
         runtime_endpoints=endpoints(runtime_endpoint),
         cgroup_root=cgroup_root,
@@ -326,17 +340,27 @@ def controllers(
     cluster_signing_cert_file: SigningCert = None,
     cluster_signing_key_file: SigningKey = None,
     root_ca_file: RootCa = None,
+    allocate_node_cidrs: AllocateNodeCidrs = False,
+    cluster_cidr: ClusterCidr = "",
+    node_cidr_mask_size: NodeMask = 0,
+    node_cidr_mask_size_ipv4: NodeMask4 = 0,
+    node_cidr_mask_size_ipv6: NodeMask6 = 0,
     verbose: Verbose = 0,
 ) -> None:
     from podfit.client.kubeconfig import load
-    from podfit.compose import controllers_alone
+    from podfit.compose import BadSetting, controllers_alone
+
+    if allocate_node_cidrs and not cluster_cidr:
+        raise BadSetting("--allocate-node-cidrs needs --cluster-cidr: the range that nodes get parts of")
+    given = cluster_cidr if allocate_node_cidrs else ""
+    ranges = pod_ranges(given, node_cidr_mask_size, node_cidr_mask_size_ipv4, node_cidr_mask_size_ipv6)
 
     access = load(kubeconfig)
     signer = signer_of(cluster_signing_cert_file, cluster_signing_key_file)
     root_ca = certificate_in(root_ca_file, "--root-ca-file") or b""
 
     async def main() -> None:
-        await until_stopped(controllers_alone(access, leader_elect, signer, root_ca))
+        await until_stopped(controllers_alone(access, leader_elect, signer, root_ca, ranges))
 
     run(main(), verbose)
 

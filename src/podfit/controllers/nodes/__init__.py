@@ -1,6 +1,7 @@
-"""Node lifecycle: leases, taints, eviction of pods from nodes that are away."""
+"""Node lifecycle: leases, taints, eviction of pods from nodes that are away; the nodes' pod ranges."""
 
+from podfit.controllers.nodes.ipam import NodeIpamController
 from podfit.controllers.nodes.lifecycle import NodeLifecycleController
 from podfit.controllers.nodes.taints import TaintEvictionController
 
-__all__ = ["NodeLifecycleController", "TaintEvictionController"]
+__all__ = ["NodeIpamController", "NodeLifecycleController", "TaintEvictionController"]
