@@ -39,6 +39,11 @@ from podfit.agent.life.static import StaticPods
 from podfit.agent.loop import PodLoop
 from podfit.agent.memory import MemoryWaits
 from podfit.agent.metrics import AgentMetrics
+from podfit.agent.migration.arrival import Arrivals
+from podfit.agent.migration.departure import Departures
+from podfit.agent.migration.expected import Expected
+from podfit.agent.migration.logs import EarlierLogs
+from podfit.agent.migration.steps import Steps
 from podfit.agent.node import NodeKeeper
 from podfit.agent.notices import Notices
 from podfit.agent.pressure import PressureWatch, machine_readings
@@ -97,6 +102,7 @@ class Agent:
         self._recorder = EventRecorder(client, "kubelet", config.node_name, self.clock)
         self.notices = Notices(self._recorder)
         self._cache = Cache(client, POD, clock=self.clock, fieldSelector=f"spec.nodeName={config.node_name}")
+        self._expected = Expected(client, runtime, config.node_name, self.clock, self._tasks)
         self._build()
 
     def _build(self) -> None:
@@ -137,6 +143,35 @@ class Agent:
             self._farewell,
             clock,
         )
+        classes = RuntimeClasses(self.client, simulated=self.runtime.name == "fake")
+        starter = Starter(
+            self.counted,
+            self.ledger,
+            self.notices,
+            self.maker,
+            self._images,
+            classes,
+            hooks,
+            stopper,
+            restarts,
+            cpus,
+            clock,
+            tasks,
+            kick,
+        )
+        steps = Steps(self.client, self.runtime, config.node_name)
+        arrivals = Arrivals(
+            steps,
+            self.counted,
+            self.ledger,
+            starter,
+            self._images,
+            classes,
+            self.maker,
+            cpus,
+            EarlierLogs(self.client, self.maker.log_file),
+            self.notices,
+        )
         self._loop = PodLoop(
             config,
             self.counted,
@@ -144,21 +179,7 @@ class Agent:
             self.allocator,
             cpus,
             Actuator(self.counted, self.ledger),
-            Starter(
-                self.counted,
-                self.ledger,
-                self.notices,
-                self.maker,
-                self._images,
-                RuntimeClasses(self.client, simulated=self.runtime.name == "fake"),
-                hooks,
-                stopper,
-                restarts,
-                cpus,
-                clock,
-                tasks,
-                kick,
-            ),
+            starter,
             stopper,
             restarts,
             closing,
@@ -173,11 +194,15 @@ class Agent:
             self.maker,
             self.volumes,
             self._workers.looking,
+            Departures(steps, self.notices, clock, tasks),
+            arrivals,
             clock,
         )
         self.roster = Roster(
             config, self.records, self.ledger, self.counted, self.allocator, cpus, self.metrics, clock, kick
         )
+        self._expected.coming, self._expected.not_coming = self.roster.coming, self.roster.not_coming
+        self.roster.unsure = self._expected.look_for
         reporter.missed, reporter.news = self.roster.missed, self.roster.take
         reporter.look_after = self._workers.kick_after
         self._static = StaticPods(config, self.client, clock, self.roster, lambda: self.node.uid)
@@ -274,6 +299,7 @@ class Agent:
             await asyncio.wait({self._redirecting}) if self._redirecting is not None else None
         # Nobody new is admitted before the pods that run are accounted for, however long that takes.
         await self._until_done(lambda: self.roster.take_over(list(self._cache)))
+        await self._expected.begin()
         self._cache.subscribe(self.roster.changed)
         self.roster.miss({pod["metadata"]["uid"] for pod in self._cache})
         await self._clean_up()
@@ -388,6 +414,7 @@ class Agent:
         if record.ending is not None and record.ending.gone:
             self.roster.forget(record.uid)
             self._workers.forget(record.uid)
+            self._expected.forgotten(record.uid)
             return
         meta = record.pod["metadata"]
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}

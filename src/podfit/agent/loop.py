@@ -29,12 +29,15 @@ from podfit.agent.life.probes import Probes
 from podfit.agent.life.starter import Starter
 from podfit.agent.memory import MemoryWaits
 from podfit.agent.metrics import AgentMetrics
+from podfit.agent.migration.arrival import Arrivals
+from podfit.agent.migration.departure import Departures
 from podfit.agent.notices import WARNING, Notices
 from podfit.agent.observe import Snapshot, observe
 from podfit.agent.record import PodRecord
 from podfit.agent.report import Reporter
 from podfit.agent.restarts import Restarts
 from podfit.agent.runtimes.base import NotFound, Runtime, RuntimeFailure
+from podfit.api.migrations import ANNOTATION, Migration
 from podfit.kit.clock import Clock
 from podfit.kit.oserrors import system_words
 from podfit.reconcile.result import DONE, Again, Result
@@ -66,8 +69,11 @@ class PodLoop:
         maker: ContainerMaker,
         volumes: Volumes,
         looking: Callable[[str], None],
+        departures: Departures,
+        arrivals: Arrivals,
         clock: Clock,
     ) -> None:
+        self._departures, self._arrivals = departures, arrivals
         self._config, self._runtime, self._ledger, self._allocator = config, runtime, ledger, allocator
         self._cpus = cpus
         self._actuator, self._starter, self._stopper, self._closing = actuator, starter, stopper, closing
@@ -78,6 +84,8 @@ class PodLoop:
         self._answers = Answers(runtime, ledger, clock)
 
     async def run(self, record: PodRecord) -> Result:
+        if record.coming and (record.ending is None or not record.ending.gone):
+            return await self._come(record)
         if record.rejected is not None:
             return await self._closing.reject(record)
         if not self._ledger.is_durable(record.uid) or not self._cpus.is_durable(record.uid):
@@ -102,6 +110,13 @@ class PodLoop:
         if record.finished:
             self._volumes.release(record.uid)
         return result
+
+    async def _come(self, record: PodRecord) -> Result:
+        """A pod that is being migrated to this node: promised first, like any other."""
+        if record.rejected is None and not self._ledger.is_durable(record.uid):
+            await self._promise(record)
+        self._looking(record.uid)
+        return await self._arrivals.run(record)
 
     async def _promise(self, record: PodRecord) -> None:
         """On disk before anything is done; of a pod that cannot start for that, people are told."""
@@ -128,8 +143,19 @@ class PodLoop:
         result = await self._closing.end(record, snapshot)
         return Again(min(again), "a resize failed") if again and not record.finished else result
 
+    async def _leave(self, record: PodRecord, snapshot: Snapshot, migration: Migration) -> Result:
+        """A pod that is being migrated away: nothing of it is started, stopped or resized meanwhile."""
+        again = self._departures.follow(record, migration)
+        self._settle(record, snapshot)
+        await self._reporter.report(record, snapshot, initialized(record, snapshot))
+        return Again(min(again), "a migration") if again else DONE
+
     # --- a living pod: the four states in order
     async def _live(self, record: PodRecord, snapshot: Snapshot) -> Result:
+        if ANNOTATION in (record.pod["metadata"].get("annotations") or {}):
+            if (migration := self._departures.leaving(record)) is not None:
+                return await self._leave(record, snapshot, migration)
+            await self._departures.settle(record)
         following = lifecycle.next_steps(
             record.pod, snapshot.seen, lambda one: self._crashes.delay(record, one), frozenset(record.restarting)
         )

@@ -85,6 +85,14 @@ class PodRecord:
     mirror: Object | None = None
     admitted: bool = False
     rejected: tuple[str, str] | None = None
+    coming: bool = False
+    """It is being migrated to this node, and still belongs to another."""
+    left: bool = False
+    """It was being migrated away when it ceased to be this node's."""
+    stayed: str = ""
+    """The migration (by its time) after whose failure the runtime was told that the VM stays."""
+    moving_since: tuple[str, float] | None = None
+    """The migration (by its time) that is under way, and since when (monotonic) this agent knows of it."""
     adopted: bool = False
     """It was running already when the agent started."""
     resize: ResizeConditions = field(default_factory=ResizeConditions)

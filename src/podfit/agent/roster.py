@@ -19,6 +19,7 @@ from podfit.agent.record import Ending, PodRecord
 from podfit.agent.report import newer, only_status_differs
 from podfit.agent.runtimes.base import PodState, Runtime
 from podfit.agent.story import Story
+from podfit.api.migrations import moving
 from podfit.api.resources import qos_class
 from podfit.kit.clock import Clock
 
@@ -49,6 +50,8 @@ class Roster:
         """Told of mirror pods; set by the static pods."""
         self.left: Callable[[str], None] = lambda uid: None
         """Told of pods that are forgotten; set by the static pods."""
+        self.unsure: Callable[[PodRecord], None] = lambda record: None
+        """Told of a pod on its way here that is not any more: it has come, or it does not; set by the agent."""
         self._past: OrderedDict[str, Object] = OrderedDict()
         """Pods that were deleted lately, and when (as a resourceVersion)."""
 
@@ -77,11 +80,56 @@ class Roster:
             qos = (pod.get("status") or {}).get("qosClass") or qos_class(pod)
             self._cpus.claim(pod, allocated, qos)
 
-    def add(self, pod: Object, adopted: bool = False, static: bool = False, state: PodState | None = None) -> None:
+    # --- pods that are being migrated to this node
+    def coming(self, before: Object | None, after: Object | None) -> None:
+        """What the watch of pods on their way here brings."""
+        last = after if after is not None else before
+        assert last is not None
+        record = self._records.get(last["metadata"]["uid"])
+        if after is None:
+            if record is not None and record.coming:
+                self.unsure(record)
+            return
+        migration = moving(after)
+        if migration is None or migration.target != self._config.node_name:
+            return
+        if record is None:
+            self.add(after, coming=True)
+        elif record.coming and not newer(record.pod, after):
+            record.pod = after
+            self._kick(record.uid)
+
+    def not_coming(self, uid: str) -> None:
+        record = self._records.get(uid)
+        if record is not None and record.coming:
+            self._gone(uid)
+
+    def _arrived(self, record: PodRecord, pod: Object) -> None:
+        """It is this node's pod now; it has been running here for a moment."""
+        before = record.desired
+        record.coming, record.adopted, record.doubtful, record.pod = False, True, True, pod
+        record.resize = conditions.from_status(pod.get("status") or {})
+        self._count_conditions(record)
+        self._allocator.recount(record)
+        allocated = self._ledger.allocated(record.uid)
+        if allocated is not None and not equal(record.desired, allocated):
+            self._allocator.desire_changed(record, before)
+        self._mark_ending(record)
+        self._kick(record.uid)
+
+    def add(
+        self,
+        pod: Object,
+        adopted: bool = False,
+        static: bool = False,
+        state: PodState | None = None,
+        coming: bool = False,
+    ) -> None:
         """`state`: of a pod that ran on while the agent was away. Its resize is decided again at once, and the bounds
         of a virtual machine are in it."""
         uid = pod["metadata"]["uid"]
         record = PodRecord(uid, pod, Story(self._clock), static=static, adopted=adopted, doubtful=adopted, state=state)
+        record.coming = coming
         self._records[uid] = record
         status = pod.get("status") or {}
         if _terminal(pod):
@@ -108,7 +156,7 @@ class Roster:
     def miss(self, known: Collection[str]) -> None:
         """Pods deleted while those that ran were taken over: nobody was there to hear of it."""
         for record in list(self._records.values()):
-            if not record.static and record.uid not in known:
+            if not record.static and not record.coming and record.uid not in known:
                 self._gone(record.uid)
 
     # --- the watch
@@ -127,7 +175,9 @@ class Roster:
             self._bury(after, before["metadata"]["uid"])
             self._gone(before["metadata"]["uid"])
         record = self._records.get(uid)
-        if record is not None:
+        if record is not None and record.coming:
+            self._arrived(record, after)
+        elif record is not None:
             self._update(record, after)
         elif not newer(self._past.get(uid, _NEVER), after):
             self.add(after)
@@ -212,6 +262,8 @@ class Roster:
             return
         before = record.ending
         grace = before.grace_s if before is not None else 0.0
+        migration = moving(record.pod)
+        record.left = migration is not None and migration.source == self._config.node_name
         record.ending = Ending(grace, gone=True)
         record.story.tell("gone", "no longer in the API")
         self._allocator.drop(uid)

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
+from .migrations import migration_calls
 from .services import IMAGE, OPTIONS, RUNTIME, calls
 
 UNIX = "unix://"
@@ -75,12 +76,21 @@ class CriClient:
         self.endpoint = endpoint
         self._channel = grpc.aio.insecure_channel(target(endpoint), options=_CHANNEL)
         self._calls = {**calls(self._channel, RUNTIME), **calls(self._channel, IMAGE)}
+        self._migrations = migration_calls(self._channel)
 
     async def ask(self, method: str, request: Message, timeout_s: float | None = None) -> Any:
         """The answer of one call of either service; raises CriError."""
         deadline = timeout_s if timeout_s is not None else DEADLINES_S.get(method, DEADLINE_S)
         try:
             return await self._calls[method](request, timeout=deadline)
+        except grpc.aio.AioRpcError as error:
+            raise CriError(error.code().name, error.details() or "") from error
+
+    async def migrate(self, method: str, timeout_s: float = DEADLINE_S, **message: Any) -> dict[str, Any]:
+        """One call of the service that moves containers between runtimes; raises CriError."""
+        try:
+            answer: dict[str, Any] = await self._migrations[method](message, timeout=timeout_s)
+            return answer
         except grpc.aio.AioRpcError as error:
             raise CriError(error.code().name, error.details() or "") from error
 

@@ -7,6 +7,7 @@ A runtime that moves VMs serves it on the socket of its CRI services; every othe
 | Offer | the source | `id` | `offer`: what the destination must know |
 | Prepare | the destination | `sandbox`, `config` (base64), `offer` | `place`: where the container is expected |
 | Move | the source | `id`, `place` | `{}` once it runs at the destination |
+| Adopt | the destination | `id` | `{}`: its log may be written from now on, behind what it logged at the source |
 | Stay | the source | `id` | `{}`: the move is off, the container goes on at the source |
 """
 
@@ -19,7 +20,7 @@ import grpc
 import msgspec
 
 SERVICE = "podfit.vm.v1.Migrations"
-METHODS = ("Offer", "Prepare", "Move", "Stay")
+METHODS = ("Offer", "Prepare", "Move", "Adopt", "Stay")
 
 
 def migration_calls(channel: grpc.aio.Channel) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from podfit.api.migrations import moving
 from podfit.api.resize_counting import counted
 from podfit.api.resize_dialects import NATIVE, dialect_of
 from podfit.api.status import Object
@@ -12,6 +13,8 @@ from podfit.scheduler.decide.board import Board
 from podfit.scheduler.decide.deferred import deferred_since
 from podfit.scheduler.decide.pods import Key, finished, pod_key, resident
 from podfit.scheduler.decide.queue import PodQueue
+
+_NEVER_PREEMPTED = (1 << 31) - 1
 
 
 class Observer:
@@ -48,6 +51,7 @@ class Observer:
 
     # --- pods
     def pod(self, before: Object | None, after: Object | None) -> None:
+        self._reserve(before, after)
         if after is None or finished(after):
             self._gone(pod_key(after or before or {}))
         elif (after.get("spec") or {}).get("nodeName"):
@@ -56,6 +60,24 @@ class Observer:
         elif (after["spec"].get("schedulerName") or "default-scheduler") == self._name:
             self._unbound(before, after)
         self._changed()
+
+    def _reserve(self, before: Object | None, after: Object | None) -> None:
+        """A pod that is being migrated counts at its target, too, as a pod beside it with a name no pod can have."""
+        was = before is not None and moving(before) is not None
+        migration = moving(after) if after is not None and not finished(after) else None
+        if not was and migration is None:
+            return
+        pod = after if after is not None else before
+        assert pod is not None
+        meta = pod["metadata"]
+        there = {**pod, "metadata": {**meta, "name": f"{meta['name']}/{meta['name']}"}}
+        if migration is None:
+            self._board.snapshot.remove_pod(pod_key(there))
+        else:
+            reserved = resident(self._counted(there), migration.target)
+            # Preempting it would free nothing: the pod itself is elsewhere.
+            reserved.priority = _NEVER_PREEMPTED
+            self._board.snapshot.put_pod(reserved)
 
     def _counted(self, pod: Object) -> Object:
         """The pod as it counts in its namespace, whose dialect may have a rule of its own."""

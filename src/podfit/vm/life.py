@@ -169,7 +169,8 @@ class Lives:
         """Follows the console and the process of a VM that runs."""
         present = self.presence(container)
         present.oom_kills = self._cgroups.usage(container.group).oom_kills
-        present.console.start()
+        if not container.log_held:
+            present.console.start()
 
         def ended(code: int | None) -> None:
             task = asyncio.ensure_future(self._over(container, present, code))

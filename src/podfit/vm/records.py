@@ -79,6 +79,8 @@ class Container:
     """It is expected from another host; it does not run here yet."""
     leaving: str = ""
     """The libvirt daemon that it is being moved to."""
+    log_held: bool = False
+    """It has arrived, and its log waits for what it logged before."""
     moved: bool = False
     """It runs there now; nothing of it is left here but this record."""
 

@@ -141,7 +141,7 @@ class ContainerMaker:
                 *self._hosts_mount(record, container, ips),
             ),
             limits=limits,
-            log_file=self._log_file(record, name, attempt),
+            log_file=self.log_file(record, name, attempt),
             log_max_bytes=self._config.log_max_bytes,
             log_max_files=self._config.log_max_files,
             oom_score_adj=oom_score_adj(pod, container, record.qos, self._node_bytes),
@@ -171,7 +171,7 @@ class ContainerMaker:
             why = f"image has non-numeric user ({user}), cannot verify user is non-root"
             raise ConfigProblem(f"container has runAsNonRoot and {why} {who}")
 
-    def _log_file(self, record: PodRecord, name: str, attempt: int) -> Path:
+    def log_file(self, record: PodRecord, name: str, attempt: int) -> Path:
         return self.log_folder(record) / name / f"{attempt}.log"
 
     def _mounts(self, record: PodRecord, container: Object, environment: dict[str, str]) -> list[Mount]:

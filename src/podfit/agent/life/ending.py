@@ -47,7 +47,8 @@ class Stopper:
         job = f"stop:{name}"
         if record.job(job):
             return
-        self._notices.say(record.pod, NORMAL, "Killing", message, name)
+        if not record.left:
+            self._notices.say(record.pod, NORMAL, "Killing", message, name)
         record.story.tell("stopping", message, grace_s=grace_s)
         record.jobs[job] = self._tasks.start(self._stop(record, container, container_id, grace_s), job)
 

@@ -82,6 +82,11 @@ class RoutedRuntime:
         while True:
             yield await queue.get()
 
+    def migrations(self, handler: str = "") -> Any:
+        """None where the runtime of these pods moves nothing."""
+        found = getattr(self._others.get(handler, self._default), "migrations", None)
+        return found(handler) if found is not None else None
+
     # --- whose
     async def _of_pod(self, uid: str) -> Runtime:
         for runtime in self._all:

@@ -34,6 +34,14 @@ def vm_runtime(
         str,
         typer.Option("--libvirt-socket", metavar="PATH", help="Use a libvirt daemon, instead of libvirt in-process."),
     ] = "",
+    migration_uri: Annotated[
+        str,
+        typer.Option(
+            "--migration-uri",
+            metavar="URI",
+            help="How other hosts reach the libvirt daemon; default its socket, from this machine.",
+        ),
+    ] = "",
     accel: Annotated[str, typer.Option("--accel", help="tcg (emulated) or kvm.")] = "tcg",
     network: Annotated[
         str,
@@ -75,6 +83,7 @@ def vm_runtime(
         folder=data_dir,
         socket=Path(listen.removeprefix("unix://")),
         libvirt_socket=libvirt_socket,
+        migration_uri=migration_uri,
         accelerated=accel == "kvm",
         network=network,
         images=images,

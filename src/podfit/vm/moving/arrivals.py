@@ -85,6 +85,14 @@ class Arrivals:
         """On one machine QEMU reaches QEMU by a socket; between machines libvirt chooses a port."""
         return f"unix://{self._folder}/{kind}-{container.id[:13]}" if "unix" in self._uri.partition(":")[0] else ""
 
+    def adopt(self, container: Container) -> None:
+        """The caller has written what the VM logged before it came: what it has logged since follows."""
+        if container.log_held:
+            container.log_held = False
+            self._records.save(container)
+            if container.state == RUNNING:
+                self._lives.presence(container).console.start()
+
     # --- what libvirt reports
     def heard(self, event: Event) -> None:
         container = self._lives.container_of(event.uuid)
@@ -111,7 +119,7 @@ class Arrivals:
             self._cgroups.adopt(container.group, pid)
         if state.running and state.paused:
             return
-        container.arriving, container.state = False, RUNNING
+        container.arriving, container.state, container.log_held = False, RUNNING, True
         container.started_ns = container.started_ns or time.time_ns()
         self._records.save(container)
         if state.running and pid is not None:

@@ -38,6 +38,11 @@ class Migrations:
         return {}
 
     @answered
+    async def Adopt(self, request: Message, _context: Any) -> Message:
+        self._runtime.arrivals.adopt(self._runtime.container(request["id"]))
+        return {}
+
+    @answered
     async def Stay(self, request: Message, _context: Any) -> Message:
         await self._runtime.departures.stay(self._runtime.container(request["id"]))
         return {}

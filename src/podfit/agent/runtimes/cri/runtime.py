@@ -38,6 +38,7 @@ from .commands import Commands
 from .containers import Containers
 from .failures import failure, not_ready
 from .images import Images
+from .migrations import Migrations
 from .network import Network
 from .notes import Note, write_note
 from .places import Places, cgroup_driver
@@ -109,6 +110,7 @@ class CriRuntime:
         self._sandboxes = Sandboxes(self._book, subpaths)
         self._containers = Containers(self._book, subpaths)
         self._resources = Resources(self._book, self.confirmations)
+        self._migrations = Migrations(self._book, subpaths)
         self._readings = Readings(self._book)
         self._network.pods = self._book.pods
         self._commands = Commands(self._book)
@@ -136,6 +138,10 @@ class CriRuntime:
             remove_everywhere(self._book.places.own)
         await self._redirects.purge()
         shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def migrations(self, handler: str = "") -> Migrations:
+        """For pods of the handler."""
+        return self._migrations
 
     def events(self) -> AsyncIterator[Event]:
         return self._book.events()

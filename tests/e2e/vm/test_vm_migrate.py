@@ -1,0 +1,184 @@
+"""`podfit migrate`: a VM pod moves between two nodes of a cluster, each with its VM runtime and libvirt daemon."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.conftest import KUBECTL, Running, eventually
+from tests.libvirtds import Libvirtd, libvirtds, needs_libvirtd
+from tests.vms import GUEST, guest_archive, needs_vms
+
+pytestmark = [needs_vms, needs_libvirtd, pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")]
+BOOT_ID = ("cat", "/proc/sys/kernel/random/boot_id")
+CLASS = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "vm"},
+    "handler": "vm",
+    "overhead": {"podFixed": {"memory": "160Mi"}},
+}
+
+
+class Process:
+    """A command of podfit, started until it says that it is ready."""
+
+    def __init__(self, log: Path, *words: str) -> None:
+        self._log, self._words = log, words
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> Process:
+        command = [sys.executable, "-m", "podfit.cli.main", *self._words]
+        with self._log.open("a") as errors:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.startswith("ready"), f"{line!r}: {self._log.read_text()}"
+        return self
+
+    def stop(self, number: int = 15) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(60)
+            self._process = None
+
+
+@dataclass
+class Nodes:
+    """`one` runs in `podfit up`, `two` in `podfit agent`."""
+
+    up: Running
+    agent: Process
+    runtimes: dict[str, Process]
+    daemons: dict[str, Libvirtd]
+
+    def pod(self, name: str) -> Any:
+        return self.up.json("get", "pod", name)
+
+    def exec(self, name: str, *command: str) -> str:
+        return self.up.kubectl("exec", name, "--", *command)
+
+    def answers(self, name: str) -> bool:
+        with contextlib.suppress(AssertionError):
+            return bool(self.exec(name, "true") is not None)
+        return False
+
+    def reasons(self, name: str) -> list[str]:
+        events = self.up.json("get", "events")["items"]
+        return [one["reason"] for one in events if one["involvedObject"]["name"] == name]
+
+    def migrate(self, name: str, target: str, *more: str) -> subprocess.CompletedProcess[str]:
+        words = ["migrate", name, "--to", target, "--kubeconfig", str(self.up.kubeconfig), *more]
+        return podfit(*words)
+
+
+def podfit(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "podfit.cli.main", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+
+
+@contextlib.contextmanager
+def nodes(folder: Path) -> Iterator[Nodes]:
+    archive = guest_archive(folder)
+    with libvirtds(folder, "lv1", "lv2") as daemons, contextlib.ExitStack() as stack:
+        runtimes, sockets = {}, {}
+        for name, daemon in zip(("one", "two"), daemons, strict=True):
+            own = folder / f"vm-{name}"
+            sockets[name] = f"unix://{own}/vm.sock"
+            words = ["vm-runtime", "--data-dir", str(own), "--listen", sockets[name], "--network", "user"]
+            words += ["--libvirt-socket", daemon.socket, "--image-archive", str(archive)]
+            runtimes[name] = Process(folder / f"{name}.log", *words).start()
+            stack.callback(runtimes[name].stop)
+        size = ("--node-cpu", "4", "--node-memory", "4Gi", "--image-fallback", "host", "--stop-pods")
+        up = Running(
+            folder / "up",
+            "--node-name",
+            "one",
+            "--runtime-endpoint",
+            f"vm={sockets['one']}",
+            *size,
+            log=folder / "up.log",
+        )
+        stack.callback(up.stop)
+        up.start()
+        up.kubectl("apply", "-f", "-", stdin=json.dumps(CLASS))
+        token = podfit("token", "create", "--kubeconfig", str(up.kubeconfig)).stdout
+        joining = shlex.split(next(line for line in token.splitlines() if "podfit agent" in line))
+        given = {word: joining[joining.index(word) + 1] for word in ("--server", "--token")}
+        words = ["agent", "--server", given["--server"], "--token", given["--token"], "--node-name", "two"]
+        words += ["--certificate-authority", str(folder / "up/pki/ca.crt"), "--node-ip", "127.0.0.1", "--port", "0"]
+        words += ["--data-dir", str(folder / "agent"), "--runtime-endpoint", f"vm={sockets['two']}", *size]
+        agent = Process(folder / "agent.log", *words)
+        stack.callback(agent.stop)
+        agent.start()
+        up.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=60s")
+        yield Nodes(up, agent, runtimes, dict(zip(("one", "two"), daemons, strict=True)))
+
+
+def vm_pod(name: str, node: str = "one", **annotations: str) -> str:
+    size = {"cpu": "1", "memory": "256Mi"}
+    container = {"name": "vm", "image": GUEST, "resources": {"requests": size, "limits": size}}
+    spec = {
+        "runtimeClassName": "vm",
+        "nodeSelector": {},
+        "affinity": {},
+        "nodeName": node,
+        "terminationGracePeriodSeconds": 2,
+        "containers": [container],
+    }
+    meta = {"name": name, "annotations": annotations}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+
+
+def running(cluster: Nodes, name: str, **annotations: str) -> None:
+    cluster.up.kubectl("apply", "-f", "-", stdin=vm_pod(name, **annotations))
+    eventually(lambda: cluster.answers(name), "the guest's agent answers", 120)
+
+
+def resized(cluster: Nodes, name: str, cpu: str, memory: str) -> None:
+    size = {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
+    patch = {"spec": {"containers": [{"name": "vm", "resources": size}]}}
+    cluster.up.kubectl("patch", "pod", name, "--subresource", "resize", "--patch", json.dumps(patch))
+    eventually(lambda: actual(cluster, name) == {"cpu": cpu, "memory": memory}, "the VM has its new size", 120)
+
+
+def actual(cluster: Nodes, name: str) -> Any:
+    return cluster.pod(name)["status"]["containerStatuses"][0].get("resources", {}).get("limits")
+
+
+def test_a_vm_pod_moves_to_another_node_and_stays_the_same_pod(short_path: Path) -> None:
+    with nodes(short_path) as cluster:
+        running(cluster, "guest")
+        resized(cluster, "guest", "2", "384Mi")
+        eventually(lambda: "PodResizeInProgress" not in str(cluster.pod("guest")["status"]["conditions"]), "settled")
+        before, boot = cluster.pod("guest"), cluster.exec("guest", *BOOT_ID)
+        cluster.exec("guest", "sh", "-c", "echo before-the-move > /dev/ttyS0")
+        eventually(lambda: "before-the-move" in cluster.up.kubectl("logs", "guest"), "the console is logged")
+
+        done = cluster.migrate("pod/guest", "two")
+
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "pod/guest migrated to node two\n"
+        eventually(lambda: cluster.answers("guest"), "the guest's agent answers at its new node", 60)
+        after = cluster.pod("guest")
+        assert (after["spec"]["nodeName"], after["metadata"]["uid"]) == ("two", before["metadata"]["uid"])
+        assert cluster.exec("guest", *BOOT_ID) == boot, "the guest was not restarted"
+        eventually(lambda: actual(cluster, "guest") == {"cpu": "2", "memory": "384Mi"}, "it has its size")
+        status, was = (one["status"]["containerStatuses"][0] for one in (after, before))
+        assert (status["restartCount"], status["containerID"]) == (was["restartCount"], was["containerID"])
+        cluster.exec("guest", "sh", "-c", "echo after-the-move > /dev/ttyS0")
+        eventually(lambda: "after-the-move" in cluster.up.kubectl("logs", "guest"), "the console is logged there")
+        logged = cluster.up.kubectl("logs", "guest")
+        assert logged.index("before-the-move") < logged.index("after-the-move")
+        resized(cluster, "guest", "1", "256Mi")
+        eventually(lambda: {"Migrating", "Migrated"} <= set(cluster.reasons("guest")), "Events tell of it")
+        assert "Killing" not in cluster.reasons("guest")
+        cluster.up.kubectl("delete", "pod", "guest")
