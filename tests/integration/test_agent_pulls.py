@@ -17,6 +17,7 @@ from podfit.api.kinds import POD, kind_named
 from podfit.client.rest import STRATEGIC
 from podfit.images.credentials import Credentials
 from podfit.testing.agentpods import container, create, pod
+from podfit.testing.expect import becomes
 from podfit.testing.nodes import Cluster, TestNode
 
 SECRET = kind_named("Secret")
@@ -177,6 +178,36 @@ async def test_a_registry_that_stalls_holds_up_only_its_own_images(
         await create(cluster, node, pod(f"s{number}", container(image=image, imagePullPolicy="Always")))
     await create(cluster, node, pod("p", container(image="works.example/app:1", imagePullPolicy="Always")))
     assert await runs(cluster) and len(under_way) == 4
+
+
+def is_running(pod: Any) -> bool:
+    return bool(pod and pod["status"].get("phase") == "Running")
+
+
+@pytest.mark.parametrize("most", [1, 3])
+async def test_a_limit_for_the_node_counts_pulls_from_all_registries(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    node = await cluster.node(most_pulls=most)
+    pull, under_way, counts, go_on = node.runtime.pull_image, set[str](), list[int](), asyncio.Event()
+
+    async def slowly(image: str, *more: Any) -> str:
+        under_way.add(image)
+        counts.append(len(under_way))
+        if len(under_way) == most:
+            go_on.set()
+        await go_on.wait()
+        found = await pull(image, *more)
+        under_way.discard(image)
+        return found
+
+    monkeypatch.setattr(node.runtime, "pull_image", slowly)
+    for number in range(5):
+        image = f"r{number}.example/app:1"
+        await create(cluster, node, pod(f"p{number}", container(image=image, imagePullPolicy="Always")))
+    for number in range(5):
+        await becomes(cluster.client, POD, "default", f"p{number}", is_running, 60)
+    assert max(counts) == most and len(counts) == 5
 
 
 def test_who_pulled_an_image_is_known_after_a_restart_and_forgotten_with_the_image(tmp_path: Path) -> None:

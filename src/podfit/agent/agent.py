@@ -29,7 +29,7 @@ from podfit.agent.ledger import Ledger
 from podfit.agent.life.crashes import Crashes
 from podfit.agent.life.ending import Stopper
 from podfit.agent.life.hooks import Hooks
-from podfit.agent.life.images import ImagePulls
+from podfit.agent.life.images import ImagePulls, PullSlots
 from podfit.agent.life.portconflicts import PortConflicts
 from podfit.agent.life.probes import Probes
 from podfit.agent.life.pullrecords import PULLS, PullRecords
@@ -120,9 +120,9 @@ class Agent:
         image_status = self.runtime.image_status
         self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger, image_status, node_bytes)
         self.maker.local_profiles = self.runtime.local_profiles
-        secrets, parallel = PullSecrets(objects, self.notices), config.parallel_pulls
+        secrets, slots = PullSecrets(objects, self.notices), PullSlots(config.parallel_pulls, config.most_pulls)
         pulls = PullRecords(hidden_folder(config.data_dir) / PULLS if config.on_disk else None, config.durable)
-        self._images = ImagePulls(self.counted, self.notices, secrets, pulls, clock, tasks, kick, parallel)
+        self._images = ImagePulls(self.counted, self.notices, secrets, pulls, clock, tasks, kick, slots)
         hooks, restarts = Hooks(self._commands, clock), Restarts(self.ledger)
         self.cpus = cpus = cpu_policy(config, self.counted, self.node.capacity[CPU], self.metrics.cpus, tasks, clock)
         self.allocator = Allocator(

@@ -74,6 +74,8 @@ class AgentConfig:
     """When images that no container uses are deleted."""
     parallel_pulls: int = 4
     """Images pulled from one registry at a time. A registry that stalls holds up only its own."""
+    most_pulls: int = 0
+    """Images pulled at a time from all registries together, instead; 0: without such a limit."""
     refresh_s: float = 60.0
     """Mounted objects that cannot be watched, or were missing, are read again this often."""
 

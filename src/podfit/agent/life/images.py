@@ -44,6 +44,18 @@ _RUNTIME_REASONS = {
 """Reasons that a CRI runtime puts in front of its message."""
 
 
+class PullSlots:
+    """How many images are pulled at a time."""
+
+    def __init__(self, per_registry: int, most: int = 0) -> None:
+        """`most`: for all registries together, instead; 0 for no such limit."""
+        self._count, self._shared = most or per_registry, bool(most)
+        self._slots: dict[str, asyncio.Semaphore] = {}
+
+    def of(self, registry: str) -> asyncio.Semaphore:
+        return self._slots.setdefault("" if self._shared else registry, asyncio.Semaphore(self._count))
+
+
 class ImagePulls:
     def __init__(
         self,
@@ -54,14 +66,13 @@ class ImagePulls:
         clock: Clock,
         tasks: Tasks,
         kick: Callable[[str], None],
-        parallel: int,
+        slots: PullSlots,
     ) -> None:
         self._runtime, self._notices, self._secrets, self._pulls = runtime, notices, secrets, pulls
-        self._clock, self._tasks, self._kick, self._parallel = clock, tasks, kick, parallel
+        self._clock, self._tasks, self._kick, self._slots = clock, tasks, kick, slots
         self._backoff = Backoff(10.0, 300.0)
         self._failures: dict[tuple[str, str], tuple[float, str]] = {}
         """By pod and image: until when (monotonic) no pull is attempted, and why the last one failed."""
-        self._slots: dict[str, asyncio.Semaphore] = {}
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, record: PodRecord, container: Object) -> str | None:
@@ -126,8 +137,7 @@ class ImagePulls:
         self._notices.say(record.pod, NORMAL, "Pulling", f'Pulling image "{image}"', name)
         asked = self._clock.monotonic()
         credentials = await self._credentials(record, reference)
-        slot = self._slots.setdefault(reference.registry, asyncio.Semaphore(self._parallel))
-        async with slot:
+        async with self._slots.of(reference.registry):
             began = self._clock.monotonic()
             found = await self._try_each(image, credentials, self._secrets.of_node(reference), record.handler)
             ended = self._clock.monotonic()

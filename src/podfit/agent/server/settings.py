@@ -37,8 +37,8 @@ def configz(config: AgentConfig, port: int) -> dict[str, Any]:
         "imageMinimumGCAge": go_duration(config.image_policy.min_age_s),
         "imageGCHighThresholdPercent": config.image_policy.high_percent,
         "imageGCLowThresholdPercent": config.image_policy.low_percent,
-        "serializeImagePulls": False,
-        "maxParallelImagePulls": config.parallel_pulls,
+        "serializeImagePulls": config.most_pulls == 1,
+        "maxParallelImagePulls": config.most_pulls or config.parallel_pulls,
         "evictionHard": {one.signal: one.text for one in config.eviction_hard},
         "evictionPressureTransitionPeriod": go_duration(HOLD_S),
     }

@@ -18,6 +18,17 @@ from podfit.cli.cpu_options import (
     SystemReserved,
     cpu_settings,
 )
+from podfit.cli.image_options import (
+    ImageFallback,
+    ImageGcHigh,
+    ImageGcLow,
+    InsecureRegistry,
+    MaxPulls,
+    SerializePulls,
+    fallback,
+    image_policy,
+    most_pulls,
+)
 from podfit.cli.leaving import note_pods_left
 from podfit.cli.networking import (
     AllocateNodeCidrs,
@@ -67,7 +78,6 @@ from podfit.kit.addresses import CannotListen
 from podfit.kit.dirlock import DirectoryLock
 
 if TYPE_CHECKING:
-    from podfit.agent.decide.images import ImagePolicy
     from podfit.agent.decide.thresholds import Threshold
     from podfit.compose import UpOptions
     from podfit.scheduler import SchedulerConfig
@@ -76,22 +86,6 @@ Listen = Annotated[
     str, typer.Option("--listen", metavar="HOST:PORT", help="Where the API server listens; port 0 picks one.")
 ]
 StoreName = Annotated[str, typer.Option("--store", help="sqlite, memory or etcd=URL[,URL…].")]
-ImageFallback = Annotated[
-    str,
-    typer.Option(
-        "--image-fallback",
-        metavar="host",
-        help="Run absent images on the node's own files; nothing is pulled.",
-    ),
-]
-InsecureRegistry = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--insecure-registry",
-        metavar="HOST[:PORT]",
-        help="A registry to ask over plain http, or https with any certificate. Loopback is always asked so.",
-    ),
-]
 Kubeconfig = Annotated[
     str, typer.Option("--kubeconfig", help="The kubeconfig to use; default $KUBECONFIG, ~/.kube/config.")
 ]
@@ -204,6 +198,8 @@ def up(
     meter_resolution: MeterResolution = 15.0,
     image_fallback: ImageFallback = "",
     insecure_registry: InsecureRegistry = None,
+    serialize_image_pulls: SerializePulls = False,
+    max_parallel_image_pulls: MaxPulls = 0,
     cpu_manager_policy: CpuManagerPolicy = "none",
     reserved_cpus: ReservedCpus = "",
     system_reserved: SystemReserved = "",
@@ -246,9 +242,12 @@ def up(
         vm=vm_accel if vm else "",
         image_fallback=fallback(image_fallback),
         insecure_registries=tuple(insecure_registry or ()),
-        node_settings=cpu_settings(
-            cpu_manager_policy, reserved_cpus, system_reserved, kube_reserved, gates, nodes < 2 or runtime == "fake"
-        ),
+        node_settings={
+            "most_pulls": most_pulls(serialize_image_pulls, max_parallel_image_pulls),
+            **cpu_settings(
+                cpu_manager_policy, reserved_cpus, system_reserved, kube_reserved, gates, nodes < 2 or runtime == "fake"
+            ),
+        },
         network=network_settings(pod_network, cni_conf_dir, cni_bin_dir),
         pod_ranges=pod_ranges(cluster_cidr, node_cidr_mask_size),
         runtime_endpoint=container_runtime_endpoint,
@@ -436,16 +435,10 @@ def agent(
     stop_pods: StopPods = False,
     image_fallback: ImageFallback = "",
     insecure_registry: InsecureRegistry = None,
-    image_gc_high_threshold: Annotated[
-        int,
-        typer.Option(
-            "--image-gc-high-threshold", min=0, max=100, help="Percent of the image disk from which images are deleted."
-        ),
-    ] = 85,
-    image_gc_low_threshold: Annotated[
-        int,
-        typer.Option("--image-gc-low-threshold", min=0, max=100, help="Percent down to which images are deleted."),
-    ] = 80,
+    serialize_image_pulls: SerializePulls = False,
+    max_parallel_image_pulls: MaxPulls = 0,
+    image_gc_high_threshold: ImageGcHigh = 85,
+    image_gc_low_threshold: ImageGcLow = 80,
     cpu_manager_policy: CpuManagerPolicy = "none",
     reserved_cpus: ReservedCpus = "",
     system_reserved: SystemReserved = "",
@@ -481,6 +474,7 @@ def agent(
         static_dir=pod_manifests,
         eviction_hard=thresholds(eviction_hard),
         image_policy=image_policy(image_gc_high_threshold, image_gc_low_threshold),
+        most_pulls=most_pulls(serialize_image_pulls, max_parallel_image_pulls),
         log_max_bytes=log_size(log_max_size),
         log_max_files=log_files(log_max_files),
         **cpu_settings(cpu_manager_policy, reserved_cpus, system_reserved, kube_reserved, gates),
@@ -521,23 +515,6 @@ def thresholds(text: str | None) -> tuple[Threshold, ...]:
         return DEFAULTS if text is None else parse(text)
     except BadThreshold as error:
         raise BadSetting(f"--eviction-hard: {error}") from error
-
-
-def image_policy(high: int, low: int) -> ImagePolicy:
-    from podfit.agent.decide.images import ImagePolicy
-    from podfit.compose import BadSetting
-
-    if low > high:
-        raise BadSetting(f"--image-gc-low-threshold {low}: must not be higher than --image-gc-high-threshold {high}")
-    return ImagePolicy(high, low)
-
-
-def fallback(text: str) -> str:
-    from podfit.compose import BadSetting
-
-    if text not in ("", "host"):
-        raise BadSetting(f"--image-fallback {text!r}: must be host")
-    return text
 
 
 def log_size(text: str) -> int:

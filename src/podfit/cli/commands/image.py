@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from podfit.cli.clusters import DEFAULT_DATA, DataDir, Name, chosen
-from podfit.cli.commands.components import InsecureRegistry
+from podfit.cli.image_options import InsecureRegistry
 from podfit.cli.output import OBJECTS, check_format, list_of, note, output_option, print_object, say, span, table
 from podfit.cli.run import run
 
