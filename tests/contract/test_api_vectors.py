@@ -35,6 +35,7 @@ KINDS = (
     "ingress",
     "network-policy",
     "patch-limits",
+    "resource-claim",
     "storage-class",
     "volume-attachment",
 )

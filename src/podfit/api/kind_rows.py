@@ -56,7 +56,7 @@ class _Maker:
 _apps, _batch, _policy = _in("apps"), _in("batch"), _in("policy")
 _rbac, _authn, _authz = _in("rbac.authorization.k8s.io"), _in("authentication.k8s.io"), _in("authorization.k8s.io")
 _admission, _extensions = _in("admissionregistration.k8s.io"), _in("apiextensions.k8s.io")
-_networking, _storage = _in("networking.k8s.io"), _in("storage.k8s.io")
+_networking, _storage, _resource = _in("networking.k8s.io"), _in("storage.k8s.io"), _in("resource.k8s.io")
 _flows = _in("flowcontrol.apiserver.k8s.io")
 
 BUILT_IN: tuple[Kind, ...] = (
@@ -178,6 +178,10 @@ BUILT_IN: tuple[Kind, ...] = (
     _storage("StorageClass", "storageclasses", False, "sc"),
     _storage("VolumeAttachment", "volumeattachments", False, subs=(status_of("VolumeAttachment"),)),
     _storage("VolumeAttributesClass", "volumeattributesclasses", False, "vac"),
+    _resource("DeviceClass", "deviceclasses", False),
+    _resource("ResourceClaim", "resourceclaims", True, subs=(status_of("ResourceClaim"),)),
+    _resource("ResourceClaimTemplate", "resourceclaimtemplates", True),
+    _resource("ResourceSlice", "resourceslices", False),
     _flows("FlowSchema", "flowschemas", False, subs=(status_of("FlowSchema"),)),
     _flows(
         "PriorityLevelConfiguration",

@@ -6,6 +6,8 @@ from functools import lru_cache
 
 from podfit.api.kinds import Kind
 from podfit.apiserver.strategy.base import Strategy
+from podfit.apiserver.strategy.devices import claims
+from podfit.apiserver.strategy.devices import slices as devices
 from podfit.apiserver.strategy.flows.levels import PriorityLevelStrategy
 from podfit.apiserver.strategy.flows.schemas import FlowSchemaStrategy
 from podfit.apiserver.strategy.kinds import (
@@ -32,7 +34,7 @@ from podfit.apiserver.strategy.storage import attachments, classes, csi
 
 _RBAC = "rbac.authorization.k8s.io"
 _NETWORKING, _STORAGE = "networking.k8s.io", "storage.k8s.io"
-_FLOWS = "flowcontrol.apiserver.k8s.io"
+_DEVICES, _FLOWS = "resource.k8s.io", "flowcontrol.apiserver.k8s.io"
 _HOOKS = "admissionregistration.k8s.io"
 _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("", "Pod"): PodStrategy,
@@ -84,6 +86,10 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     (_STORAGE, "StorageClass"): classes.StorageClassStrategy,
     (_STORAGE, "VolumeAttachment"): attachments.VolumeAttachmentStrategy,
     (_STORAGE, "VolumeAttributesClass"): classes.VolumeAttributesClassStrategy,
+    (_DEVICES, "DeviceClass"): devices.DeviceClassStrategy,
+    (_DEVICES, "ResourceClaim"): claims.ResourceClaimStrategy,
+    (_DEVICES, "ResourceClaimTemplate"): claims.ResourceClaimTemplateStrategy,
+    (_DEVICES, "ResourceSlice"): devices.ResourceSliceStrategy,
     (_FLOWS, "FlowSchema"): FlowSchemaStrategy,
     (_FLOWS, "PriorityLevelConfiguration"): PriorityLevelStrategy,
 }
