@@ -43,6 +43,7 @@ KINDS = (
 SCENARIOS = [
     *sorted(VECTORS.glob("*.json")),
     *(path for name in KINDS if (path := VECTORS.with_name("api-kinds") / f"{name}.json").exists()),
+    *sorted(VECTORS.with_name("api-services").glob("*.json")),
 ]
 LONGEST_S = 240
 

@@ -80,10 +80,7 @@ class ServiceAddresses:
             return wanted  # validation has the words for it
         name = service.get("metadata", {}).get("name", "")
         if not inside:
-            why = (
-                f"failed to allocate IP {wanted}: the provided IP ({wanted}) is not in the valid range. "
-                f"The range of valid IPs is {self._net}"
-            )
+            why = f"failed to allocate IP {wanted}: the provided network does not match the current range"
             raise unprocessable("Service", name, [invalid("spec.clusterIPs", [wanted], why)])
         if wanted in self._taken and not (wanted == self.first and name == "kubernetes"):
             why = f"failed to allocate IP {wanted}: provided IP is already allocated"

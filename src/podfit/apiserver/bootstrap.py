@@ -60,7 +60,8 @@ def _completed(kind: Kind, found: Object, wanted: Object) -> Object | None:
     if kind.group == role_update.GROUP:
         return role_update.completed(found, wanted)
     if kind.kind == "Endpoints" and wanted["subsets"][0] not in (found.get("subsets") or ()):
-        return {**found, "subsets": wanted["subsets"]}
+        labels = {**(found["metadata"].get("labels") or {}), **wanted["metadata"]["labels"]}
+        return {**found, "metadata": {**found["metadata"], "labels": labels}, "subsets": wanted["subsets"]}
     if kind.group == flows.GROUP:
         return _newer_flow(found, wanted)
     if kind.kind == "EndpointSlice" and (found.get("endpoints"), found.get("ports")) != (
@@ -142,7 +143,7 @@ def kubernetes_service(address: str, host: str, port: int) -> Iterator[Object]:
     yield {
         "apiVersion": "v1",
         "kind": "Endpoints",
-        "metadata": dict(meta),
+        "metadata": {**meta, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
         "subsets": [{"addresses": [{"ip": host}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
     }
     yield {

@@ -8,6 +8,11 @@ from podfit.client import EventRecorder
 from podfit.controllers.accounts import AccountsController, TokensController
 from podfit.controllers.certificates import CertificatesController
 from podfit.controllers.disruption import DisruptionController
+from podfit.controllers.endpoints import (
+    EndpointsController,
+    EndpointSliceController,
+    EndpointSliceMirroringController,
+)
 from podfit.controllers.garbage import GarbageCollector, PodGarbageController
 from podfit.controllers.namespaces import NamespaceController
 from podfit.controllers.nodes import NodeIpamController, NodeLifecycleController, TaintEvictionController
@@ -33,6 +38,9 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     DaemonSetController,
     DeploymentController,
     DisruptionController,
+    EndpointSliceController,
+    EndpointSliceMirroringController,
+    EndpointsController,
     GarbageCollector,
     JobController,
     NamespaceController,

@@ -123,8 +123,11 @@ _CONTROLLERS = (
     # Garbage collection and the emptying of namespaces know no bounds; making things does.
     rule([*READ, "delete", "deletecollection", "patch", "update"], ["*"], ["*"]),
     rule(
-        ["create"], [""], ["configmaps", "persistentvolumeclaims", "pods", "serviceaccounts", "serviceaccounts/token"]
+        ["create"],
+        [""],
+        ["configmaps", "endpoints", "persistentvolumeclaims", "pods", "serviceaccounts", "serviceaccounts/token"],
     ),
+    rule(["create"], ["discovery.k8s.io"], ["endpointslices"]),
     rule(["create"], ["apps"], ["controllerrevisions", "replicasets"]),
     rule(["create"], ["batch"], ["jobs"]),
     rule(["create"], ["coordination.k8s.io"], ["leases"]),

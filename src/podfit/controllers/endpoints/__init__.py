@@ -1,0 +1,7 @@
+"""Endpoints and EndpointSlices of Services, and slices that mirror Endpoints made by others."""
+
+from podfit.controllers.endpoints.legacy import EndpointsController
+from podfit.controllers.endpoints.mirroring import EndpointSliceMirroringController
+from podfit.controllers.endpoints.slices import EndpointSliceController
+
+__all__ = ["EndpointSliceController", "EndpointSliceMirroringController", "EndpointsController"]

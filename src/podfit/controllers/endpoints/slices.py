@@ -1,0 +1,143 @@
+"""EndpointSlices of Services that select pods."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from podfit.api.kinds import NODE
+from podfit.api.status import Object
+from podfit.controllers.endpoints.members import Key, Members
+from podfit.controllers.endpoints.packing import Wanted, pack, ports_key
+from podfit.controllers.endpoints.pods import (
+    HEADLESS,
+    addresses_of,
+    counts,
+    hostname_of,
+    is_headless,
+    is_ready,
+    ports_of,
+    reference,
+)
+from podfit.controllers.endpoints.writing import (
+    MANAGED_BY,
+    SERVICE_NAME,
+    SLICE,
+    SliceWriter,
+    owner,
+    prefix_of,
+    service_of,
+)
+from podfit.controllers.world import World
+from podfit.reconcile import DONE, Engine, Result
+
+CONTROLLER = "endpointslice-controller.k8s.io"
+_ZONE = "topology.kubernetes.io/zone"
+_RESERVED = (SERVICE_NAME, MANAGED_BY, HEADLESS)
+
+
+class EndpointSliceController:
+    name = "endpointslice-controller"
+
+    def __init__(self, world: World) -> None:
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
+        self._nodes, slices = world.cache(NODE), world.cache(SLICE)
+        self._writer = SliceWriter(world.client, slices, CONTROLLER)
+        self._members = Members(world, self._engine.add)
+        self._awaited: dict[str, set[Key]] = {}
+        """By the name of a node that is not known: Services with pods there."""
+        slices.subscribe(self._slice_changed)
+        self._nodes.subscribe(self._node_changed)
+
+    async def run(self) -> None:
+        await self._engine.run()
+
+    def _slice_changed(self, before: Object | None, after: Object | None) -> None:
+        for row in (before, after):
+            if row is not None and (service := service_of(row, CONTROLLER)):
+                self._engine.add((row["metadata"]["namespace"], service))
+
+    def _node_changed(self, before: Object | None, after: Object | None) -> None:
+        for key in self._awaited.pop((after or before or {})["metadata"]["name"], ()):
+            self._engine.add(key)
+
+    async def _reconcile(self, key: Key) -> Result:
+        service = self._members.services.get(*key)
+        spec = (service or {}).get("spec") or {}
+        if service is None or spec.get("type") == "ExternalName" or not spec.get("selector"):
+            return DONE
+        known = self._writer.slices(key)
+        if known is None:
+            return DONE  # the event that shows the write wakes the Service again
+        plan = pack(self._wanted(key, service), known, _metadata(service))
+        if plan.create or plan.update or plan.delete:
+            await self._writer.write(key, plan)
+        return DONE
+
+    def _wanted(self, key: Key, service: Object) -> list[Wanted]:
+        groups: list[Wanted] = []
+        pods = self._members.pods(key)
+        for family in (service.get("spec") or {}).get("ipFamilies") or ["IPv4"]:
+            found: list[Wanted] = []
+            for pod in pods:
+                endpoint = self._endpoint(key, service, pod, family)
+                if endpoint is not None:
+                    _file(found, family, ports_of(service, pod), endpoint)
+            groups += found or [Wanted(family, [])]
+        return groups
+
+    def _endpoint(self, key: Key, service: Object, pod: Object, family: str) -> Object | None:
+        node_name = (pod.get("spec") or {}).get("nodeName") or ""
+        addresses = [text for text in addresses_of(pod) if _family(text) == family]
+        if not addresses or not counts(pod, terminating=True):
+            return None
+        node = self._nodes.get("", node_name)
+        if node is None:
+            self._awaited.setdefault(node_name, set()).add(key)
+            return None
+        serving, terminating = is_ready(pod), bool(pod["metadata"].get("deletionTimestamp"))
+        anyway = bool((service.get("spec") or {}).get("publishNotReadyAddresses"))
+        endpoint: Object = {
+            "addresses": addresses,
+            "conditions": {
+                "ready": anyway or (serving and not terminating),
+                "serving": serving,
+                "terminating": terminating,
+            },
+            "targetRef": reference(pod),
+            "nodeName": node_name,
+        }
+        if zone := (node["metadata"].get("labels") or {}).get(_ZONE):
+            endpoint["zone"] = zone
+        if host := hostname_of(pod, service):
+            endpoint["hostname"] = host
+        return endpoint
+
+
+def _file(groups: list[Wanted], family: str, ports: list[Object], endpoint: Object) -> None:
+    """Puts an endpoint with those that have the same ports."""
+    for group in groups:
+        if ports_key(group.ports) == ports_key(ports):
+            group.endpoints.append(endpoint)
+            return
+    groups.append(Wanted(family, ports, [endpoint]))
+
+
+def _family(text: str) -> str:
+    try:
+        return f"IPv{ipaddress.ip_address(text).version}"
+    except ValueError:
+        return ""
+
+
+def _metadata(service: Object) -> Object:
+    meta = service["metadata"]
+    labels = {name: value for name, value in (meta.get("labels") or {}).items() if name not in _RESERVED}
+    if is_headless(service):
+        labels[HEADLESS] = ""
+    labels |= {SERVICE_NAME: meta["name"], MANAGED_BY: CONTROLLER}
+    return {
+        "generateName": prefix_of(meta["name"]),
+        "namespace": meta["namespace"],
+        "labels": labels,
+        "ownerReferences": [owner("v1", "Service", service)],
+    }
