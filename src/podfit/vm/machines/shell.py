@@ -17,12 +17,14 @@ from podfit.streaming.ends import StreamFailure
 from podfit.vm.machines.guest import AgentFailed, GuestAgent
 
 _PIECE = 48 * 1024
+_NOT_FOUND = 127
 _PAUSE_S = (0.02, 0.02, 0.05, 0.1)
-_PREPARE = 'mkdir -m 700 "$0" && : >"$0/out" && : >"$0/err" && '
-_SCRIPT = _PREPARE + 'mkfifo "$0/in" && exec "$@" <"$0/in" >"$0/out" 2>"$0/err"'
-_NO_INPUT = _PREPARE + 'exec "$@" </dev/null >"$0/out" 2>"$0/err"'
+_PREPARE = 'mkdir -m 700 "$0" && : >"$0/out" && : >"$0/err" || exit 1; '
+_CHECK = 'command -v "$%d" >/dev/null || { : >"$0/missing"; exit 127; }; '
+_SCRIPT = _PREPARE + _CHECK % 1 + 'mkfifo "$0/in" && exec "$@" <"$0/in" >"$0/out" 2>"$0/err"'
+_NO_INPUT = _PREPARE + _CHECK % 1 + 'exec "$@" </dev/null >"$0/out" 2>"$0/err"'
 _TERMINAL = (
-    _PREPARE + 'mkfifo "$0/in" && export SHELL=/bin/sh TERM="${TERM:-xterm}" && '
+    _PREPARE + _CHECK % 2 + 'mkfifo "$0/in" && export SHELL=/bin/sh TERM="${TERM:-xterm}" && '
     'exec script -qefc "$1" /dev/null <"$0/in" >"$0/out" 2>&1'
 )
 # `script` turns the echo off where its own input is no terminal.
@@ -54,9 +56,9 @@ class GuestExec:
             command = ["/bin/sh", "-c", *(await self._terminal() if self._tty else self._plain())]
             self._pid = int((await self._agent.command("guest-exec", path=command[0], arg=command[1:]))["pid"])
             for channel, name in ((1, "out"), (2, "err")):
-                self._handles[channel] = await self._open(name, "r")
+                self._handles[channel] = await self._open(name)
             if self._takes_input or self._tty:
-                self._input = await self._open("in", "w")
+                self._input = await self._open_input()
         except AgentFailed as error:
             raise StreamFailure(f"the guest cannot run {self._words[0]!r}: {error}") from error
 
@@ -66,14 +68,26 @@ class GuestExec:
     async def _terminal(self) -> list[str]:
         if (await self._agent.run(["/bin/sh", "-c", "command -v script && command -v stty"])).code:
             raise StreamFailure(NO_TERMINAL)
-        return [_TERMINAL, self._folder, _IN_TERMINAL.format(folder=self._folder, command=shlex.join(self._words))]
+        inner = _IN_TERMINAL.format(folder=self._folder, command=shlex.join(self._words))
+        return [_TERMINAL, self._folder, inner, self._words[0]]
 
-    async def _open(self, name: str, mode: str) -> int:
+    async def _open(self, name: str, mode: str = "r") -> int:
         for pause in (*_PAUSE_S, 0.2, 0.5, 1.0):
             with suppress(AgentFailed):
                 return int(await self._agent.command("guest-file-open", path=f"{self._folder}/{name}", mode=mode))
+            if mode == "w" and await self._over():
+                break
             await asyncio.sleep(pause)
         raise AgentFailed("the guest's shell did not start")
+
+    async def _open_input(self) -> int | None:
+        """None if the command has ended before it could read."""
+        try:
+            return await self._open("in", "w")
+        except AgentFailed:
+            if self._ended.done():
+                return None
+            raise
 
     async def read(self) -> tuple[int, bytes] | None:
         """The next piece; None once the command has ended and everything was read."""
@@ -91,9 +105,7 @@ class GuestExec:
                     return None
                 await asyncio.sleep(next(pauses, _PAUSE_S[-1]))
         except AgentFailed as error:
-            if not self._ended.done():
-                self._ended.set_exception(StreamFailure(str(error)))
-                self._ended.exception()
+            self._fail(str(error))
             return None
 
     async def _over(self) -> bool:
@@ -101,8 +113,25 @@ class GuestExec:
             found = await self._agent.command("guest-exec-status", pid=self._pid)
             if found["exited"]:
                 code = found.get("exitcode")
-                self._ended.set_result(int(code) if code is not None else 128 + int(found.get("signal", 0)))
+                if code == _NOT_FOUND and await self._missing():
+                    self._fail(f"exec: {self._words[0]!r}: no such file or directory in the guest")
+                else:
+                    self._ended.set_result(int(code) if code is not None else 128 + int(found.get("signal", 0)))
         return self._ended.done()
+
+    async def _missing(self) -> bool:
+        with suppress(AgentFailed):
+            path = f"{self._folder}/missing"
+            await self._agent.command(
+                "guest-file-close", handle=await self._agent.command("guest-file-open", path=path)
+            )
+            return True
+        return False
+
+    def _fail(self, message: str) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(StreamFailure(message))
+            self._ended.exception()
 
     async def write(self, data: bytes) -> None:
         for at in range(0, len(data), _PIECE):
