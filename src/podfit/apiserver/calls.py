@@ -104,7 +104,8 @@ class Call(msgspec.Struct):
 
     def _translates(self) -> bool:
         """Whether what is shown may be in another dialect: now, or while a watch goes on."""
-        if not self.parts.dialects.active and self.route.verb != "watch":
+        dialects, namespace = self.parts.dialects, self.route.namespace
+        if self.route.verb != "watch" and (not dialects.active or (namespace and dialects.of(namespace) is None)):
             return False
         return may_translate(self.kind) and not self.request.native
 
@@ -128,14 +129,12 @@ class Call(msgspec.Struct):
     def write(self, options: WriteOptions, subresource: str = "") -> Write:
         user, name, size = self.request.user, self.route.name, self.request.size
         write = Write(self.kind, self.namespace, name, user, options, subresource, self.warnings, size=size)
-        if self.parts.dialects.active:
-            self._translate(write)
+        if self.parts.dialects.active and (around := self.parts.dialects.of(self.namespace)) is not None:
+            self._translate(write, around)
         return write
 
-    def _translate(self, write: Write) -> None:
-        write.dialect, around = self.dialect, self.parts.dialects.of(self.namespace)
-        if around is None:
-            return
+    def _translate(self, write: Write, around: Dialect) -> None:
+        write.dialect = self.dialect
         if write.dialect is None and self.kind != POD and may_translate(self.kind) and not self.request.native:
             write.worded = around.worded
         if self.kind == POD:
