@@ -27,24 +27,8 @@ from podfit.kit.clock import RealClock
 from podfit.store.memory import MemoryStore
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS") or Path(__file__).parents[3] / "shared" / "vectors") / "api"
-KINDS = (
-    "crd-refused",
-    "csi-node",
-    "endpoint-slice",
-    "flow-schema",
-    "ingress",
-    "network-policy",
-    "patch-limits",
-    "resource-claim",
-    "storage-class",
-    "volume-attachment",
-)
-"""Beyond `api`: defaults, validation and tables of other built-in kinds, and the limits of patches and bodies."""
-SCENARIOS = [
-    *sorted(VECTORS.glob("*.json")),
-    *(path for name in KINDS if (path := VECTORS.with_name("api-kinds") / f"{name}.json").exists()),
-    *sorted(VECTORS.with_name("api-services").glob("*.json")),
-]
+FOLDERS = (VECTORS, VECTORS.with_name("api-kinds"), VECTORS.with_name("api-services"))
+SCENARIOS = [path for folder in FOLDERS for path in sorted(folder.glob("*.json"))]
 LONGEST_S = 240
 
 pytestmark = pytest.mark.skipif(not SCENARIOS, reason=f"no recordings in {VECTORS}")

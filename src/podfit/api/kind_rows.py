@@ -144,6 +144,14 @@ BUILT_IN: tuple[Kind, ...] = (
         categories=("all",),
         subs=(status_of("HorizontalPodAutoscaler"),),
     ),
+    _admission(
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        False,
+        categories=_EXTENDS,
+        subs=(status_of("ValidatingAdmissionPolicy"),),
+    ),
+    _admission("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", False, categories=_EXTENDS),
     _admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False, categories=_EXTENDS),
     _admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False, categories=_EXTENDS),
     _extensions(

@@ -21,6 +21,8 @@ from podfit.apiserver import bootstrap, shapes
 from podfit.apiserver.addresses import ServiceAddresses
 from podfit.apiserver.admission.base import Attributes
 from podfit.apiserver.admission.chain import build
+from podfit.apiserver.admission.policies.plugin import POLICY, ValidatingAdmissionPolicies
+from podfit.apiserver.admission.policies.status import PolicyStatuses
 from podfit.apiserver.admission.rbac_escalation import RbacEscalation
 from podfit.apiserver.admission.webhooks.call import Caller
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
@@ -81,12 +83,14 @@ class ApiServer:
         self.dialects.changed_in = self._dialect_changed
         self.authorization = Authorization([NodeAuthorizer(self.graph, self._allocates_in_spec), self.rbac])
         self.webhooks = Webhooks(self.objects, self._resolve, _defaulted, self.objects, self.authorization)
+        self.policies = ValidatingAdmissionPolicies(self.objects, self.registry.of, self.objects, self.authorization)
         chain = build(
             self.objects,
             enable=config.enable_admission,
             disable=config.disable_admission,
             always=[RbacEscalation(self.rbac, self.authorization)],
             webhooks=self.webhooks,
+            policies=self.policies,
             authorization=self.authorization,
             clock=config.clock,
         )
@@ -99,6 +103,7 @@ class ApiServer:
         self.addresses = ServiceAddresses(config.service_cidr)
         self.core.writer.before_create["", "services"] = self.addresses.allot
         self.core.writer.after_write[NAMESPACE.storage_prefix] = self.dialects.learn
+        self.core.writer.after_write[POLICY.storage_prefix] = PolicyStatuses(self.objects).settle
         self.flow_conditions = FlowConditions(self.objects, self.core.writer)
         self.aggregation = Aggregation(self.objects, self.core.discovery, self.pki)
         self.core.foreign = self.aggregation.handler
@@ -203,6 +208,7 @@ class ApiServer:
         await self.front.stop()
         await self.nodes.stop()
         await self.webhooks.close()
+        self.policies.close()
         await self.converters.close()
         self.core.writer.aside.close()
         await self.config.store.close()

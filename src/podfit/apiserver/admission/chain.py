@@ -90,6 +90,7 @@ def build(
     disable: Collection[str] = (),
     always: Sequence[Plugin] = (),
     webhooks: Webhooks | None = None,
+    policies: Plugin | None = None,
     authorization: Authorization | None = None,
     clock: Clock | None = None,
 ) -> Chain:
@@ -98,7 +99,7 @@ def build(
     `always` holds checks nobody can switch off (RbacEscalation); they run right before the webhooks. Plugins that ask
     what a user may do need `authorization`; without it they are left out.
     """
-    plugins = _all(cluster, webhooks, authorization, clock)
+    plugins = _all(cluster, webhooks, policies, authorization, clock)
     known = {plugin.name for plugin in plugins}
     unknown = [name for name in (*enable, *disable) if name not in known]
     if unknown:
@@ -108,11 +109,15 @@ def build(
     return Chain([*on[:at], CertificateRequests(), *always, *on[at:]])
 
 
-_LATE = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "ResourceQuota")
+_LATE = ("MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota")
 
 
 def _all(
-    cluster: Cluster, webhooks: Webhooks | None, authorization: Authorization | None, clock: Clock | None
+    cluster: Cluster,
+    webhooks: Webhooks | None,
+    policies: Plugin | None,
+    authorization: Authorization | None,
+    clock: Clock | None,
 ) -> list[Plugin]:
     asking = [CertificateApproval(authorization), CertificateSigning(authorization)] if authorization else []
     return [
@@ -129,6 +134,8 @@ def _all(
         NodeDeclaredFeatureValidator(cluster),
         PodResizeValidator(cluster),
         PodResourceAllocation(),
-        *((webhooks.mutating, webhooks.validating) if webhooks is not None else ()),
+        *((webhooks.mutating,) if webhooks is not None else ()),
+        *((policies,) if policies is not None else ()),
+        *((webhooks.validating,) if webhooks is not None else ()),
         ResourceQuota(cluster),
     ]

@@ -30,6 +30,7 @@ from podfit.apiserver.strategy.kinds import (
 from podfit.apiserver.strategy.kinds import workloads as apps
 from podfit.apiserver.strategy.networking import ingresses, policies, ranges, slices
 from podfit.apiserver.strategy.pod.pods import PodStrategy
+from podfit.apiserver.strategy.policies import validating
 from podfit.apiserver.strategy.storage import attachments, classes, csi
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -70,6 +71,8 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("autoscaling", "HorizontalPodAutoscaler"): autoscalers.AutoscalerStrategy,
     (_HOOKS, "MutatingWebhookConfiguration"): webhooks.WebhookConfigurationStrategy,
     (_HOOKS, "ValidatingWebhookConfiguration"): webhooks.WebhookConfigurationStrategy,
+    (_HOOKS, "ValidatingAdmissionPolicy"): validating.ValidatingAdmissionPolicyStrategy,
+    (_HOOKS, "ValidatingAdmissionPolicyBinding"): validating.ValidatingAdmissionPolicyBindingStrategy,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.CustomResourceDefinitionStrategy,
     ("events.k8s.io", "Event"): notes.EventStrategy,
     ("certificates.k8s.io", "CertificateSigningRequest"): extensions.CertificateSigningRequestStrategy,

@@ -88,16 +88,15 @@ _NAMESPACE = _object(
     spec=_object("NamespaceSpec", finalizers=_TEXTS),
     status=_object("NamespaceStatus", conditions=list_of(_CONDITION), phase=STRING),
 )
-_ENVIRONMENT = Environment(
-    {
-        "object": DYN,
-        "oldObject": DYN,
-        "namespaceObject": _NAMESPACE,
-        "request": _REQUEST,
-        "authorizer": AUTHORIZER,
-        "authorizer.requestResource": RESOURCE_CHECK,
-    }
-)
+VARIABLES: dict[str, Type] = {
+    "object": DYN,
+    "oldObject": DYN,
+    "namespaceObject": _NAMESPACE,
+    "request": _REQUEST,
+    "authorizer": AUTHORIZER,
+    "authorizer.requestResource": RESOURCE_CHECK,
+}
+_ENVIRONMENT = Environment(VARIABLES)
 
 
 @remembered(1024)
@@ -124,15 +123,20 @@ async def conditions_match(
     conditions = hook.get("matchConditions")
     if not conditions:
         return True
+    values = values_of(request, attrs, authorization)
+    return await evaluated(aside, 0, lambda pace: _match(conditions, values, pace))
+
+
+def values_of(request: Object, attrs: Attributes, authorization: Authorization | None) -> dict[str, Any]:
+    """What expressions about a request speak of."""
     authorizer = Authorizer(_checker(attrs.user, authorization))
-    values = {
+    return {
         "object": request.get("object"),
         "oldObject": request.get("oldObject"),
         "request": request,
         "authorizer": authorizer,
         "authorizer.requestResource": ResourceCheck(authorizer, _request_resource(attrs)),
     }
-    return await evaluated(aside, 0, lambda pace: _match(conditions, values, pace))
 
 
 def _match(conditions: list[Object], values: Mapping[str, Any], pace: Pace) -> bool:

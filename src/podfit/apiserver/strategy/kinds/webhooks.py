@@ -74,7 +74,7 @@ class WebhookConfigurationStrategy(Strategy):
                 detail = "should be a domain with at least three segments separated by dots"
                 errors.append(invalid(f"{path}.name", name, detail))
         for at, rule in enumerate(webhook.get("rules") or ()):
-            _rule(rule, f"{path}.rules[{at}]", errors)
+            rule_valid(rule, f"{path}.rules[{at}]", errors)
         self._words(webhook, path, errors)
         versions, missing = webhook.get("admissionReviewVersions") or [], f"must specify one of {_REVIEWS_SHOWN}"
         review_versions(versions, f"{path}.admissionReviewVersions", errors, missing)
@@ -129,7 +129,7 @@ def _match_conditions(conditions: list[Object], path: str, errors: Errors) -> No
 # --- rules ---------------------------------------------------------------------------------------------------------
 
 
-def _rule(rule: Object, path: str, errors: Errors) -> None:
+def rule_valid(rule: Object, path: str, errors: Errors) -> None:
     operations, groups, versions, resources = (
         rule.get(field) or [] for field in ("operations", "apiGroups", "apiVersions", "resources")
     )

@@ -1,0 +1,168 @@
+"""What a policy says about one request and one set of parameters. No store, no clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from podfit.api.cel.budget import PER_CONDITIONS, PER_OBJECT, Budget, Pace
+from podfit.api.cel.program import Program
+from podfit.api.cel.syntax import BadExpression
+from podfit.api.cel.values import Failed, Stopped
+from podfit.api.status import Object
+from podfit.apiserver.admission.policies.expressions import Compiler, Variables
+
+_LONGEST_MESSAGE = 5 * 1024
+_OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    message: str
+    reason: str = ""
+    """As the validation states it; "" where it states none, and for errors."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    denied: list[Denied] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+class Compiled:
+    """The programs of a policy. Raises BadExpression for what was stored under other rules."""
+
+    def __init__(self, spec: Object) -> None:
+        compiler = Compiler(spec)
+        for row in spec.get("variables") or ():
+            compiler.variable(row["name"], row["expression"])
+        self.variables = compiler.variables
+        self.conditions = [(row, compiler.compile(row["expression"])) for row in spec.get("matchConditions") or ()]
+        self.validations = [
+            (row, compiler.compile(row["expression"]), _optional(compiler, row.get("messageExpression")))
+            for row in spec.get("validations") or ()
+        ]
+        self.annotations = [
+            (row, compiler.compile(row["valueExpression"])) for row in spec.get("auditAnnotations") or ()
+        ]
+
+
+def _optional(compiler: Compiler, text: str | None) -> Program | None:
+    return compiler.compile(text) if text and text.strip() else None
+
+
+@lru_cache(maxsize=256)
+def compiled(uid: str, generation: int, policy: _Held) -> Compiled:
+    return Compiled(policy.spec)
+
+
+class _Held:
+    """A policy's spec as a key that is always equal: uid and generation say which one it is."""
+
+    def __init__(self, spec: Object) -> None:
+        self.spec = spec
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held)
+
+
+def evaluate(policy: Object, values: dict[str, Any], pace: Pace) -> Outcome:
+    """`values` are those of the request, with `params`."""
+    meta, spec = policy["metadata"], policy["spec"]
+    outcome, fails = Outcome(), spec.get("failurePolicy") != "Ignore"
+    try:
+        programs = compiled(meta.get("uid", ""), meta.get("generation", 0), _Held(spec))
+    except BadExpression as error:
+        return _failed(outcome, str(error), fails)
+    budget = Budget(PER_OBJECT, pace=pace)
+    bound = _Bound(programs, values, budget)
+    matched = _matches(programs, bound, Budget(PER_CONDITIONS, pace=pace))
+    if isinstance(matched, str):
+        return _failed(outcome, matched, fails)
+    if matched:
+        for row, program, message in programs.validations:
+            _validate(row, program, message, bound, budget, outcome, fails)
+        for row, program in programs.annotations:
+            _annotate(row, program, bound, budget, outcome, fails)
+    return outcome
+
+
+class _Bound:
+    """The values of one evaluation, variables included."""
+
+    def __init__(self, programs: Compiled, values: dict[str, Any], budget: Budget) -> None:
+        self.values = {**values}
+        self._variables = Variables(programs.variables, self.values, budget)
+
+    def run(self, program: Program, budget: Budget) -> Any:
+        self._variables.prepare(program.text)
+        try:
+            result = program.run(self.values, budget)
+        except (Failed, Stopped) as error:
+            why = self._variables.failure(str(error))
+            return _Error(f"expression '{program.text.strip()}' resulted in error: {why}")
+        return _Error(_OUT_OF_BUDGET) if budget.left < 0 else result
+
+
+def _failed(outcome: Outcome, message: str, fails: bool) -> Outcome:
+    if fails:
+        outcome.denied.append(Denied(message))
+    return outcome
+
+
+def _matches(programs: Compiled, values: _Bound, budget: Budget) -> bool | str:
+    """Whether all conditions hold, or why that is not known. A false one decides whatever the others say."""
+    problems: list[str] = []
+    for _, program in programs.conditions:
+        result = values.run(program, budget)
+        if isinstance(result, _Error):
+            problems.append(result.text)
+        elif result is False:
+            return False
+    return "[" + ", ".join(problems) + "]" if len(problems) > 1 else problems[0] if problems else True
+
+
+class _Error:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _validate(
+    row: Object,
+    program: Program,
+    message: Program | None,
+    values: _Bound,
+    budget: Budget,
+    outcome: Outcome,
+    fails: bool,
+) -> None:
+    result = values.run(program, budget)
+    if isinstance(result, _Error):
+        _failed(outcome, result.text, fails)
+    elif result is not True:
+        outcome.denied.append(Denied(_message(row, message, values, budget), row.get("reason") or "Invalid"))
+
+
+def _message(row: Object, program: Program | None, values: _Bound, budget: Budget) -> str:
+    if program is not None:
+        made = values.run(program, budget)
+        text = made.strip() if isinstance(made, str) else ""
+        if text and len(text.encode()) <= _LONGEST_MESSAGE and "\n" not in text:
+            return text
+    return (row.get("message") or "").strip() or f"failed expression: {row['expression'].strip()}"
+
+
+def _annotate(row: Object, program: Program, values: _Bound, budget: Budget, outcome: Outcome, fails: bool) -> None:
+    result = values.run(program, budget)
+    if isinstance(result, _Error):
+        _failed(outcome, result.text, fails)
+    elif isinstance(result, str):
+        if result.strip():
+            outcome.annotations[row["key"]] = result.strip()
+    elif result is not None:
+        why = f"valueExpression '{row['valueExpression']}' resulted in unsupported return type"
+        outcome.denied.append(Denied(f"{why}: {type(result).__name__}. Return type must be either string or null."))

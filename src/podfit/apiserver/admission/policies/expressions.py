@@ -1,0 +1,94 @@
+"""The expressions of one policy, compiled: its variables in order, and what may speak of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.api.cel.budget import Budget
+from podfit.api.cel.program import Environment, Program
+from podfit.api.cel.syntax import BadExpression
+from podfit.api.cel.types import BOOL, DYN, NULL, STRING, Type
+from podfit.api.cel.values import Failed, Stopped
+from podfit.api.status import Object
+from podfit.apiserver.admission.webhooks.conditions import VARIABLES
+
+_USED = re.compile(r"\bvariables\s*\.\s*(\w+)")
+_IDENTIFIER = re.compile("[_a-zA-Z][_a-zA-Z0-9]*")
+_RESERVED = frozenset(
+    (
+        *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import"),
+        *("let", "loop", "package", "namespace", "return", "var", "void", "while"),
+    )
+)
+TRUTH, TEXT, TEXT_OR_NULL = (BOOL,), (STRING,), (STRING, NULL)
+
+
+def is_identifier(text: str) -> bool:
+    return bool(_IDENTIFIER.fullmatch(text)) and text not in _RESERVED
+
+
+class Compiler:
+    """Compiles in the order of the policy: an expression may use the variables before it."""
+
+    def __init__(self, spec: Object) -> None:
+        self._fields: dict[str, Type] = {}
+        self.variables: dict[str, Program] = {}
+        self._base: dict[str, Type] = {**VARIABLES, **({"params": DYN} if spec.get("paramKind") is not None else {})}
+
+    def variable(self, name: str, text: str) -> None:
+        """Raises BadExpression; the variable exists all the same, so that what uses it is not wrong as well."""
+        self._fields[name] = DYN
+        program = self._environment().compile(text)
+        self._fields[name] = program.type
+        self.variables[name] = program
+
+    def compile(self, text: str) -> Program:
+        return self._environment().compile(text)
+
+    def problem(self, text: str, allowed: tuple[Type, ...]) -> str:
+        """What is wrong with an expression; "" when nothing is."""
+        try:
+            program = self.compile(text)
+        except BadExpression as error:
+            return str(error)
+        if program.type in (*allowed, DYN):
+            return ""
+        return f"must evaluate to {' or '.join(map(str, allowed))} but got {program.type}"
+
+    def _environment(self) -> Environment:
+        fields = dict(self._fields)
+        kind = Type("object", name="kubernetes.variables", fields=fields)
+        return Environment({**self._base, "variables": kind})
+
+
+class Variables:
+    """The variables of a policy during one request. Each is evaluated before the first expression that names it.
+
+    One that fails is left out: only an expression that gets as far as using it fails, too, and `failure` says why.
+    """
+
+    def __init__(self, programs: Mapping[str, Program], values: dict[str, Any], budget: Budget) -> None:
+        self._programs, self._values, self._budget = programs, values, budget
+        self._known: dict[str, Any] = {}
+        self._failed: dict[str, str] = {}
+        values["variables"] = self._known
+
+    def prepare(self, text: str) -> None:
+        for name in _USED.findall(text):
+            if name not in self._programs or name in self._known or name in self._failed:
+                continue
+            program = self._programs[name]
+            self.prepare(program.text)
+            try:
+                self._known[name] = program.run(self._values, self._budget)
+            except (Failed, Stopped) as error:
+                self._failed[name] = self.failure(str(error))
+
+    def failure(self, message: str) -> str:
+        """What an expression's failure comes from."""
+        name = message.removeprefix("no such key: ")
+        if name != message and name in self._failed:
+            return f'composited variable "{name}" fails to evaluate: {self._failed[name]}'
+        return message

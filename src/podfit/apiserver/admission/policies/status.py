@@ -1,0 +1,32 @@
+"""The status of policies, written before the write of the policy is answered: which generation is in force.
+
+Kubernetes has a controller for it, which also warns of expressions that do not fit the schemas of the kinds a policy
+matches. Here `typeChecking` is always empty: expressions are checked on their own when they are stored.
+"""
+
+from __future__ import annotations
+
+from podfit.api.status import Object
+from podfit.apiserver import wire
+from podfit.apiserver.admission.policies.plugin import POLICY
+from podfit.apiserver.objects import Objects
+from podfit.store.backend import Mismatch
+
+
+class PolicyStatuses:
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    async def settle(self, policy: Object) -> None:
+        record = self._objects.record(POLICY, "", policy["metadata"]["name"])
+        if record is None:
+            return
+        stored = wire.object_of(record)
+        generation, status = stored["metadata"].get("generation", 0), stored.get("status") or {}
+        if status.get("observedGeneration") == generation:
+            return
+        stored["status"] = {**status, "observedGeneration": generation, "typeChecking": {}}
+        try:
+            await self._objects.put(POLICY, record.key, stored, record.modified)
+        except Mismatch:
+            return  # the writer of the newer version settles it

@@ -1,0 +1,1 @@
+"""Strategies of admission policies and their bindings."""

@@ -1,0 +1,248 @@
+"""Strategies of ValidatingAdmissionPolicies and their bindings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api import names
+from podfit.api.cel.syntax import BadExpression
+from podfit.api.status import duplicate, invalid, not_supported, required, too_many
+from podfit.api.status import field_forbidden as forbidden
+from podfit.apiserver.strategy.base import Errors, Strategy
+from podfit.apiserver.strategy.checks import equal, label_selector, names_valid
+from podfit.apiserver.strategy.kinds.webhooks import rule_valid
+from podfit.apiserver.strategy.kinds.workloads import set_default
+from podfit.apiserver.strategy.meta import reset_for_status
+
+Object = dict[str, Any]
+
+_POLICIES, _MATCHES = ("Fail", "Ignore"), ("Equivalent", "Exact")
+_REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
+_REASONS_SHOWN = ("Forbidden", "Invalid", "RequestEntityTooLarge")
+_ACTIONS = ("Audit", "Deny", "Warn")
+_NOT_FOUND = ("Allow", "Deny")
+_ONE_AT_LEAST = "validations or auditAnnotations must contain at least one item"
+_MOST_CONDITIONS, _MOST_ANNOTATIONS, _LONGEST_EXPRESSION = 64, 20, 5 * 1024
+
+
+def default_resources(resources: Object | None) -> None:
+    if resources is None:
+        return
+    set_default(resources, "matchPolicy", "Equivalent")
+    set_default(resources, "namespaceSelector", {})
+    set_default(resources, "objectSelector", {})
+    for field in ("resourceRules", "excludeResourceRules"):
+        for rule in resources.get(field) or ():
+            set_default(rule, "scope", "*")
+
+
+class ValidatingAdmissionPolicyStrategy(Strategy):
+    update_checks = "w"
+    strict_finalizers = False
+    unconditional_update = False
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        set_default(spec, "failurePolicy", "Fail")
+        default_resources(spec.get("matchConstraints"))
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        if subresource == "status":
+            reset_for_status(new, old)
+        super().prepare_update(new, old, subresource)
+
+    def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
+        if subresource != "status" and equal(new.get("spec"), old.get("spec")):
+            # What an older version took stays valid until somebody changes it.
+            return self.validate_update_meta(new, old, subresource)
+        return super().validate_update(new, old, subresource)
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
+        policy = spec.get("failurePolicy")
+        if policy not in _POLICIES:
+            errors.append(not_supported("spec.failurePolicy", policy, _POLICIES))
+        if spec.get("paramKind") is not None:
+            _param_kind(spec["paramKind"], errors)
+        constraints = spec.get("matchConstraints")
+        if constraints is None:
+            errors.append(required("spec.matchConstraints"))
+        else:
+            match_resources(constraints, "spec.matchConstraints", errors)
+            if not constraints.get("resourceRules"):
+                errors.append(required("spec.matchConstraints.resourceRules"))
+        _expressions(spec, (obj.get("metadata") or {}).get("name", ""), errors)
+        return errors
+
+
+def _param_kind(kind: Object, errors: Errors) -> None:
+    version, word, path = kind.get("apiVersion", ""), kind.get("kind", ""), "spec.paramKind"
+    if not version:
+        errors.append(required(f"{path}.apiVersion"))
+    elif version.count("/") > 1:
+        errors.append(invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}"))
+    else:
+        group, _, number = version.rpartition("/")
+        if group and (found := names.dns_subdomain(group)):
+            errors.append(invalid(f"{path}.apiVersion", group, ",".join(found)))
+        if not number:
+            errors.append(invalid(f"{path}.apiVersion", version, "version must be specified"))
+        elif found := names.dns_1035(number):
+            errors.append(invalid(f"{path}.apiVersion", number, ",".join(found)))
+    if not word:
+        errors.append(required(f"{path}.kind"))
+    elif found := names.dns_1035(word.lower()):
+        detail = "may have mixed case, but should otherwise match: " + ",".join(found)
+        errors.append(invalid(f"{path}.kind", word, detail))
+
+
+def match_resources(resources: Object, path: str, errors: Errors) -> None:
+    policy = resources.get("matchPolicy")
+    if policy not in _MATCHES:
+        errors.append(not_supported(f"{path}.matchPolicy", policy, _MATCHES))
+    for field in ("namespaceSelector", "objectSelector"):
+        label_selector(resources.get(field), f"{path}.{field}", errors)
+    for field in ("resourceRules", "excludeResourceRules"):
+        for at, rule in enumerate(resources.get(field) or ()):
+            here, given = f"{path}.{field}[{at}]", rule.get("resourceNames") or []
+            for number, name in enumerate(given):
+                names_valid(name, f"{here}.resourceNames[{number}]", names.path_segment(name), errors)
+                if name in given[:number]:
+                    errors.append(duplicate(f"{here}.resourceNames[{number}]", name))
+            rule_valid(rule, here, errors)
+
+
+def _expressions(spec: Object, name: str, errors: Errors) -> None:
+    # Few servers have policies, and few need all it takes to compile them.
+    from podfit.apiserver.admission.policies.expressions import TEXT, TEXT_OR_NULL, TRUTH, Compiler, is_identifier
+
+    compiler = Compiler(spec)
+    conditions, path = spec.get("matchConditions") or [], "spec.matchConditions"
+    if len(conditions) > _MOST_CONDITIONS:
+        errors.append(too_many(path, len(conditions), _MOST_CONDITIONS))
+    for at, row in enumerate(conditions):
+        _expression(compiler, row.get("expression", ""), f"{path}[{at}].expression", TRUTH, "", errors)
+        _condition_name(row.get("name", ""), conditions[:at], f"{path}[{at}].name", errors)
+    for at, row in enumerate(spec.get("variables") or ()):
+        word, text, here = row.get("name", ""), row.get("expression", ""), f"spec.variables[{at}]"
+        if not word.strip():
+            errors.append(required(f"{here}.name", "name is not specified"))
+        elif not is_identifier(word):
+            errors.append(invalid(f"{here}.name", word, "must be a valid CEL identifier"))
+        if not text.strip():
+            errors.append(required(f"{here}.expression", "expression is not specified"))
+            continue
+        try:
+            compiler.variable(word, text)
+        except BadExpression as error:
+            errors.append(invalid(f"{here}.expression", text, str(error)))
+    validations, annotations = spec.get("validations") or [], spec.get("auditAnnotations") or []
+    if not validations and not annotations:
+        errors += [required(f"spec.{field}", _ONE_AT_LEAST) for field in ("validations", "auditAnnotations")]
+    for at, row in enumerate(validations):
+        here = f"spec.validations[{at}]"
+        words = "expression is not specified"
+        _expression(compiler, row.get("expression", ""), f"{here}.expression", TRUTH, words, errors)
+        _message(row, here, errors)
+        if (row.get("messageExpression") or "").strip():
+            _expression(compiler, row["messageExpression"], f"{here}.messageExpression", TEXT, "", errors)
+        if row.get("reason") is not None and row["reason"] not in _REASONS:
+            errors.append(not_supported(f"{here}.reason", row["reason"], _REASONS_SHOWN))
+    if len(annotations) > _MOST_ANNOTATIONS:
+        detail = f"must not have more than {_MOST_ANNOTATIONS} auditAnnotations"
+        errors.append(invalid("spec.auditAnnotations", annotations, detail))
+    for at, row in enumerate(annotations):
+        here, key = f"spec.auditAnnotations[{at}]", row.get("key", "")
+        if not key:
+            errors.append(required(f"{here}.key"))
+        else:
+            names_valid(f"{name}/{key}" if name else key, f"{here}.key", names.qualified_name(f"{name}/{key}"), errors)
+        words = "valueExpression is not specified"
+        _expression(compiler, row.get("valueExpression", ""), f"{here}.valueExpression", TEXT_OR_NULL, words, errors)
+        if key in [other.get("key", "") for other in annotations[:at]]:
+            errors.append(duplicate(f"{here}.key", key))
+
+
+def _condition_name(name: str, before: list[Object], path: str, errors: Errors) -> None:
+    if not name:
+        errors.append(required(path))
+        return
+    names_valid(name, path, names.qualified_name(name), errors)
+    if any(other.get("name") == name for other in before):
+        errors.append(duplicate(path, name))
+
+
+def _expression(compiler: Any, text: str, path: str, allowed: Any, missing: str, errors: Errors) -> None:
+    if not text.strip():
+        errors.append(required(path, missing))
+    elif len(text.encode()) > _LONGEST_EXPRESSION and path.endswith("valueExpression"):
+        errors.append(required(path, f"must not exceed {_LONGEST_EXPRESSION} bytes in length"))
+    elif found := compiler.problem(text, allowed):
+        errors.append(invalid(path, text, found))
+
+
+def _message(row: Object, path: str, errors: Errors) -> None:
+    for field in ("messageExpression", "message"):
+        text = row.get(field) or ""
+        if text and not text.strip():
+            errors.append(invalid(f"{path}.{field}", text, "must be non-empty if specified"))
+    text = row.get("message") or ""
+    if "\n" in text.strip() or "\r" in text.strip():
+        errors.append(invalid(f"{path}.message", text, "must not contain line breaks"))
+
+
+class ValidatingAdmissionPolicyBindingStrategy(Strategy):
+    update_checks = "w"
+    strict_finalizers = False
+    unconditional_update = False
+    has_status = False
+
+    def default(self, obj: Object) -> None:
+        default_resources((obj.get("spec") or {}).get("matchResources"))
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
+        name, actions = spec.get("policyName", ""), spec.get("validationActions") or []
+        if name:
+            names_valid(name, "spec.policyName", names.dns_subdomain(name), errors)
+        else:
+            errors.append(required("spec.policyName"))
+        if spec.get("paramRef") is not None:
+            _param_ref(spec["paramRef"], errors)
+        if spec.get("matchResources") is not None:
+            match_resources(spec["matchResources"], "spec.matchResources", errors)
+        for at, action in enumerate(actions):
+            if action not in _ACTIONS:
+                errors.append(not_supported(f"spec.validationActions[{at}]", action, _ACTIONS))
+            if action in actions[:at]:
+                errors.append(duplicate(f"spec.validationActions[{at}]", action))
+        if "Deny" in actions and "Warn" in actions:
+            detail = (
+                "must not contain both Deny and Warn (repeating the same validation failure information in the API "
+                "response and headers serves no purpose)"
+            )
+            errors.append(invalid("spec.validationActions", actions, detail))
+        if not actions:
+            errors.append(required("spec.validationActions", "at least one validation action is required"))
+        return errors
+
+
+def _param_ref(reference: Object, errors: Errors) -> None:
+    path, name, selector = "spec.paramRef", reference.get("name", ""), reference.get("selector")
+    if name:
+        names_valid(name, f"{path}.name", names.path_segment(name), errors)
+        if selector is not None:
+            errors.append(forbidden(f"{path}.name", "name and selector are mutually exclusive"))
+    if selector is not None:
+        label_selector(selector, f"{path}.selector", errors)
+        if name:
+            errors.append(forbidden(f"{path}.selector", "name and selector are mutually exclusive"))
+    if not name and selector is None:
+        errors.append(required(path, "one of name or selector must be specified"))
+    action = reference.get("parameterNotFoundAction")
+    if not action:
+        errors.append(required(f"{path}.parameterNotFoundAction"))
+    elif action not in _NOT_FOUND:
+        errors.append(not_supported(f"{path}.parameterNotFoundAction", action, ("Deny", "Allow")))
