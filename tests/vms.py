@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import json
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -54,6 +56,11 @@ def guest_archive(folder: Path) -> Path:
         pytest.skip(f"no guest for VMs here: {error}")
 
 
+def podfit(*words: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "podfit.cli.main", *words], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
 class Vms:
     """The calls of a VM runtime, with short words for what tests do most."""
 
@@ -95,6 +102,12 @@ class Vms:
         found = await self.runtime["ContainerStatus"](cri.ContainerStatusRequest(container_id=id))
         status: cri.ContainerStatus = found.status
         return status
+
+    async def about(self, id: str) -> dict[str, Any]:
+        """What the runtime says besides the status."""
+        found = await self.runtime["ContainerStatus"](cri.ContainerStatusRequest(container_id=id, verbose=True))
+        about: dict[str, Any] = json.loads(found.info["info"])
+        return about
 
     async def size(self, id: str) -> tuple[int, int]:
         """vCPUs and MiB, as the runtime reports them."""

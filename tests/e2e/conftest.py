@@ -63,10 +63,11 @@ class Running:
             self.process.wait(60)
             self.process = None
 
-    def kubectl(self, *arguments: str, stdin: str | None = None, fails: bool = False) -> str:
+    def try_kubectl(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """However it ends."""
         assert KUBECTL is not None
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder)}
-        done = subprocess.run(
+        return subprocess.run(
             [*self.within, KUBECTL, *arguments],
             input=stdin,
             env=environment,
@@ -75,6 +76,9 @@ class Running:
             timeout=120,
             check=False,
         )
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, fails: bool = False) -> str:
+        done = self.try_kubectl(*arguments, stdin=stdin)
         assert (done.returncode != 0) == fails, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stderr + done.stdout if fails else done.stdout
 

@@ -20,6 +20,7 @@ from podfit.agent.eviction import Evictions
 from podfit.agent.furnish.containers import ContainerMaker
 from podfit.agent.furnish.environment import Environment
 from podfit.agent.furnish.followed import Followed
+from podfit.agent.furnish.machines import Machines
 from podfit.agent.furnish.objects import Objects
 from podfit.agent.furnish.runtimeclasses import RuntimeClasses
 from podfit.agent.furnish.services import Services
@@ -31,6 +32,7 @@ from podfit.agent.life.ending import Stopper
 from podfit.agent.life.hooks import Hooks
 from podfit.agent.life.images import ImagePulls, PullSlots
 from podfit.agent.life.portconflicts import PortConflicts
+from podfit.agent.life.powers import Powers
 from podfit.agent.life.probes import Probes
 from podfit.agent.life.pullrecords import PULLS, PullRecords
 from podfit.agent.life.pullsecrets import PullSecrets
@@ -151,6 +153,7 @@ class Agent:
             self.maker,
             self._images,
             classes,
+            Machines(objects),
             hooks,
             stopper,
             restarts,
@@ -189,6 +192,7 @@ class Agent:
             self._waits,
             Crashes(self.notices, clock),
             PortConflicts(config, self.node.address, self.notices, clock),
+            Powers(self.counted, self.notices, clock, tasks, kick),
             lambda record: Probes(record, self._commands, self.notices, clock, kick),
             self._farewell,
             self.maker,

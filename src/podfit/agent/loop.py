@@ -25,6 +25,7 @@ from podfit.agent.life import exits, messages
 from podfit.agent.life.crashes import Crashes
 from podfit.agent.life.ending import Stopper
 from podfit.agent.life.portconflicts import PortConflicts
+from podfit.agent.life.powers import Powers
 from podfit.agent.life.probes import Probes
 from podfit.agent.life.starter import Starter
 from podfit.agent.memory import MemoryWaits
@@ -37,6 +38,7 @@ from podfit.agent.record import PodRecord
 from podfit.agent.report import Reporter
 from podfit.agent.restarts import Restarts
 from podfit.agent.runtimes.base import NotFound, Runtime, RuntimeFailure
+from podfit.api.machines import RUNNING as ON
 from podfit.api.migrations import ANNOTATION, Migration
 from podfit.kit.clock import Clock
 from podfit.kit.oserrors import system_words
@@ -64,6 +66,7 @@ class PodLoop:
         waits: MemoryWaits,
         crashes: Crashes,
         conflicts: PortConflicts,
+        powers: Powers,
         probes: Callable[[PodRecord], Probes],
         farewell: Callable[[PodRecord], Awaitable[None]],
         maker: ContainerMaker,
@@ -79,7 +82,7 @@ class PodLoop:
         self._actuator, self._starter, self._stopper, self._closing = actuator, starter, stopper, closing
         self._reporter, self._notices, self._metrics, self._waits = reporter, notices, metrics, waits
         self._crashes, self._probes, self._farewell, self._maker = crashes, probes, farewell, maker
-        self._conflicts = conflicts
+        self._conflicts, self._powers = conflicts, powers
         self._restarts, self._volumes, self._looking, self._clock = restarts, volumes, looking, clock
         self._answers = Answers(runtime, ledger, clock)
 
@@ -182,6 +185,7 @@ class PodLoop:
         if record.port_conflicts != before:
             snapshot = await observe(record, self._ledger, self._runtime)
         self._settle(record, snapshot)
+        self._powers.follow(record, snapshot)
         self._watch(record, snapshot)
         await self._reporter.report(record, snapshot, following.initialized or initialized(record, snapshot))
         self._allocator.recount(record)
@@ -318,8 +322,10 @@ class PodLoop:
             if not record.probed:
                 return
             record.probes = self._probes(record)
-        record.probes.follow(snapshot.running)
-        for name in record.probes.unhealthy(snapshot.running):
+        # A machine that is paused or off answers no probe, which is no reason to restart it.
+        on = {name: one for name, one in snapshot.running.items() if one.machine is None or one.machine.power == ON}
+        record.probes.follow(on)
+        for name in record.probes.unhealthy(on):
             message = f"Container {name} failed {record.probes.failed_kind(name)} probe, will be restarted"
             self._stopper.stop(record, snapshot, name, record.probes.grace_s(name), message)
 

@@ -12,6 +12,7 @@ from podfit.agent.decide.status import remembered
 from podfit.agent.ledger import Ledger
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import EXITED, RUNNING, ContainerState, Limits, NotFound, PodState, Runtime
+from podfit.api.machines import RUNNING as ON
 
 
 class Snapshot(Struct, frozen=True):
@@ -62,6 +63,7 @@ def _one(record: PodRecord, container: Object, attempts: list[ContainerState]) -
     started = ready = False
     if running and last is not None and not (record.jobs and record.job(f"hook:{name}")):
         started, ready = _health(record, container, last.id)
+        ready = ready and (last.machine is None or last.machine.power == ON)
     waiting = None if running else record.waiting.get(name)
     if waiting is None and last is not None and last.state == EXITED and name in record.restarting:
         # Between two lives: shown as ended, no API server would let it live again under OnFailure or Never.

@@ -25,6 +25,7 @@ _SECRET_SOURCES: tuple[tuple[str, tuple[str, ...]], ...] = (
 def secret_names(pod: Object) -> set[str]:
     spec = pod.get("spec") or {}
     names = {ref.get("name") for ref in spec.get("imagePullSecrets") or ()}
+    names.add((spec.get("virtualMachine") or {}).get("keyPairName"))
     for container in containers(spec):
         names.update(_env_names(container, "secretRef", "secretKeyRef"))
     for volume in spec.get("volumes") or ():

@@ -25,11 +25,19 @@ class Disks:
         """In a folder of its own, which is watched: writes to the disks beside it must not wake the watcher."""
         return self._folder / id / "console" / "raw.log"
 
-    async def create(self, id: str, image: Image) -> tuple[Disk, ...]:
-        """The VM's disks; its root disk is a qcow2 file that holds only what differs from the image's."""
+    async def create(self, id: str, image: Image, seed: bytes | None = None) -> tuple[Disk, ...]:
+        """The VM's disks: that of the image, if it has one, and the one for cloud-init."""
         self.console(id).parent.mkdir(parents=True, exist_ok=True)
-        if not image.disk:
-            return ()
+        disks = (await self._overlay(id, image),) if image.disk else ()
+        if seed is None:
+            return disks
+        path = self.of(id) / "seed.iso"
+        path.write_bytes(seed)
+        path.chmod(0o600)
+        return (*disks, Disk(str(path), "raw", readonly=True))
+
+    async def _overlay(self, id: str, image: Image) -> Disk:
+        """A qcow2 file that holds only what differs from the image's disk."""
         overlay = self.of(id) / "root.qcow2"
         if not overlay.exists():
             words = ("create", "-q", "-f", "qcow2", "-b", image.disk, "-F", image.disk_format or "raw", str(overlay))
@@ -37,7 +45,7 @@ class Disks:
                 await _qemu_img(*words)
             except DiskFailed as error:
                 raise DiskFailed(f"the image's disk {Path(image.disk).name} cannot be used: {error}") from error
-        return (Disk(str(overlay)),)
+        return Disk(str(overlay))
 
     def remove(self, id: str) -> None:
         shutil.rmtree(self.of(id), ignore_errors=True)

@@ -7,10 +7,11 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from podfit.vm import notices
+from podfit.api import machines
+from podfit.vm import cloudinit, notices
 from podfit.vm.cgroups import Cgroups
 from podfit.vm.consoles import Console
 from podfit.vm.decide.conversions import settings_of, to_xml
@@ -42,6 +43,8 @@ class Presence:
     ended: asyncio.Event
     stopped: asyncio.Event
     """libvirt has cleaned up after QEMU."""
+    off: asyncio.Event = field(default_factory=asyncio.Event)
+    """QEMU has ended."""
     killed: bool = False
     shut_down: bool = False
     panicked: bool = False
@@ -72,10 +75,13 @@ class Lives:
         found = self._present.get(container.id)
         if found is None:
             machine = Machine(self._hypervisor, container.domain, container.uuid)
-            console = Console(self._disks.console(container.id), self.log_path(container))
+            console = self._console(container)
             found = Presence(machine, console, asyncio.Lock(), asyncio.Event(), asyncio.Event())
             self._present[container.id], self._by_uuid[container.uuid] = found, container.id
         return found
+
+    def _console(self, container: Container) -> Console:
+        return Console(self._disks.console(container.id), self.log_path(container))
 
     def machine(self, container: Container) -> Machine:
         return self.presence(container).machine
@@ -109,7 +115,9 @@ class Lives:
         self.post(container, notices.CREATED)
 
     async def define(self, sandbox: Sandbox, container: Container) -> None:
-        disks = await self._disks.create(container.id, container.image)
+        config = sandbox.config
+        seed = cloudinit.seed(config.annotations, config.metadata.uid, config.hostname)
+        disks = await self._disks.create(container.id, container.image, seed)
         self._cgroups.create(container.group)
         boot = container.layout.boot
         self._cgroups.write(container.group, container.limits, self.limit_bytes(container, boot.memory_mib))
@@ -144,25 +152,61 @@ class Lives:
 
     # --- start
     async def start(self, container: Container) -> None:
-        present = self.presence(container)
-        sandbox = self._records.sandboxes[container.sandbox_id]
+        """As its annotation says: running, paused, or not at all."""
+        present, power = self.presence(container), container.config.annotations.get(machines.POWER)
         async with present.lock:
-            enter_network, leave_network = self._networks.door(sandbox)
-
-            def enter() -> None:
-                enter_network()
-                self._cgroups.enter(container.group)
-
-            def leave() -> None:
-                self._cgroups.leave(container.group)
-                leave_network()
-
-            pid = await present.machine.start(enter, leave)
-            if self._cgroups.v2 or not self._hypervisor.embedded:
-                self._cgroups.adopt(container.group, pid)
+            pid = 0
+            if power == machines.SHUTDOWN:
+                container.power = machines.SHUTDOWN
+            else:
+                pid = await self._power_up(container, power == machines.PAUSED)
             container.state, container.started_ns = RUNNING, time.time_ns()
             self._records.save(container)
-            self.watch(container, pid)
+            if pid:
+                self.watch(container, pid)
+        self.post(container, notices.STARTED)
+
+    async def boot(self, container: Container, paused: bool) -> None:
+        """Starts a VM again that was shut down or suspended."""
+        present = self.presence(container)
+        async with present.lock:
+            present.off.clear()
+            present.stopped.clear()
+            present.shut_down = present.panicked = present.crashed = False
+            present.console = self._console(container)
+            self.watch(container, await self._power_up(container, paused))
+
+    async def _power_up(self, container: Container, paused: bool) -> int:
+        sandbox = self._records.sandboxes[container.sandbox_id]
+        enter_network, leave_network = self._networks.door(sandbox)
+
+        def enter() -> None:
+            enter_network()
+            self._cgroups.enter(container.group)
+
+        def leave() -> None:
+            self._cgroups.leave(container.group)
+            leave_network()
+
+        pid = await self.presence(container).machine.start(enter, leave, paused)
+        if self._cgroups.v2 or not self._hypervisor.embedded:
+            self._cgroups.adopt(container.group, pid)
+        return pid
+
+    # --- power
+    async def power(self, container: Container) -> str:
+        """What libvirt says of a VM that is on; of one that is off, the record knows why."""
+        state = await self.machine(container).state()
+        if state is not None and state.running:
+            return machines.PAUSED if state.paused else machines.RUNNING
+        return container.power
+
+    def mark(self, container: Container, power: str) -> None:
+        container.power = power
+        self._records.save(container)
+
+    def changed(self, container: Container) -> None:
+        """Followers of events read the container's status again."""
         self.post(container, notices.STARTED)
 
     def watch(self, container: Container, pid: int) -> None:
@@ -196,6 +240,11 @@ class Lives:
     async def _over(self, container: Container, present: Presence, code: int | None) -> None:
         if container.leaving and await self.departed(container):
             return
+        if await self.is_off_on_purpose(container):
+            await present.console.close()
+            present.off.set()
+            self.changed(container)
+            return
         if not code and not present.killed:
             # QEMU ended in order, or is not our child: whether the guest shut down or crashed, libvirt knows.
             with suppress(TimeoutError):
@@ -207,6 +256,13 @@ class Lives:
                 present.shut_down |= state is not None and state.why_off == "shutdown"
         await self.finish(container, code)
 
+    async def is_off_on_purpose(self, container: Container) -> bool:
+        """A VM that ended before its memory was saved has not been suspended."""
+        if container.power == machines.SUSPENDED:
+            with suppress(LibvirtFailed):
+                return await self.machine(container).is_saved()
+        return container.power == machines.SHUTDOWN
+
     async def finish(self, container: Container, code: int | None) -> None:
         """Records how a VM ended; once."""
         present = self.presence(container)
@@ -215,8 +271,10 @@ class Lives:
         await present.console.close()
         container.exit_code, container.reason, container.message = self._verdict(container, present, code)
         container.state, container.finished_ns, container.update = EXITED, time.time_ns(), None
+        container.power = machines.RUNNING
         self._records.save(container)
         present.ended.set()
+        present.off.set()
         self.post(container, notices.STOPPED)
 
     def _verdict(self, container: Container, present: Presence, code: int | None) -> tuple[int, str, str]:
@@ -243,10 +301,20 @@ class Lives:
             await self.finish(container, 0)
             return
         present = self.presence(container)
+        was = container.power
+        self.mark(container, machines.RUNNING)
+        state = await present.machine.state()
+        if was in machines.OFF and (state is None or not state.running):
+            present.shut_down = True
+            await self.finish(container, 0)
+            return
         if grace_s > 0 and not container.leaving:
+            if state is not None and state.paused:
+                with suppress(LibvirtFailed):
+                    await present.machine.resume()
             with suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
-                    await self._shut_down(present)
+                    await self.shut_down(present)
         if container.state != RUNNING:
             return
         present.killed = True
@@ -255,14 +323,15 @@ class Lives:
             await present.ended.wait()
 
     @staticmethod
-    async def _shut_down(present: Presence) -> None:
+    async def shut_down(present: Presence) -> None:
+        """Presses the power button until QEMU has ended."""
         pauses = iter(_PRESS_AGAIN_S)
-        while not present.ended.is_set():
+        while not present.off.is_set():
             with suppress(LibvirtFailed):
                 await present.machine.press_power_button()
             with suppress(TimeoutError):
                 async with asyncio.timeout(next(pauses, _PRESS_AGAIN_S[-1])):
-                    await present.ended.wait()
+                    await present.off.wait()
 
     async def remove(self, container: Container) -> None:
         await self.stop(container, 0)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from podfit.api import machines
 from podfit.cri import api_pb2 as cri
 from podfit.vm.decide.layout import Layout
 from podfit.vm.decide.progress import Update
@@ -83,6 +84,8 @@ class Container:
     """It has arrived, and its log waits for what it logged before."""
     moved: bool = False
     """It runs there now; nothing of it is left here but this record."""
+    power: str = machines.RUNNING
+    """Suspended or Shutdown: QEMU has ended, or will, and the container goes on."""
 
     @property
     def domain(self) -> str:

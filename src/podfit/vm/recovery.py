@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 
+from podfit.api import machines
 from podfit.vm.cgroups import Cgroups
 from podfit.vm.decide.progress import interrupted
 from podfit.vm.disks import Disks
@@ -82,7 +83,7 @@ class Recovery:
             self._disks.remove(container.id)
         elif state is not None and state.running:
             await self._resume(container, machine)
-        elif container.state == RUNNING:
+        elif container.state == RUNNING and not (state is not None and await self._lives.is_off_on_purpose(container)):
             await self._ended(container, state)
 
     async def _ended(self, container: Container, state: State | None) -> None:
@@ -94,6 +95,8 @@ class Recovery:
     async def _resume(self, container: Container, machine: Machine) -> None:
         if container.state != RUNNING:
             container.state, container.started_ns = RUNNING, container.started_ns or container.created_ns
+        # Whoever wanted it off and got no answer asks again.
+        container.power = machines.RUNNING
         if container.update is not None:
             container.update = interrupted(container.update)
         self._records.save(container)

@@ -7,6 +7,7 @@ import json
 import logging
 from pathlib import Path
 
+from podfit.api import machines
 from podfit.cri import api_pb2 as cri
 from podfit.kit.dirlock import DirectoryLock
 from podfit.vm.cgroups import Cgroups
@@ -21,6 +22,7 @@ from podfit.vm.moving.arrivals import Arrivals
 from podfit.vm.moving.departures import Departures
 from podfit.vm.network import Networks
 from podfit.vm.notices import Notices
+from podfit.vm.power import Power
 from podfit.vm.records import RUNNING, Container, Records, Sandbox
 from podfit.vm.recovery import Recovery
 from podfit.vm.resizing.resizer import Resizer
@@ -47,6 +49,7 @@ class Runtime:
         self.records = Records(self.folder / "state.db")
         self.cgroups, disks = Cgroups(), Disks(self.folder / "vms")
         self.lives = Lives(self.records, self.hypervisor, self.cgroups, disks, self.networks, self.notices)
+        self.power = Power(self.lives)
         self.resizer = Resizer(self.records, self.hypervisor, self.cgroups, self.lives, self.waits)
         self.departures = Departures(self.records, self.hypervisor, self.lives, self.networks)
         self.arrivals = Arrivals(
@@ -104,6 +107,7 @@ class Runtime:
 
     async def remove(self, container: Container) -> None:
         await self.lives.remove(container)
+        self.power.forget(container)
         self.images.release(container.image, container.id)
 
     # --- status
@@ -128,8 +132,10 @@ class Runtime:
     async def info(self, container: Container) -> dict[str, str]:
         """What `crictl inspect` shows besides the status."""
         update, layout = container.update, container.layout
+        power = await self.power.actual(container) if container.state == RUNNING else machines.RUNNING
         about = {
             "machine": {
+                "power": power,
                 "boot_memory_mib": layout.boot.memory_mib,
                 "max_memory_mib": layout.max_memory_mib,
                 "max_vcpus": layout.max_vcpus,
@@ -142,7 +148,7 @@ class Runtime:
             "offlineVcpus": container.offline_vcpus,
             "update": update.to_json() if update is not None else None,
         }
-        if container.state == RUNNING and not container.moved:
+        if container.state == RUNNING and power == machines.RUNNING and not container.moved:
             memory = await self.resizer.memory(container).actual()
             about["memory"] = {
                 "bootMiB": memory.boot,

@@ -25,6 +25,16 @@ fi
 for server in $(parameter dns | tr , ' '); do echo "nameserver $server"; done >>/etc/resolv.conf
 [ -n "$(parameter search)" ] && echo "search $(parameter search | tr , ' ')" >>/etc/resolv.conf
 [ -n "$(parameter resolver)" ] && echo "options $(parameter resolver | tr , ' ')" >>/etc/resolv.conf
+# What cloud-init would read from its NoCloud disk: keys, and user data that is a script.
+mkdir -p /seed
+for disk in /dev/vd?; do mount -t iso9660 -o ro "$disk" /seed 2>/dev/null && break; done
+if [ -e /seed/user-data ]; then
+  mkdir -p -m 700 /root/.ssh
+  sed -n 's/.*"public-keys": \["\(.*\)"\].*/\1/p' /seed/meta-data | sed 's/", "/\n/g' >/root/.ssh/authorized_keys
+  if [ "$(head -c 2 /seed/user-data)" = '#!' ]; then
+    cat /seed/user-data >/run/user-data && chmod 700 /run/user-data && /run/user-data >/run/user-data.log 2>&1
+  fi
+fi
 acpid -d -c /etc/acpi >/dev/null 2>&1 &
 agent=
 for port in /sys/class/virtio-ports/*; do

@@ -21,7 +21,7 @@ VERSION = "1"
 # In the order of their dependencies, so that insmod alone loads them.
 MODULES = """
 virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_console virtio_balloon virtio_mem
-virtio_blk failover net_failover virtio_net button evdev fuse virtiofs
+virtio_blk failover net_failover virtio_net button evdev fuse virtiofs cdrom isofs
 """
 APPLETS = """
 acpid ash awk base64 cat chmod cp cttyhack cut date dd df dirname dmesg echo env expr false find free grep head hostname

@@ -3,37 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.e2e.conftest import KUBECTL, Running, eventually
-from tests.vms import GUEST, guest_archive, needs_vms, share_cache
+from tests.vms import GUEST, needs_vms, podfit
 
 pytestmark = [needs_vms, pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")]
-
-
-def podfit(*words: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "podfit.cli.main", *words], capture_output=True, text=True, check=True)
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("vm-up")
-    podfit("image", "load", str(guest_archive(folder)), "--data-dir", str(folder / "data"))
-    share_cache(folder / "data/vm/libvirt")
-    running = Running(folder / "data", "--vm", "--node-cpu", "8", "--node-memory", "8Gi", "--image-fallback", "host")
-    from podfit.vm.machines.process import Orphans, Processes
-
-    running.start()
-    # VMs that a killed runtime leaves behind may become children of this process.
-    with Orphans(Processes()).reaped():
-        yield running
-        running.stop()
-        podfit("down", "--data-dir", str(folder / "data"))
 
 
 def vm_pod(name: str, cpu: str = "1", memory: str = "256Mi") -> str:
@@ -55,12 +31,7 @@ def actual(up: Running, name: str) -> Any:
 
 
 def answers(up: Running, name: str) -> bool:
-    done = subprocess.run(
-        [KUBECTL or "", "--kubeconfig", str(up.kubeconfig), "exec", name, "--", "true"],
-        capture_output=True,
-        check=False,
-    )
-    return done.returncode == 0
+    return up.try_kubectl("exec", name, "--", "true").returncode == 0
 
 
 def test_a_vm_pod_lives_and_is_resized_beside_containers(up: Running) -> None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from podfit.agent.decide.states import Object
 from podfit.agent.runtimes.base import CREATED, EXITED, RUNNING, ContainerState
+from podfit.api.machines import ends_when_shut_down
 from podfit.api.resources import is_sidecar
 
 
@@ -60,7 +61,7 @@ Delay = Callable[[Seen], float]
 def next_steps(pod: Mapping[str, Any], seen: Mapping[str, Seen], delay: Delay, wanted: frozenset[str]) -> Next:
     """`wanted` are containers that a resize ended: they start again whatever the restart policy says."""
     spec = pod["spec"]
-    policy = spec.get("restartPolicy") or "Always"
+    policy = _policy(spec)
     containers = spec.get("containers") or []
     regular = [seen[container["name"]] for container in containers]
     inits = spec.get("initContainers") or []
@@ -89,6 +90,11 @@ def next_steps(pod: Mapping[str, Any], seen: Mapping[str, Seen], delay: Delay, w
     looking = [seen[one["name"]] for one in spec.get("ephemeralContainers") or ()]
     fresh = [one.name for one in looking if one.last is None or one.created_only]
     return Next((*fresh, *collected.start), tuple(collected.later), (), False, initialized)
+
+
+def _policy(spec: Mapping[str, Any]) -> str:
+    policy = str(spec.get("restartPolicy") or "Always")
+    return "OnFailure" if policy == "Always" and ends_when_shut_down(spec) else policy
 
 
 _NOTHING_TO_DO = Next(initialized=True)
@@ -169,7 +175,7 @@ def _ended(container: Mapping[str, Any], one: Seen, policy: str, wanted: frozens
 def phase(pod: Mapping[str, Any], seen: Mapping[str, Seen], ending: bool, wanted: frozenset[str] = frozenset()) -> str:
     """`wanted` as in `next_steps`: a pod with a container between two lives is not over."""
     spec = pod["spec"]
-    policy = spec.get("restartPolicy") or "Always"
+    policy = _policy(spec)
     containers = spec.get("containers") or []
     regular = [seen[container["name"]] for container in containers]
     if _all_run(regular):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from podfit.agent.decide.states import CPU, MEMORY, Allocated, Desired, amount
 from podfit.agent.runtimes.base import RUNNING, Machine, PodState
-from podfit.api.machines import CARRIED, LARGEST_DEVICE_MIB, LEAST_MEMORY_MIB, MAX_MEMORY, MAX_VCPUS, SLOTS
+from podfit.api.machines import CARRIED, LARGEST_DEVICE_MIB, LEAST_MEMORY_MIB, MAX_MEMORY, MAX_VCPUS, SHUTDOWN, SLOTS
 
 FRACTION, BEYOND = "fraction_of_vcpu", "beyond_vm_maximum"
 _MIB = 1 << 20
@@ -40,7 +40,7 @@ def _cpu(name: str, milli: int, machine: Machine | None) -> tuple[str, str] | No
         return FRACTION, (
             f'a VM has whole vCPUs only: container "{name}" cannot have a CPU limit of {milli}m; set it to {choice}'
         )
-    if machine is not None and machine.max_vcpus and milli > machine.max_vcpus * 1000:
+    if machine is not None and machine.power != SHUTDOWN and machine.max_vcpus and milli > machine.max_vcpus * 1000:
         return BEYOND, (
             f'container "{name}": {milli // 1000} vCPUs are more than the {machine.max_vcpus} its VM was defined for; '
             f"set the pod annotation {MAX_VCPUS} and recreate the pod"
@@ -49,9 +49,11 @@ def _cpu(name: str, milli: int, machine: Machine | None) -> tuple[str, str] | No
 
 
 def _memory(mib: int, machine: Machine) -> str | None:
-    """None also for no limit: the VM keeps what it has."""
+    """None also for no limit: the VM keeps what it has. One that is off is defined again."""
     if 0 < mib < LEAST_MEMORY_MIB:
         return f"a memory limit of {mib} MiB is too small for a VM; the least is {LEAST_MEMORY_MIB} MiB"
+    if machine.power == SHUTDOWN:
+        return None
     if machine.max_memory_mib and mib > machine.max_memory_mib:
         return (
             f"{mib} MiB are more than the {machine.max_memory_mib} MiB its VM was defined for; set the pod annotation "

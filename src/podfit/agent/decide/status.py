@@ -13,6 +13,7 @@ from podfit.agent.decide.lifecycle import Seen
 from podfit.agent.decide.sized import Sized
 from podfit.agent.decide.states import Actuated, Allocated, Desired, Object, equal
 from podfit.agent.runtimes.base import ContainerState, Limits, LinuxUser
+from podfit.api.machines import PAUSED, RUNNING, SHUTDOWN, SUSPENDED
 from podfit.api.migrations import moving
 from podfit.api.resources import is_sidecar
 from podfit.kit.clock import rfc3339
@@ -94,7 +95,26 @@ def build(facts: Facts) -> Object:
     if spec.get("ephemeralContainers"):
         status["ephemeralContainerStatuses"] = [_ephemeral(facts, one) for one in spec["ephemeralContainers"]]
     _pod_level(facts, status)
+    if spec.get("virtualMachine"):
+        _machine(facts, before, status)
     return status
+
+
+_POWER_STATES = {
+    RUNNING: ("active", "running"),
+    PAUSED: ("paused", "paused"),
+    SUSPENDED: ("suspended", "suspended"),
+    SHUTDOWN: ("stopped", "shutdown"),
+}
+
+
+def _machine(facts: Facts, before: Mapping[str, Any], status: Object) -> None:
+    """Only a node knows the power of a virtual machine; the API server derives the rest from its container."""
+    one = facts.seen.get(facts.pod["spec"]["virtualMachine"].get("name", ""))
+    if one is not None and one.running and one.last is not None and one.last.machine is not None:
+        state, power = _POWER_STATES.get(one.last.machine.power, ("", "nostate"))
+        known = before.get("virtualMachineStatus") or {}
+        status["virtualMachineStatus"] = {**known, "state": state, "powerState": power}
 
 
 def remembered(status: Mapping[str, Any], name: str, container_id: str) -> Object:

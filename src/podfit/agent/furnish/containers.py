@@ -21,6 +21,7 @@ from podfit.agent.furnish.volumes import BadVolume, Volumes, made_of_objects
 from podfit.agent.ledger import Ledger
 from podfit.agent.record import PodRecord
 from podfit.agent.runtimes.base import ContainerConfig, ImageState, Limits, Mount, PodConfig, Security
+from podfit.api.machines import POWER, RUNNING, wanted_power
 from podfit.api.resources import is_sidecar
 from podfit.kit.atomicfile import write_again
 from podfit.kit.oserrors import system_words
@@ -151,6 +152,7 @@ class ContainerMaker:
             security=security(pod["spec"], container),
             stop_signal=(container.get("lifecycle") or {}).get("stopSignal") or "",
             target=container.get("targetContainerName") or "",
+            annotations={POWER: power} if (power := wanted_power(pod)) != RUNNING else {},
         )
 
     async def _check_user(self, record: PodRecord, container: Object) -> None:

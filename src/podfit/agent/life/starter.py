@@ -12,6 +12,7 @@ from podfit.agent.cpus.policy import CpuPolicy
 from podfit.agent.decide import kernel
 from podfit.agent.decide.states import Object, effective, every_container
 from podfit.agent.furnish.containers import ConfigProblem, ContainerMaker, VolumeProblem
+from podfit.agent.furnish.machines import Machines
 from podfit.agent.furnish.runtimeclasses import RuntimeClasses
 from podfit.agent.ledger import Ledger
 from podfit.agent.life.ending import Stopper
@@ -46,6 +47,7 @@ class Starter:
         maker: ContainerMaker,
         images: ImagePulls,
         classes: RuntimeClasses,
+        machines: Machines,
         hooks: Hooks,
         stopper: Stopper,
         restarts: Restarts,
@@ -55,7 +57,7 @@ class Starter:
         kick: Callable[[str], None],
     ) -> None:
         self._runtime, self._ledger, self._notices, self._maker = runtime, ledger, notices, maker
-        self._classes = classes
+        self._classes, self._machines = classes, machines
         self._images, self._hooks, self._stopper, self._restarts, self._cpus = images, hooks, stopper, restarts, cpus
         self._clock, self._tasks, self._kick = clock, tasks, kick
         self._trouble = Backoff(1.0, _TROUBLE_S)
@@ -93,7 +95,9 @@ class Starter:
             if record.pod["spec"].get("hostUsers") is False:
                 raise RuntimeFailure(_NO_USERS)
             record.handler = await self._classes.handler(record.pod)
-            await self._runtime.run_pod(self._maker.pod_config(record, limits))
+            config = self._maker.pod_config(record, limits)
+            config = replace(config, annotations={**config.annotations, **await self._machines.annotations(record.pod)})
+            await self._runtime.run_pod(config)
         except (RuntimeFailure, OSError) as error:
             self._notices.say(
                 record.pod, WARNING, "FailedCreatePodSandBox", f"Failed to create pod sandbox: {system_words(error)}"

@@ -317,6 +317,10 @@ class Handler(Struct, frozen=True):
     user_namespaces: bool = False
 
 
+def no_machine(container_id: str) -> RuntimeFailure:
+    return RuntimeFailure(f"container {container_id} is no virtual machine")
+
+
 def no_handler(name: str) -> RuntimeFailure:
     return RuntimeFailure(f'failed to get sandbox runtime: no runtime for "{name}" is configured')
 
@@ -390,6 +394,10 @@ class Runtime(Protocol):
         answers late. True: the kernel has them all, written in this order, and `confirmations` has the answer when it
         is there; an event (confirmed, refused) announces it. False: nothing has changed, and they are to be made one by
         one, which also says what is refused."""
+
+    async def set_power(self, container_id: str, power: str, grace_s: float) -> None:
+        """Pauses, suspends, shuts down or starts a virtual machine; its container stays. A guest that does not shut
+        down within the grace is cut off."""
 
     async def pod_limits(self, uid: str) -> Limits:
         """What the kernel has now (CPU shares as configured where the kernel's form is coarser)."""

@@ -37,6 +37,7 @@ from .base import (
     Usage,
     WriteRefused,
     invalid_image,
+    no_machine,
 )
 from .confirmations import Confirmations
 from .execs import exec_sync
@@ -273,6 +274,9 @@ class FakeRuntime:
         container.limits = limits
         self._after("update_container", container_id, change)
         self._settle(self._pod(container.pod_uid), change)
+
+    async def set_power(self, container_id: str, power: str, grace_s: float) -> None:
+        raise no_machine(container_id)
 
     def _check_fits(self, holder: FakePod | FakeContainer, limits: Limits, change: Change) -> None:
         if change.memory_bytes is not None and limits.memory_bytes is not None:

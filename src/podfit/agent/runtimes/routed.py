@@ -156,6 +156,9 @@ class RoutedRuntime:
     async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
         return await (await self._of_pod(uid)).update_all(uid, changes)
 
+    async def set_power(self, container_id: str, power: str, grace_s: float) -> None:
+        await (await self._of_container(container_id)).set_power(container_id, power, grace_s)
+
     async def pod_limits(self, uid: str) -> Limits:
         return await (await self._of_pod(uid)).pod_limits(uid)
 

@@ -18,6 +18,7 @@ from podfit.vm.machines.definition import VIRTIO_ALIAS, Live, dimm_xml, read_liv
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
 
 LIVE, CONFIG = libvirt.VIR_DOMAIN_AFFECT_LIVE, libvirt.VIR_DOMAIN_AFFECT_CONFIG
+_WITH_EVERYTHING = libvirt.VIR_DOMAIN_UNDEFINE_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
 _OFF = {
     libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN: "shutdown",
     libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED: "destroyed",
@@ -42,13 +43,14 @@ class Machine:
         return await self._hypervisor.on(self.uuid, work)
 
     # --- life
-    async def start(self, enter: Callable[[], None], leave: Callable[[], None]) -> int:
-        """Starts the VM from a thread that has entered the pod's cgroup and network; returns QEMU's pid."""
+    async def start(self, enter: Callable[[], None], leave: Callable[[], None], paused: bool = False) -> int:
+        """Starts the VM from a thread that has entered the pod's cgroup and network; returns QEMU's pid. A VM whose
+        memory was saved goes on with it."""
 
         def work(domain: Any) -> None:
             enter()
             try:
-                domain.create()
+                domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if paused else 0)
             finally:
                 leave()
 
@@ -75,6 +77,22 @@ class Machine:
     async def press_power_button(self) -> None:
         await self._do(lambda domain: domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN))
 
+    async def pause(self) -> None:
+        await self._do(lambda domain: domain.suspend())
+
+    async def resume(self) -> None:
+        await self._do(lambda domain: domain.resume())
+
+    async def save(self) -> None:
+        """Writes its memory to disk and ends QEMU."""
+        await self._do(lambda domain: domain.managedSave(libvirt.VIR_DOMAIN_SAVE_RUNNING))
+
+    async def is_saved(self) -> bool:
+        return bool(await self._do(lambda domain: domain.hasManagedSaveImage()))
+
+    async def drop_saved(self) -> None:
+        await self._do(lambda domain: domain.managedSaveRemove())
+
     async def reset(self) -> None:
         await self._do(lambda domain: domain.reset())
 
@@ -87,7 +105,7 @@ class Machine:
 
     async def undefine(self) -> None:
         try:
-            await self._do(lambda domain: domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM))
+            await self._do(lambda domain: domain.undefineFlags(_WITH_EVERYTHING))
         except LibvirtFailed as error:
             if not error.no_domain:
                 raise

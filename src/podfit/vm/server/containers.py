@@ -5,10 +5,13 @@ from __future__ import annotations
 import secrets
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
+from podfit.api import machines
 from podfit.cri import api_pb2 as cri
 from podfit.vm.decide.layout import layout_of
+from podfit.vm.decide.refusals import GuestBusy, Invalid
 from podfit.vm.decide.sizes import MIB, Limits, size_of
 from podfit.vm.records import CREATED, EXITED, Container, Sandbox
 from podfit.vm.runtime import Runtime
@@ -20,6 +23,8 @@ from podfit.vm.server.answers import (
     listed_container,
 )
 
+_NOTHING = Limits()
+_GRACE_S = 30.0
 OVERHEAD_MIB = 160
 """What QEMU needs besides the guest's memory, where the pod's RuntimeClass does not say."""
 
@@ -109,18 +114,33 @@ class Containers:
         container = self._runtime.container(request.container_id)
         if container.state == EXITED:
             raise WrongState(f"the container {container.id} has ended")
-        if container.state == CREATED:
-            await self._redefine(container, limits_from(request.linux))
-        else:
-            await self._runtime.resizer.update(container, limits_from(request.linux))
+        limits = limits_from(request.linux)
+        if limits != _NOTHING:
+            await self._resize(container, limits)
+        if machines.POWER in request.annotations:
+            grace_s = _grace_s(request.annotations)
+            await self._runtime.power.set(container, request.annotations[machines.POWER], grace_s)
         return cri.UpdateContainerResourcesResponse()
 
+    async def _resize(self, container: Container, newer: Limits) -> None:
+        if container.state == CREATED:
+            await self._redefine(container, newer)
+            return
+        power = await self._runtime.power.actual(container)
+        if power == machines.SHUTDOWN:
+            await self._redefine(container, newer)
+        elif power == machines.RUNNING:
+            await self._runtime.resizer.update(container, newer)
+        else:
+            raise GuestBusy(f"the VM is {power.lower()}: its guest can take part in a change when it runs again")
+
     async def _redefine(self, container: Container, newer: Limits) -> None:
-        """A VM that has not been started yet starts with its new size."""
+        """A VM that is off starts with its new size."""
         sandbox = self._runtime.sandbox(container.sandbox_id)
         limits = container.limits.updated(newer)
         layout = layout_of(size_of(limits), sandbox.config.annotations)
         container.limits, container.layout = limits, layout
+        container.offline_vcpus, container.update = 0, None
         await self._runtime.lives.define(sandbox, container)
 
     @answered
@@ -130,3 +150,11 @@ class Containers:
         container = self._runtime.container(request.container_id)
         self._runtime.lives.presence(container).console.reopen()
         return cri.ReopenContainerLogResponse()
+
+
+def _grace_s(annotations: Mapping[str, str]) -> float:
+    """How long a guest may take to shut down."""
+    text = annotations.get(machines.POWER_GRACE, "")
+    if text and not text.isdecimal():
+        raise Invalid(f"annotation {machines.POWER_GRACE}: {text!r} is not a number of seconds")
+    return float(text) if text else _GRACE_S

@@ -137,6 +137,8 @@ class Book:
             before = known.state.state
             if before == EXITED:
                 return known
+            if known.state.machine != state.machine:
+                self.emit("changed", pod.config.uid, state.id)
             known.state = state
         known.touched = time.monotonic()
         if state.state == RUNNING:

@@ -8,11 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from podfit.api.machines import POWER, POWER_GRACE
 from podfit.api.quantity import BINARY_SI, Quantity
 from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
 
-from ..base import EXITED, RUNNING, CannotRun, ContainerConfig, RuntimeFailure
+from ..base import EXITED, RUNNING, CannotRun, ContainerConfig, RuntimeFailure, no_machine
 from . import configs
 from .book import Book
 from .failures import failure
@@ -118,6 +119,17 @@ class Containers:
             if error.code != GONE:
                 raise failure(error) from error
         await self._book.read_end(container_id)
+
+    async def set_power(self, container_id: str, power: str, grace_s: float) -> None:
+        if self._book.container(container_id).state.machine is None:
+            raise no_machine(container_id)
+        asked = {POWER: power, POWER_GRACE: str(math.ceil(grace_s))}
+        request = api.UpdateContainerResourcesRequest(container_id=container_id, annotations=asked)
+        try:
+            await self._book.client.ask("UpdateContainerResources", request, grace_s + STOP_S)
+            await self._book.refresh(container_id)
+        except CriError as error:
+            raise failure(error) from error
 
     async def remove(self, container_id: str) -> None:
         if container_id not in self._book.containers:

@@ -192,6 +192,9 @@ class CriRuntime:
     async def update_container(self, container_id: str, change: Change) -> None:
         await self._resources.update_container(container_id, change)
 
+    async def set_power(self, container_id: str, power: str, grace_s: float) -> None:
+        await self._containers.set_power(container_id, power, grace_s)
+
     async def pod_limits(self, uid: str) -> Limits:
         return await self._readings.pod_limits(uid)
 

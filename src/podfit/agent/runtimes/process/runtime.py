@@ -36,6 +36,7 @@ from ..base import (
     RuntimeFailure,
     Usage,
     no_handler,
+    no_machine,
 )
 from ..cgroups import Cgroups, Vanished, pod_group
 from ..cgroups.watch import OomWatch, memory_below
@@ -343,6 +344,9 @@ class ProcessRuntime(ImageCalls, StreamCalls):
 
     async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
         return False  # nobody is behind this runtime
+
+    async def set_power(self, container_id: str, power: str, grace_s: float) -> None:
+        raise no_machine(container_id)
 
     async def pod_limits(self, uid: str) -> Limits:
         pod = self._pod(uid)

@@ -1,0 +1,61 @@
+"""What the runtime of a virtual machine learns from `spec.virtualMachine`: user data and keys, as annotations.
+
+A pod that names its virtual machine as a container has these annotations itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from podfit.agent.decide.states import Object
+from podfit.agent.furnish.objects import Objects
+from podfit.agent.runtimes.base import RuntimeFailure
+from podfit.api.machines import SSH_KEYS, USER_DATA, USER_DATA_BASE64
+from podfit.api.status import ApiError
+from podfit.client.transport import Unreachable
+
+_UNVERIFIED = "trustedImageCertificate is set, but images of virtual machines cannot be verified on this node"
+
+
+class Machines:
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    async def annotations(self, pod: Object) -> dict[str, str]:
+        """Raises RuntimeFailure for what cannot be had."""
+        machine = pod["spec"].get("virtualMachine")
+        if not machine:
+            return {}
+        if machine.get("trustedImageCertificate"):
+            raise RuntimeFailure(_UNVERIFIED)
+        keys = [machine["publicKey"]] if machine.get("publicKey") else []
+        if machine.get("keyPairName"):
+            keys += await self._key_pair(pod["metadata"]["namespace"], machine["keyPairName"])
+        found = {
+            USER_DATA_BASE64: machine.get("userData"),
+            USER_DATA: machine.get("cloudInitUserDataScript"),
+            SSH_KEYS: "\n".join(keys),
+        }
+        return {name: text for name, text in found.items() if text}
+
+    async def _key_pair(self, namespace: str, name: str) -> list[str]:
+        """The public keys in the Secret of this name: all of its values that are public keys."""
+        try:
+            secret = await self._objects.secret(namespace, name)
+        except (ApiError, Unreachable) as error:
+            raise RuntimeFailure(f"key pair {name}: {error}") from error
+        if secret is None:
+            raise RuntimeFailure(f'key pair {name}: secret "{name}" not found in namespace {namespace}')
+        values = [_decoded(text) for text in (secret.get("data") or {}).values()]
+        keys = [line for value in values for line in value.splitlines() if line.startswith(("ssh-", "ecdsa-", "sk-"))]
+        if not keys:
+            raise RuntimeFailure(f'key pair {name}: secret "{name}" has no public key')
+        return keys
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

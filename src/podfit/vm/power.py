@@ -1,0 +1,94 @@
+"""The power of VMs: paused, suspended to disk, shut down and started again, while their container stays.
+
+A VM that is off on purpose is recorded as such before QEMU ends, so that its end is not taken for the container's; one
+that is started is recorded after it runs. What libvirt says of a VM that runs or is paused always counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from podfit.api.machines import OFF, PAUSED, POWERS, RUNNING, SHUTDOWN, SUSPENDED
+from podfit.vm.decide.refusals import GuestBusy, Invalid
+from podfit.vm.life import Lives, Presence
+from podfit.vm.records import RUNNING as CONTAINER_RUNS
+from podfit.vm.records import Container
+
+_OFF_S = 30.0
+"""How long QEMU may take to end after it was killed."""
+_SAVE_S = 600.0
+
+
+class Power:
+    def __init__(self, lives: Lives) -> None:
+        self._lives = lives
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    async def actual(self, container: Container) -> str:
+        return await self._lives.power(container)
+
+    async def set(self, container: Container, wanted: str, grace_s: float) -> None:
+        """Raises Invalid, GuestBusy or LibvirtFailed."""
+        if wanted not in POWERS:
+            raise Invalid(f"{wanted!r} is none of the power states {', '.join(POWERS)}")
+        async with self._turns.setdefault(container.id, asyncio.Lock()):
+            if container.state != CONTAINER_RUNS:
+                raise GuestBusy(f"the container {container.id} does not run")
+            now = await self.actual(container)
+            if now == wanted:
+                return
+            if wanted in OFF:
+                await self._turn_off(container, now, wanted, grace_s)
+            else:
+                await self._turn_on(container, now, wanted)
+            self._lives.changed(container)
+
+    def forget(self, container: Container) -> None:
+        self._turns.pop(container.id, None)
+
+    async def _turn_on(self, container: Container, now: str, wanted: str) -> None:
+        machine = self._lives.machine(container)
+        if now in OFF:
+            await self._lives.boot(container, wanted == PAUSED)
+            self._lives.mark(container, RUNNING)
+        elif wanted == RUNNING:
+            await machine.resume()
+        else:
+            await machine.pause()
+
+    async def _turn_off(self, container: Container, now: str, wanted: str, grace_s: float) -> None:
+        machine, present = self._lives.machine(container), self._lives.presence(container)
+        if now == SHUTDOWN:
+            raise GuestBusy("a VM that is shut down has no memory to keep: it cannot be suspended")
+        if now == SUSPENDED:
+            self._lives.mark(container, SHUTDOWN)
+            await machine.drop_saved()
+            return
+        self._lives.mark(container, wanted)
+        try:
+            if wanted == SUSPENDED:
+                await machine.save()
+                await _wait(present, _SAVE_S)
+                return
+            if now == PAUSED:
+                await machine.resume()
+            await self._shut_down(present, grace_s)
+        except BaseException:
+            if await self.actual(container) not in OFF:
+                self._lives.mark(container, RUNNING)
+            raise
+
+    async def _shut_down(self, present: Presence, grace_s: float) -> None:
+        """The power button, then the grace period, then the plug."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._lives.shut_down(present)
+            return
+        await present.machine.destroy()
+        await _wait(present, _OFF_S)
+
+
+async def _wait(present: Presence, seconds: float) -> None:
+    async with asyncio.timeout(seconds):
+        await present.off.wait()
