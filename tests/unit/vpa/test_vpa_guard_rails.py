@@ -117,6 +117,54 @@ def test_an_amended_resize_never_exceeds_the_room_and_never_falls_too_far(
         assert made[0, "limits", "cpu"].milli >= cpu
 
 
+@given(amounts, amounts, amounts, st.integers(0, 64_000), st.floats(0.01, 1.0))
+def test_a_vm_is_only_ever_resized_to_whole_vcpus_that_hold_its_request(
+    request: int, vcpus: int, wanted: int, spare: int, step: float
+) -> None:
+    limit = -(-max(vcpus, request) // 1000) * 1000
+    pod, vpa = pod_and_vpa(request, limit, wanted)
+    pod["spec"]["runtimeClassName"] = "vm"
+    amended = _amended(pod, vpa, spare, step)
+    if amended is None:
+        return
+    cpu, whole = amended.get((0, "requests", "cpu")), amended.get((0, "limits", "cpu"))
+    made = whole.milli if whole is not None else limit
+    assert made % 1000 == 0 and made >= (cpu.milli if cpu is not None else request)
+    assert cpu is None or cpu.milli - request <= spare
+
+
+@given(st.integers(1, 64), amounts, st.integers(0, 64_000), st.floats(0.01, 1.0))
+def test_a_vm_whose_request_is_its_limit_stays_so(vcpus: int, wanted: int, spare: int, step: float) -> None:
+    pod, vpa = pod_and_vpa(vcpus * 1000, vcpus * 1000, wanted)
+    pod["spec"]["virtualMachine"] = {"name": "c"}
+    amended = _amended(pod, vpa, spare, step)
+    if amended is None:
+        return
+    size = amended[0, "requests", "cpu"].milli
+    assert size == amended[0, "limits", "cpu"].milli and size % 1000 == 0
+    assert size <= vcpus * 1000 + spare
+
+
+def _amended(pod: Any, vpa: Any, spare: int, step: float) -> Any:
+    """What is changed; None where nothing is."""
+    action = resize(pod, vpa, 0.0)
+    if action is None:
+        return None
+    amended = amend(action, Room({"cpu": spare}, {}, "node n1"), Rails(step), {})
+    return None if amended is None or isinstance(amended, Wait) else amended.changes
+
+
+def test_small_changes_of_a_request_do_not_let_the_limit_of_a_vm_creep_upwards() -> None:
+    request, limit = 300, 1000
+    for wanted in (310, 300, 320, 300, 330, 300):
+        pod, vpa = pod_and_vpa(request, limit, wanted)
+        pod["spec"]["runtimeClassName"] = "vm"
+        changes = _amended(pod, vpa, 64_000, 1.0)
+        request = changes[0, "requests", "cpu"].milli
+        limit = changes[0, "limits", "cpu"].milli if (0, "limits", "cpu") in changes else limit
+    assert (request, limit) == (300, 1000)
+
+
 def test_a_resize_is_not_cut_below_the_lower_bound() -> None:
     pod, vpa = pod_and_vpa(100, None, 1000)
     action = resize(pod, vpa, 0.0)

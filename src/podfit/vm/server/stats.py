@@ -1,7 +1,8 @@
 """CRI's calls about usage: what the guest uses of its memory, and what QEMU uses of the machine.
 
 The working set is what the guest itself cannot do without, from its balloon statistics: that is what a limit on the VM
-must cover. Usage and RSS are those of QEMU's cgroup, page cache of the guest and overhead included.
+must cover. It includes what the guest's kernel keeps for itself and does not count as its memory. Usage and RSS are
+those of QEMU's cgroup, page cache of the guest and overhead included.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Stats:
     async def _of(self, container: Container) -> cri.ContainerStats:
         now, used = time.time_ns(), self._runtime.cgroups.usage(container.group)
         guest = await self._guest(container)
-        total, usable = guest.get("available", 0) << 10, guest.get("usable")
+        total, usable = guest.get("actual", guest.get("available", 0)) << 10, guest.get("usable")
         working = total - (usable << 10) if usable is not None else used.memory_bytes
         memory = cri.MemoryUsage(
             timestamp=now,

@@ -9,8 +9,9 @@ from typing import Any
 from podfit.vpa.model.capping import Notes, capped_for_pod
 from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
 from podfit.vpa.model.limits import proportional_limits
+from podfit.vpa.model.machines import is_machine, whole_vcpus
 from podfit.vpa.model.pods import ResourceList, containers, limits_of, requests_of
-from podfit.vpa.model.policy import container_policy, controls_limits, recommendation
+from podfit.vpa.model.policy import CPU, container_policy, controls_limits, recommendation
 
 Object = Mapping[str, Any]
 
@@ -42,5 +43,8 @@ def resources_for_pod(
                 made.limits, said = proportional_limits(limits, requests, targets[name], default)
                 if said:
                     notes.setdefault(name, []).extend(said)
+                if is_machine(pod) and CPU in made.requests and CPU in made.limits:
+                    same = requests.get(CPU) == limits.get(CPU)
+                    made.requests[CPU], made.limits[CPU] = whole_vcpus(made.requests[CPU], made.limits[CPU], same)
         results.append(made)
     return results, notes

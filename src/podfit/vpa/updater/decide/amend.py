@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from podfit.api.quantity import Quantity
+from podfit.vpa.model.machines import is_machine, whole_vcpus
 from podfit.vpa.model.pods import containers, limits_of, requests_of
 from podfit.vpa.model.policy import CPU, RESOURCES
 from podfit.vpa.model.room import shown
@@ -56,10 +57,15 @@ def amend(resize: Resize, room: Room, rails: Rails, lower: Mapping[tuple[str, st
             continue
         least = rails.floors.get((name, key[2]), 0)
         _set(wanted, key, _eased(wanted[key], current.get(key), key[2], rails, least))
+    if is_machine(pod):
+        _make_whole(wanted, current, dict(wanted))
+    before = dict(wanted)
     for resource in RESOURCES:
         waiting = _fit(pod, wanted, current, resource, room, lower)
         if waiting is not None:
             return waiting
+    if is_machine(pod):
+        _make_whole(wanted, current, before)
     if all(current.get(key) == amount for key, amount in wanted.items()):
         return None
     if all(_desired(pod, key) == amount for key, amount in wanted.items()):
@@ -116,6 +122,18 @@ def _set(wanted: Change, key: tuple[int, str, str], amount: Quantity) -> None:
         resource = key[2]
         scaled = _amount(resource, wanted[limit]) * _amount(resource, amount) // max(1, _amount(resource, before))
         wanted[limit] = _quantity(resource, max(scaled, _amount(resource, amount)), wanted[limit])
+
+
+def _make_whole(wanted: Change, current: Change, before: Change) -> None:
+    """A virtual machine's CPU limit is whole; one that was cut for lack of room loses what does not make a vCPU."""
+    for key in [key for key in wanted if key[1] == "requests" and key[2] == CPU]:
+        limit = (key[0], "limits", CPU)
+        if limit not in wanted:
+            continue
+        request, same = wanted[key], current.get(key) == current.get(limit)
+        if same and request < before[key]:
+            request = Quantity.of_milli(max(request.milli // 1000 * 1000, _amount(CPU, current[key])), request.format)
+        wanted[key], wanted[limit] = whole_vcpus(request, wanted[limit], same)
 
 
 def _fit(
