@@ -1,8 +1,8 @@
 """The roles and bindings every cluster starts with. The server creates those that are missing at each start.
 
-As in Kubernetes, with two differences: `admin` and `edit` may resize pods (they may change the pod's controller
-anyway), and one process runs all controllers, so system:kube-controller-manager holds what their accounts would. What
-Kubernetes has no part for is in `part_roles`.
+Those of Kubernetes are in `default_roles`; what is here is added to them. `admin` and `edit` may resize pods (they may
+change the pod's controller anyway), and one process runs all controllers, so system:kube-controller-manager holds what
+their accounts would. What Kubernetes has no part for is in `part_roles`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from podfit.api.status import Object
 from podfit.apiserver.auth import part_roles
+from podfit.apiserver.auth.default_roles import merged
 from podfit.apiserver.auth.rules import Rule, rule
 
 API_VERSION = "rbac.authorization.k8s.io/v1"
@@ -162,7 +163,7 @@ def cluster_roles(nodes_allocate: bool = False) -> list[Object]:
     """`nodes_allocate`: nodes write what they have allocated to the specs of pods, as in the design of 2020."""
     csr = "system:certificates.k8s.io:"
     requests = f"{csr}certificatesigningrequests:"
-    return [
+    own = [
         _role("cluster-admin", [rule(["*"], ["*"], ["*"]), rule(["*"], urls=["*"])]),
         _role("system:discovery", [rule(["get"], urls=_DISCOVERY)]),
         _role("system:public-info-viewer", [rule(["get"], urls=_PUBLIC)]),
@@ -215,13 +216,14 @@ def cluster_roles(nodes_allocate: bool = False) -> list[Object]:
             ],
         ),
     ]
+    return merged("ClusterRole", own)
 
 
 def cluster_role_bindings() -> list[Object]:
     everyone = ("Group", "system:authenticated")
     bootstrappers = ("Group", "system:bootstrappers")
     requests = "system:certificates.k8s.io:certificatesigningrequests:"
-    return [
+    own = [
         _binding("cluster-admin", "cluster-admin", ("Group", "system:masters")),
         _binding("system:discovery", "system:discovery", everyone),
         _binding("system:basic-user", "system:basic-user", everyone),
@@ -248,20 +250,23 @@ def cluster_role_bindings() -> list[Object]:
             ("Group", "system:serviceaccounts"),
         ),
     ]
+    return merged("ClusterRoleBinding", own)
 
 
 def roles() -> list[Object]:
-    """Namespaced roles, all in kube-system."""
+    """Namespaced roles; podfit's own are in kube-system."""
     reader = rule(READ, [""], ["configmaps"], ["extension-apiserver-authentication"])
     held = {"extension-apiserver-authentication-reader": (reader,), **part_roles.ROLES}
-    return [
+    own = [
         _described("Role", name, "kube-system") | {"rules": [each.to_json() for each in rules]}
         for name, rules in held.items()
     ]
+    return merged("Role", own)
 
 
 def role_bindings() -> list[Object]:
-    return [_binding(name, name, *part_roles.SUBJECTS[name], namespace="kube-system") for name in part_roles.ROLES]
+    own = [_binding(name, name, *part_roles.SUBJECTS[name], namespace="kube-system") for name in part_roles.ROLES]
+    return merged("RoleBinding", own)
 
 
 def _basic_user() -> list[Rule]:

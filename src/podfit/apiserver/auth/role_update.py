@@ -28,5 +28,5 @@ def _with_subjects(stored: Object, wanted: Object) -> Object | None:
     if stored.get("roleRef") != wanted["roleRef"]:
         return None
     held = stored.get("subjects") or []
-    lacking = [one for one in wanted["subjects"] if one not in held]
+    lacking = [one for one in wanted.get("subjects") or () if one not in held]
     return {**stored, "subjects": [*held, *lacking]} if lacking else None

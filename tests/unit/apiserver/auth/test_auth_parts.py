@@ -38,7 +38,11 @@ def bound(access: Any) -> Any:
             Action("create", "apps", "replicasets", "", "ns"),
             Action("create", "rbac.authorization.k8s.io", "clusterrolebindings"),
         ),
-        (CONTROLLERS, Action("patch", "", "pods", "resize", "ns", "p"), Action("create", "", "secrets", "", "ns")),
+        (
+            CONTROLLERS,
+            Action("patch", "", "pods", "resize", "ns", "p"),
+            Action("create", "apps", "deployments", "", "ns"),
+        ),
         (
             account_user("vpa-updater"),
             Action("patch", "", "pods", "resize", "ns", "p"),

@@ -1,0 +1,46 @@
+"""Every cluster has the roles and bindings of Kubernetes, and podfit's own beside and within them."""
+
+from __future__ import annotations
+
+from podfit.apiserver.auth import bootstrap_roles
+from podfit.apiserver.auth.rules import parse_rules, uncovered
+
+
+def by_name(objects: list) -> dict:  # type: ignore[type-arg]
+    return {obj["metadata"]["name"]: obj for obj in objects}
+
+
+def test_all_roles_and_bindings_of_kubernetes_are_there() -> None:
+    roles, bindings = by_name(bootstrap_roles.cluster_roles()), by_name(bootstrap_roles.cluster_role_bindings())
+    for name in ("endpointslice-controller", "job-controller", "resource-claim-controller", "node-controller"):
+        assert f"system:controller:{name}" in roles and f"system:controller:{name}" in bindings
+    assert {"system:node-proxier", "system:kube-dns", "system:volume-scheduler"} <= roles.keys() & bindings.keys()
+    local = {(obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in bootstrap_roles.role_bindings()}
+    assert ("kube-system", "system::leader-locking-kube-scheduler") in local
+    assert ("kube-public", "system:controller:bootstrap-signer") in local
+    count = sum(
+        obj["metadata"]["labels"].get("kubernetes.io/bootstrapping") == "rbac-defaults"
+        for part in (bootstrap_roles.roles, bootstrap_roles.role_bindings)
+        for obj in part()
+    )
+    assert count + len(roles) + len(bindings) >= 133
+
+
+def test_a_role_of_both_holds_the_rights_of_both() -> None:
+    manager = by_name(bootstrap_roles.cluster_roles())["system:kube-controller-manager"]
+    held = parse_rules(manager["rules"])
+    for wanted in (
+        {"verbs": ["create"], "apiGroups": [""], "resources": ["serviceaccounts/token"]},
+        {"verbs": ["create"], "apiGroups": ["apps"], "resources": ["replicasets"]},
+        {"verbs": ["create"], "apiGroups": [""], "resources": ["secrets"]},
+    ):
+        assert not uncovered(held, parse_rules([wanted])), wanted
+
+
+def test_bindings_name_roles_that_exist() -> None:
+    cluster = by_name(bootstrap_roles.cluster_roles())
+    local = {(obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in bootstrap_roles.roles()}
+    for binding in bootstrap_roles.cluster_role_bindings():
+        assert binding["roleRef"]["name"] in cluster
+    for binding in bootstrap_roles.role_bindings():
+        assert (binding["metadata"]["namespace"], binding["roleRef"]["name"]) in local
