@@ -308,6 +308,34 @@ async def test_a_resize_under_way_survives_every_change_of_dialect(cluster: Clus
     assert await cluster.native.get(POD, space("v1.35"), "p") == stored
 
 
+async def test_resizes_end_as_asked_while_their_namespace_changes_dialect_again_and_again(cluster: Cluster) -> None:
+    """One waits for room until another pod is gone; others are accepted at once, in whichever dialect it is then."""
+    node = await cluster.node("n1", capacity={"cpu": "1", "memory": "1Gi", "pods": "10"})
+    ask, base = Asker(cluster.server), pods_in("v1.35")
+    for name in ("waits", "moves", "leaves"):
+        body = manifest(name, resources={"requests": {"cpu": "300m"}})
+        body["spec"]["nodeName"] = "n1"
+        await ask("POST", base, body)
+    await node.quiet()
+    for turn, dialect in enumerate(DIALECTS):
+        label = {"metadata": {"labels": {LABEL: dialect}}}
+        await ask("PATCH", f"/api/v1/namespaces/{space('v1.35')}", label, MERGE)
+        door = "/resize" if dialect in ("v1.32", "v1.35") else ""
+        for name, cpu in (("waits", f"{600 + turn}m"), ("moves", f"{300 - turn}m")):
+            patch = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
+            code, answer = await ask("PATCH", f"{base}/{name}{door}", patch, STRATEGIC)
+            assert code == 200, answer
+    await ask("DELETE", f"{base}/leaves", gracePeriodSeconds="0")
+    await node.quiet()
+    ends = {}
+    for name in ("waits", "moves"):
+        pod = await cluster.native.get(POD, space("v1.35"), name)
+        status = pod["status"]["containerStatuses"][0]
+        pending = [one for one in pod["status"]["conditions"] if one["type"].startswith("PodResize")]
+        ends[name] = (status["allocatedResources"]["cpu"], status["resources"]["requests"]["cpu"], pending)
+    assert ends == {"waits": ("604m", "604m", []), "moves": ("296m", "296m", [])}
+
+
 # --- protobuf -----------------------------------------------------------------------------------------------------
 
 
