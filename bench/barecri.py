@@ -87,6 +87,11 @@ class BareRuntime:
         await self.client.ask("StopPodSandbox", api.StopPodSandboxRequest(pod_sandbox_id=pod.sandbox))
         await self.client.ask("RemovePodSandbox", api.RemovePodSandboxRequest(pod_sandbox_id=pod.sandbox))
 
+    async def emptied(self) -> None:
+        """Until nobody has a pod in the runtime any more."""
+        while (await self.client.ask("ListPodSandbox", api.ListPodSandboxRequest())).items:
+            await asyncio.sleep(0.05)
+
     async def close(self) -> None:
         for pod in list(self._pods):
             await self.remove(pod)

@@ -302,6 +302,51 @@ async def test_what_a_runtime_refuses_after_a_silence_is_put_back(
     assert await node.runtime.container_limits(cid) == before and node.runtime.confirmations.refused(uid)
 
 
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+def quotas_during(node: Node, proxy: CriProxy, method: str) -> list[int | None]:
+    """Of pods, at the moment when the runtime is asked."""
+    seen: list[int | None] = []
+
+    async def look(request: Any) -> Any:
+        seen.append(read_quota(node, request))
+        return await proxy.forward(method, request)
+
+    proxy.answers[method] = look
+    return seen
+
+
+def read_quota(node: Node, request: Any) -> int | None:
+    book = node.runtime._book
+    assert book.cgroups is not None
+    if isinstance(request, api.RunPodSandboxRequest):
+        group = request.config.linux.cgroup_parent
+    else:
+        group = book.pods[book.containers[request.container_id].pod_uid].group
+    return book.cgroups.limits(group).cpu_quota_us
+
+
+async def test_starting_a_sandbox_or_a_container_does_not_use_up_the_pods_quota(node: Node, proxy: CriProxy) -> None:
+    made = quotas_during(node, proxy, "RunPodSandbox")
+    started = quotas_during(node, proxy, "StartContainer")
+    uid = await node.pod()
+    assert (await node.runtime.pod_limits(uid)).cpu_quota_us == 200_000
+    await node.container(uid)
+    await node.container(uid, name="c2")
+    assert (made, started) == ([None], [None, None])
+    assert (await node.runtime.pod_limits(uid)).cpu_quota_us == 200_000
+
+
+async def test_a_pods_quota_holds_during_a_start_if_its_containers_could_use_more(node: Node, proxy: CriProxy) -> None:
+    uid = await node.pod()
+    first = await node.container(uid)
+    await node.runtime.update_container(first, Change(cpu_quota_us=190_000))
+    started = quotas_during(node, proxy, "StartContainer")
+    await node.container(uid, name="c2")  # 50 ms and 190 ms of each 100 ms, where the pod has 200
+    assert started == [200_000]
+
+
 async def test_a_sandbox_whose_answer_was_lost_is_found_and_used(node: Node, proxy: CriProxy) -> None:
     async def lose(request: Any) -> Any:
         await proxy.forward("RunPodSandbox", request)

@@ -20,6 +20,7 @@ from .failures import failure
 from .images import Images
 from .records import Pod
 from .sandboxes import GONE
+from .starting import without_pod_quota
 from .subpaths import SubPaths
 
 _UPPER = re.compile(r"[ ,]upperdir=([^, ]+)")
@@ -74,7 +75,8 @@ class Containers:
         pod = book.pods.get(known.pod_uid)
         kills = self._kills(pod)
         try:
-            await book.client.ask("StartContainer", api.StartContainerRequest(container_id=container_id))
+            async with without_pod_quota(book, pod, known):
+                await book.client.ask("StartContainer", api.StartContainerRequest(container_id=container_id))
             await book.refresh(container_id)
         except CriError as error:
             with suppress(CriError):

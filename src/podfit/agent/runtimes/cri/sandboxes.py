@@ -6,6 +6,8 @@ import asyncio
 import logging
 import time
 
+from msgspec import structs
+
 from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
 
@@ -14,7 +16,6 @@ from ..cgroups import remove_everywhere
 from . import configs
 from .book import Book
 from .failures import failure
-from .places import SYSTEMD
 from .records import Pod
 from .subpaths import SubPaths
 
@@ -38,7 +39,8 @@ class Sandboxes:
         attempt = known.attempt + 1 if known is not None else 0
         config.log_folder.mkdir(parents=True, exist_ok=True)
         if book.cgroups is not None:
-            book.cgroups.create(group, config.limits)
+            # Without its CPU quota, which would slow down the sandbox's own start.
+            book.cgroups.create(group, structs.replace(config.limits, cpu_quota_us=None))
         request = api.RunPodSandboxRequest(
             config=configs.sandbox(config, book.node, attempt, group), runtime_handler=config.handler
         )
@@ -49,8 +51,8 @@ class Sandboxes:
                 pod.sandboxes, pod.containers = known.sandboxes, known.containers
             pod.sandboxes.append(pod.sandbox_id)
             book.add_pod(pod)
-            if book.cgroups is not None and book.places.driver == SYSTEMD:
-                # systemd has made the slice a unit of its own meanwhile, with its defaults.
+            if book.cgroups is not None:
+                # Also what systemd, with its driver, has replaced by its defaults: the slice is a unit of its own now.
                 book.cgroups.create(group, config.limits)
             await book.follow_sandbox(pod)
         except CriError as error:
