@@ -31,3 +31,10 @@ def test_structs_are_shown_under_go_names_with_every_field() -> None:
     selector = {"podSelector": {"matchLabels": {"a": "b"}}}
     peer = as_go(selector, type_named("NetworkPolicyPeer", "networking.k8s.io"))
     assert peer["PodSelector"] == {"matchLabels": {"a": "b"}}
+
+
+def test_names_that_differ_by_struct_and_embedded_metadata_are_shown_as_in_go() -> None:
+    subject = as_go({"kind": "Group"}, type_named("Subject", "flowcontrol.apiserver.k8s.io"))
+    assert subject == {"Kind": "Group", "User": None, "Group": None, "ServiceAccount": None}
+    template = as_go({"metadata": {"labels": {"a": "b"}}}, type_named("ResourceClaimTemplateSpec", "resource.k8s.io"))
+    assert template["labels"] == {"a": "b"} and "ObjectMeta" not in template

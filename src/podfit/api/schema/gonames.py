@@ -43,7 +43,6 @@ _NAMES = {
     "seLinuxChangePolicy": "SELinuxChangePolicy",
     "seLinuxMount": "SELinuxMount",
     "seLinuxOptions": "SELinuxOptions",
-    "serviceAccount": "DeprecatedServiceAccount",
     "sslEnabled": "SSLEnabled",
     "storageos": "StorageOS",
     "tcpSocket": "TCPSocket",
@@ -56,6 +55,7 @@ _NAMES_OF = {
         **{name: f"{name.capitalize()}Value" for name in ("int", "bool", "string", "version")},
         **{name: f"{name.capitalize()[:-1]}Values" for name in ("ints", "bools", "strings", "versions")},
     },
+    "PodSpec": {"serviceAccount": "DeprecatedServiceAccount"},
     "RBDVolumeSource": {"monitors": "CephMonitors", "image": "RBDImage", "pool": "RBDPool", "user": "RadosUser"},
 }
 _TAGGED = frozenset(("meta",))
@@ -81,12 +81,15 @@ def as_go(value: Any, kind: Type) -> Any:
 def _struct(value: dict[str, Any], struct: Struct) -> dict[str, Any]:
     if struct.table in _TAGGED:
         return value
-    return {
-        go_name(struct, row.name): None
-        if row.pointer and value.get(row.name) is None
-        else as_go(value.get(row.name), row.type)
-        for row in struct
-    }
+    shown: dict[str, Any] = {}
+    for row in struct:
+        given = value.get(row.name)
+        if row.name == "metadata":
+            # Embedded in Go, so that its fields stand beside the others.
+            shown |= given or {}
+        else:
+            shown[go_name(struct, row.name)] = None if row.pointer and given is None else as_go(given, row.type)
+    return shown
 
 
 def _zero(kind: Scalar) -> Any:

@@ -20,7 +20,6 @@ from podfit.apiserver.tables.columns import (
 )
 
 _MOST = 3
-_ADDRESS_WIDTH = 16
 _DEFAULT_CLASS = "ingressclass.kubernetes.io/is-default-class"
 
 
@@ -51,8 +50,6 @@ def _hosts(rules: list[Object]) -> str:
 def _ingress(obj: Object) -> list[Any]:
     rows = (status(obj).get("loadBalancer") or {}).get("ingress") or ()
     address = ",".join(sorted({text for row in rows if (text := row.get("ip") or row.get("hostname") or "")}))
-    if len(address) > _ADDRESS_WIDTH:
-        address = address[: _ADDRESS_WIDTH - 3] + "..."
     ports = "80, 443" if spec(obj).get("tls") else "80"
     chosen = spec(obj).get("ingressClassName")
     return [

@@ -45,10 +45,6 @@ def _node(obj: Object) -> list[Any]:
     return [name(obj), len(spec(obj).get("drivers") or ()), age(obj)]
 
 
-def _capacity(obj: Object) -> list[Any]:
-    return [name(obj), obj.get("storageClassName", ""), obj.get("capacity") or UNSET]
-
-
 def _attachment(obj: Object) -> list[Any]:
     row = spec(obj)
     volume = (row.get("source") or {}).get("persistentVolumeName") or ""
@@ -86,14 +82,6 @@ LAYOUTS: dict[tuple[str, str], Layout] = {
     ),
     ("storage.k8s.io", "csinodes"): Layout(
         (NAME, Column("Drivers", "integer", "Number of drivers registered on the node."), AGE), _node
-    ),
-    ("storage.k8s.io", "csistoragecapacities"): Layout(
-        (
-            NAME,
-            Column("StorageClassName", description="The class the capacity is for."),
-            Column("Capacity", description="Bytes available."),
-        ),
-        _capacity,
     ),
     ("storage.k8s.io", "volumeattachments"): Layout(
         (

@@ -65,3 +65,22 @@ def test_volumes_of_a_node_may_grow_while_the_driver_stays() -> None:
     old = {"spec": {"drivers": [{**driver, "allocatable": {"count": 1}}]}}
     assert strategy.validate_change({"spec": {"drivers": [{**driver, "allocatable": {"count": 2}}]}}, old) == []
     assert strategy.validate_change({"spec": {"drivers": [{**driver, "topologyKeys": ["z"]}]}}, old) != []
+
+
+def test_an_inline_volume_says_only_what_attaching_it_needs() -> None:
+    def errors(**volume: Any) -> list[str]:
+        spec = {"attacher": "a.io", "nodeName": "n", "source": {"inlineVolumeSpec": volume}}
+        return [
+            text.removeprefix("spec.source.inlineVolumeSpec") for text in complaints("VolumeAttachment", {"spec": spec})
+        ]
+
+    csi = {"driver": "a.io", "volumeHandle": "h"}
+    assert errors(accessModes=["ReadWriteOnce"], csi=csi) == []
+    assert errors(accessModes=["ReadWriteOnce"], csi=csi, capacity={"storage": "1Gi"}) == [
+        ".capacity: Forbidden: may not be specified in the context of inline volumes"
+    ]
+    assert errors() == [
+        ".csi: Required value: has to be specified in the context of inline volumes",
+        ".accessModes: Required value",
+        ": Required value: must specify a volume type",
+    ]

@@ -55,7 +55,9 @@ class Compiler:
             return str(error)
         if program.type in (*allowed, DYN):
             return ""
-        return f"must evaluate to {' or '.join(map(str, allowed))} but got {program.type}"
+        if len(allowed) == 1:
+            return f"must evaluate to {allowed[0]} but got {program.type}"
+        return f"must evaluate to one of [string null_type] but got {program.type}"
 
     def _environment(self) -> Environment:
         fields = dict(self._fields)

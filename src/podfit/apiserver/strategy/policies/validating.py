@@ -17,8 +17,7 @@ from podfit.apiserver.strategy.meta import reset_for_status
 Object = dict[str, Any]
 
 _POLICIES, _MATCHES = ("Fail", "Ignore"), ("Equivalent", "Exact")
-_REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
-_REASONS_SHOWN = ("Forbidden", "Invalid", "RequestEntityTooLarge")
+_REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _ACTIONS = ("Audit", "Deny", "Warn")
 _NOT_FOUND = ("Allow", "Deny")
 _ONE_AT_LEAST = "validations or auditAnnotations must contain at least one item"
@@ -144,20 +143,20 @@ def _expressions(spec: Object, name: str, errors: Errors) -> None:
         here = f"spec.validations[{at}]"
         words = "expression is not specified"
         _expression(compiler, row.get("expression", ""), f"{here}.expression", TRUTH, words, errors)
-        _message(row, here, errors)
-        if (row.get("messageExpression") or "").strip():
-            _expression(compiler, row["messageExpression"], f"{here}.messageExpression", TEXT, "", errors)
+        text = row.get("messageExpression") or ""
+        if text.strip():
+            _expression(compiler, text, f"{here}.messageExpression", TEXT, "", errors)
+        elif text:
+            errors.append(invalid(f"{here}.messageExpression", text, "must be non-empty if specified"))
+        _message(row.get("message") or "", f"{here}.message", errors)
         if row.get("reason") is not None and row["reason"] not in _REASONS:
-            errors.append(not_supported(f"{here}.reason", row["reason"], _REASONS_SHOWN))
+            errors.append(not_supported(f"{here}.reason", row["reason"], _REASONS))
     if len(annotations) > _MOST_ANNOTATIONS:
         detail = f"must not have more than {_MOST_ANNOTATIONS} auditAnnotations"
         errors.append(invalid("spec.auditAnnotations", annotations, detail))
     for at, row in enumerate(annotations):
         here, key = f"spec.auditAnnotations[{at}]", row.get("key", "")
-        if not key:
-            errors.append(required(f"{here}.key"))
-        else:
-            names_valid(f"{name}/{key}" if name else key, f"{here}.key", names.qualified_name(f"{name}/{key}"), errors)
+        names_valid(f"{name}/{key}", f"{here}.key", names.qualified_name(f"{name}/{key}"), errors)
         words = "valueExpression is not specified"
         _expression(compiler, row.get("valueExpression", ""), f"{here}.valueExpression", TEXT_OR_NULL, words, errors)
         if key in [other.get("key", "") for other in annotations[:at]]:
@@ -182,14 +181,11 @@ def _expression(compiler: Any, text: str, path: str, allowed: Any, missing: str,
         errors.append(invalid(path, text, found))
 
 
-def _message(row: Object, path: str, errors: Errors) -> None:
-    for field in ("messageExpression", "message"):
-        text = row.get(field) or ""
-        if text and not text.strip():
-            errors.append(invalid(f"{path}.{field}", text, "must be non-empty if specified"))
-    text = row.get("message") or ""
-    if "\n" in text.strip() or "\r" in text.strip():
-        errors.append(invalid(f"{path}.message", text, "must not contain line breaks"))
+def _message(text: str, path: str, errors: Errors) -> None:
+    if text and not text.strip():
+        errors.append(invalid(path, text, "must be non-empty if specified"))
+    elif "\n" in text.strip() or "\r" in text.strip():
+        errors.append(invalid(path, text, "must not contain line breaks"))
 
 
 class ValidatingAdmissionPolicyBindingStrategy(Strategy):
