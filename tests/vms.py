@@ -125,7 +125,7 @@ class Vms:
         out: bytes = ran.stdout
         return out.decode()
 
-    async def booted(self, id: str) -> None:
+    async def booted(self, id: str, seconds: float = 90) -> None:
         """Until the guest's agent answers."""
 
         async def answers() -> bool:
@@ -133,7 +133,7 @@ class Vms:
                 return bool(await self.exec(id, "echo up"))
             return False
 
-        await until(answers, 90)
+        await until(answers, seconds)
 
     async def guest(self, id: str) -> tuple[int, int]:
         """vCPUs and MiB, as the guest itself counts them."""

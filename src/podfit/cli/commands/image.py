@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from podfit.images.store import ImageStore
 
 HEADER = ("IMAGE", "ID", "SIZE", "ADDED", "CONTAINERS")
+PROCESS, VM = RUNTIMES = ("process", "vm")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -36,15 +37,23 @@ def load(
     tag: Annotated[
         str, typer.Option("--tag", metavar="NAME", help="Name the image so, whatever its archive says.")
     ] = "",
+    runtime: Annotated[
+        str, typer.Option("--runtime", help="process or vm: which runtime the images are for. They share one store.")
+    ] = "process",
     data_dir: DataDir = DEFAULT_DATA,
     name: Name = "",
 ) -> None:
+    from podfit.compose import BadSetting
     from podfit.images.archives import load as load_archive
 
+    if runtime not in RUNTIMES:
+        raise BadSetting(f"--runtime {runtime!r}: must be {' or '.join(RUNTIMES)}; a CRI runtime keeps its own images")
     store = _store(name, data_dir)
     for file in files:
         for image in load_archive(store, file, tag):
             _added("loaded", image)
+            if runtime == VM and not _boots(image):
+                note("No VM starts from it: it has neither a disk under /disk/ nor a kernel /boot/vmlinuz.")
 
 
 def pull(
@@ -121,6 +130,11 @@ def _store(name: str, data_dir: Path, make: bool = True) -> ImageStore:
 
 def _added(how: str, image: StoredImage) -> None:
     say(f"{how} {(image.tags or image.digests)[0]} ({image.hex[:12]}, {_size(image.size_bytes)})")
+
+
+def _boots(image: StoredImage) -> bool:
+    root = Path(image.rootfs)
+    return (root / "boot/vmlinuz").is_file() or any((root / "disk").glob("*"))
 
 
 def _rows(store: ImageStore, image: StoredImage) -> list[list[str]]:
