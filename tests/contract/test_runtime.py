@@ -237,6 +237,16 @@ async def test_a_container_that_hears_sigterm_ends_within_its_grace(bench: Bench
     assert (await bench.state(cid)).exit_code == 7
 
 
+async def test_a_container_is_asked_to_end_by_the_signal_of_its_pod(bench: Bench) -> None:
+    if bench.kind == "fake":
+        pytest.skip("its programs hear no signals")
+    traps = "trap 'exit 5' USR1; trap 'exit 6' TERM; echo ready; while :; do sleep 0.01; done"
+    uid, cid = await bench.run("sh", "-c", traps, stop_signal="SIGUSR1")
+    await until(lambda: "ready" in bench.log(uid))
+    await bench.runtime.stop_container(cid, grace_s=WAIT_S)
+    assert (await bench.state(cid)).exit_code == 5
+
+
 async def test_a_container_that_is_deaf_to_sigterm_is_killed_after_its_grace(bench: Bench) -> None:
     _, cid = await bench.run("sleep", "1000")
     await bench.runtime.stop_container(cid, grace_s=0.05)

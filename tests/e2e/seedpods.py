@@ -18,7 +18,7 @@ import pytest
 from podfit.agent.agent import Agent
 from podfit.agent.life.hooks import run_command
 from podfit.agent.runtimes.process.support import check_support
-from podfit.api.kinds import POD
+from podfit.api.kinds import EVENT, POD
 from podfit.api.quantity import Quantity
 from podfit.api.status import Object
 from podfit.client.rest import STRATEGIC
@@ -266,6 +266,13 @@ class Lab(Whole):
 
     async def settled(self, name: str, namespace: str = "default") -> Object:
         return await self.until(name, is_settled, namespace)
+
+    async def events(self, name: str, reason: str = "") -> list[str]:
+        """The messages of the pod's Events, of one reason or of all."""
+        await self.agent.idle()
+        listed = (await self.client.list(EVENT, "default"))["items"]
+        mine = [one for one in listed if one["involvedObject"]["name"] == name]
+        return [one["message"] for one in mine if reason in ("", one["reason"])]
 
     # the kernel
     def group(self, seen: Object) -> str:

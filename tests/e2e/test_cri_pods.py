@@ -11,7 +11,7 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from podfit.agent.runtimes.cri.rotation import Rotation
-from podfit.api.kinds import EVENT, kind_named
+from podfit.api.kinds import kind_named
 from podfit.api.status import Object
 from podfit.testing.containerd import PAUSE_IMAGE, Containerd, missing
 
@@ -42,12 +42,6 @@ async def cleared(lab: Lab) -> AsyncIterator[None]:
 async def said(lab: Lab, body: Object, command: str) -> str:
     seen = await lab.run(body)
     return (await lab.shell(seen, "c1", command)).strip()
-
-
-async def events(lab: Lab, name: str) -> list[str]:
-    await lab.agent.idle()
-    listed = await lab.client.list(EVENT, "default")
-    return [one["message"] for one in listed["items"] if one["involvedObject"]["name"] == name]
 
 
 async def test_the_node_names_its_runtime(lab: Lab, containerd: Containerd) -> None:
@@ -153,7 +147,7 @@ async def test_an_image_is_pulled_if_its_policy_says_so(lab: Lab, containerd: Co
     before = containerd.mirror.pulls.count("library/busybox:latest")
     await lab.run(pod("p", container("c1", image="busybox", imagePullPolicy="Always")))
     assert containerd.mirror.pulls.count("library/busybox:latest") > before
-    assert any("Successfully pulled image" in message for message in await events(lab, "p"))
+    assert any("Successfully pulled image" in message for message in await lab.events("p"))
 
 
 async def test_the_image_of_sandboxes_is_never_removed_to_free_space(lab: Lab) -> None:
@@ -169,7 +163,7 @@ async def test_an_image_that_no_registry_has_is_an_error_with_the_registrys_reas
         return shown.get("state", {}).get("waiting", {}).get("reason") == "ImagePullBackOff"
 
     await lab.until("p", waits)
-    assert any("absent:1: not found" in message for message in await events(lab, "p"))
+    assert any("absent:1: not found" in message for message in await lab.events("p"))
 
 
 async def test_a_handler_that_nobody_knows_leaves_the_pod_waiting_with_the_reason(lab: Lab) -> None:
@@ -177,7 +171,7 @@ async def test_a_handler_that_nobody_knows_leaves_the_pod_waiting_with_the_reaso
     await lab.client.create(RUNTIME_CLASS, meta)
     await lab.create(pod("p", container("c1"), runtimeClassName="odd"))
     async with asyncio.timeout(30):
-        while not any('no runtime for "nobody" is configured' in message for message in await events(lab, "p")):
+        while not any('no runtime for "nobody" is configured' in message for message in await lab.events("p")):
             await asyncio.sleep(0.05)
     await lab.client.delete(RUNTIME_CLASS, "", "odd")
 

@@ -19,7 +19,6 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from podfit.api.kinds import EVENT
 from podfit.api.status import Object
 from podfit.testing.containerd import Containerd, missing
 from podfit.testing.criproxy import CriProxy, Refusal
@@ -92,12 +91,6 @@ async def looked(lab: Lab, name: str) -> Object:
     return await settled(lab, name)
 
 
-async def told(lab: Lab, name: str, reason: str) -> list[str]:
-    listed = await lab.client.list(EVENT, "default")
-    mine = [one for one in listed["items"] if one["involvedObject"]["name"] == name and one["reason"] == reason]
-    return [one["message"] for one in mine for _ in range(one.get("count") or 1)]
-
-
 # --- values that others change --------------------------------------------------------------------------------------
 
 
@@ -115,7 +108,7 @@ async def test_values_that_a_plugin_changes_are_reported_and_set_once(lab: Lab, 
     assert statuses(seen)["c1"]["resources"] == sizes("100m/32Mi", "300m/64Mi")
     assert lab.host(seen, "c1").quota_us == 30_000
     assert proxy.count("UpdateContainerResources") == asked
-    assert len(await told(lab, "p", "CgroupChanged")) <= 1
+    assert len(await lab.events("p", "CgroupChanged")) <= 1
 
 
 async def test_quotas_that_systemd_rounds_up_are_what_was_asked_for(lab: Lab, proxy: CriProxy) -> None:
@@ -135,7 +128,7 @@ async def test_quotas_that_systemd_rounds_up_are_what_was_asked_for(lab: Lab, pr
     assert lab.host(seen, "c1").quota_us == 13_000
     assert statuses(seen)["c1"]["resources"] == sizes("100m/32Mi", "123m/64Mi")
     assert proxy.count("UpdateContainerResources") == asked
-    assert await told(lab, "q", "CgroupChanged") == []
+    assert await lab.events("q", "CgroupChanged") == []
 
 
 async def test_containers_without_cpu_of_their_own_keep_their_weight_when_the_pod_is_resized(lab: Lab) -> None:

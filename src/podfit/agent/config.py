@@ -91,6 +91,11 @@ class AgentConfig:
     def logs_dir(self) -> Path:
         return self.data_dir / "logs"
 
+    @property
+    def seccomp_dir(self) -> Path:
+        """Where the profiles lie that pods name by `localhostProfile`."""
+        return self.data_dir / "seccomp"
+
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 

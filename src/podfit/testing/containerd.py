@@ -30,6 +30,7 @@ IMAGES = [
     ImageSource("docker.io/library/host:latest"),
     ImageSource("docker.io/library/nginx:1.25", PAUSE, ()),
     ImageSource("docker.io/library/app:user", user="65534"),
+    ImageSource("docker.io/library/app:signal", stop_signal="SIGUSR1"),
 ]
 REGISTRIES = ("docker.io", "registry.k8s.io", "podfit.test")
 NEEDED = ("ctr", "runc", "busybox", "ip", "nsenter")
@@ -79,13 +80,23 @@ class Containerd:
         self._network = ""
         self._number = 0
 
+    @property
+    def host_address(self) -> str:
+        """This machine's, as the runtime sees it."""
+        return f"10.200.{self._number}.1"
+
+    @property
+    def node_address(self) -> str:
+        """Where the ports of its node are reached."""
+        return f"10.200.{self._number}.2"
+
     # --- life
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.version = _version()
         self._make_network()
         images = layout(self._images, Path(str(shutil.which("busybox"))))
-        self.mirror = Mirror(f"10.200.{self._number}.1", images)
+        self.mirror = Mirror(self.host_address, images)
         self.mirror.stand_in(self.folder / "certs.d", REGISTRIES)
         self._write_settings()
         self.launch()
@@ -206,7 +217,7 @@ class Containerd:
             "folder": self.folder,
             "socket": self.socket,
             "pause": PAUSE_IMAGE,
-            "stream": f"10.200.{self._number}.2",
+            "stream": self.node_address,
             "plugins": plugins,
             "snapshotter": self._snapshotter,
         }

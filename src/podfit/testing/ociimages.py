@@ -33,6 +33,7 @@ class ImageSource:
     command: tuple[str, ...] = ("/bin/sh",)
     environment: tuple[str, ...] = ("PATH=/bin:/usr/bin",)
     user: str = ""
+    stop_signal: str = ""
     labels: dict[str, str] = field(default_factory=dict)
 
 
@@ -107,6 +108,7 @@ def _configuration(image: ImageSource, layer: bytes) -> dict[str, Any]:
             "Cmd": list(image.command) or None,
             "Env": list(image.environment),
             "User": image.user,
+            **({"StopSignal": image.stop_signal} if image.stop_signal else {}),
             "Labels": {"name": image.name, **image.labels},
         },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},

@@ -72,7 +72,8 @@ class LoopbackRegistry:
         await self._runner.setup()
         listener = self._listener or socket.create_server(("127.0.0.1", 0))
         await web.SockSite(self._runner, listener, ssl_context=self._tls).start()
-        self.host = f"127.0.0.1:{self._runner.addresses[0][1]}"
+        address, port = self._runner.addresses[0][:2]
+        self.host = f"{address}:{port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:

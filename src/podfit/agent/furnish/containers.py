@@ -30,6 +30,7 @@ from podfit.podnet.ports import PortMapping
 NAME, NAMESPACE = "podfit.dev/pod-name", "podfit.dev/pod-namespace"
 
 
+_LOCALHOST = "Localhost/"
 _MALFORMED = (LookupError, TypeError, ValueError)
 """What a manifest that no API server has checked (static pods, other servers) may do to its reader."""
 
@@ -109,6 +110,13 @@ class ContainerMaker:
         except BadVolume as problem:
             raise VolumeProblem(problem) from problem
 
+    def _with_profile(self, found: Security) -> Security:
+        """A profile of the node is a file of its own folder."""
+        if not found.seccomp.startswith(_LOCALHOST):
+            return found
+        file = self._config.seccomp_dir.absolute() / found.seccomp.removeprefix(_LOCALHOST)
+        return replace(found, seccomp=f"{_LOCALHOST}{file}")
+
     async def container_config(
         self, record: PodRecord, container: Object, attempt: int, limits: Limits
     ) -> ContainerConfig:
@@ -149,7 +157,7 @@ class ContainerMaker:
             tty=bool(container.get("tty")),
             stdin=bool(container.get("stdin")),
             stdin_once=bool(container.get("stdinOnce")),
-            security=security(pod["spec"], container),
+            security=self._with_profile(security(pod["spec"], container)),
             stop_signal=(container.get("lifecycle") or {}).get("stopSignal") or "",
             target=container.get("targetContainerName") or "",
             annotations={POWER: power} if (power := wanted_power(pod)) != RUNNING else {},
@@ -305,4 +313,4 @@ def pod_security(spec: dict[str, Any]) -> Security:
 
 def _profile(profile: Object | None) -> str:
     kind = (profile or {}).get("type") or ""
-    return f"Localhost/{(profile or {}).get('localhostProfile') or ''}" if kind == "Localhost" else kind
+    return f"{_LOCALHOST}{(profile or {}).get('localhostProfile') or ''}" if kind == "Localhost" else kind

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from podfit.agent.runtimes.base import CannotRun, ContainerConfig, Limits, RuntimeFailure, Security
-from podfit.agent.runtimes.process.images import PAUSE, Image, stop_signal
+from podfit.agent.runtimes.process.images import PAUSE, Image
 from podfit.agent.runtimes.process.launchspec import argv, capabilities
+from podfit.agent.runtimes.signals import stop_signal
 from podfit.images.archives import load
 from podfit.images.store import ImageStore
 from podfit.testing.images import Built, busybox, docker_archive, oci_archive

@@ -38,6 +38,7 @@ class Kept(msgspec.Struct, frozen=True):
     log_max_files: int
     tty: bool
     annotations: dict[str, str]
+    stop_signal: str = ""
 
 
 def kept_pod(annotations: Mapping[str, str]) -> PodConfig | None:
@@ -135,6 +136,7 @@ def container(
         config.log_max_files,
         config.tty,
         dict(config.annotations),
+        config.stop_signal,
     )
     labels = {UID: pod.uid, POD_NAME: pod.name, NAMESPACE: pod.namespace, NODE: node, CONTAINER_NAME: config.name}
     annotations = {ATTEMPT: str(config.attempt), CONTAINER_CONFIG: msgspec.json.encode(kept).decode()}
@@ -155,7 +157,7 @@ def container(
         stdin=config.stdin,
         stdin_once=config.stdin_once,
         tty=config.tty,
-        stop_signal=config.stop_signal or "RUNTIME_DEFAULT",
+        stop_signal=config.stop_signal.replace("+", "PLUS").replace("-", "MINUS") or "RUNTIME_DEFAULT",
         linux=api.LinuxContainerConfig(
             resources=resources(config.limits, config.oom_score_adj),
             security_context=container_security(config.security, namespaces(pod), target_id),

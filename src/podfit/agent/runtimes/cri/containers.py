@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import os
 import re
+import signal
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +17,12 @@ from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
 
 from ..base import EXITED, RUNNING, CannotRun, ContainerConfig, RuntimeFailure, no_machine
+from ..signals import stop_signal
 from . import configs
 from .book import Book
 from .failures import failure
 from .images import Images
-from .records import Pod
+from .records import Container, Pod
 from .sandboxes import GONE
 from .starting import without_pod_quota
 from .subpaths import SubPaths
@@ -112,7 +116,26 @@ class Containers:
         if known is not None and known.state.state == RUNNING:
             await self._stop(container_id, grace_s)
 
+    async def _signal(self, known: Container, grace_s: float) -> None:
+        """The signal of the pod's spec: containerd before 2.2 knows only that of the image."""
+        try:
+            process = os.pidfd_open(known.state.pid)
+        except OSError:
+            return
+        try:
+            signal.pidfd_send_signal(process, stop_signal(known.kept.stop_signal))
+            async with asyncio.timeout(grace_s):
+                await self._book.until_ended(known.state.id)
+        except (OSError, TimeoutError):
+            return
+        finally:
+            os.close(process)
+
     async def _stop(self, container_id: str, grace_s: float) -> None:
+        known = self._book.containers.get(container_id)
+        if known is not None and known.kept.stop_signal and known.state.pid and grace_s > 0:
+            await self._signal(known, grace_s)
+            grace_s = 0.0
         seconds = math.ceil(grace_s)
         request = api.StopContainerRequest(container_id=container_id, timeout=seconds)
         try:

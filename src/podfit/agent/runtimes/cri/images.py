@@ -84,7 +84,6 @@ def _auth(credentials: Credentials | None) -> api.AuthConfig | None:
     return api.AuthConfig(
         username=credentials.username,
         password=credentials.password,
-        server_address=credentials.server,
         identity_token=credentials.identity_token,
         registry_token=credentials.registry_token,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shlex
 import shutil
-import signal
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,18 +184,6 @@ def runs_on_host(image: str, argv: list[str]) -> str:
         f'Image "{image}" is not on this node and was not pulled (--image-fallback host): '
         f"the container runs `{shlex.join(argv)}` on the node's own files"
     )
-
-
-def stop_signal(text: str) -> int:
-    """SIGTERM unless the image names another: `SIGQUIT`, `QUIT`, `3`, `SIGRTMIN+3`."""
-    name, _, offset = text.strip().upper().partition("+")
-    name = name if name.startswith("SIG") or name.isdecimal() else f"SIG{name}"
-    try:
-        base = int(name) if name.isdecimal() else signal.Signals[name].value
-        number = base + int(offset or 0)
-    except (KeyError, ValueError):
-        return signal.SIGTERM
-    return number if 0 < number < signal.NSIG else signal.SIGTERM
 
 
 def _remove_all(folders: list[Path]) -> None:

@@ -42,7 +42,8 @@ from ..cgroups import Cgroups, Vanished, pod_group
 from ..cgroups.watch import OomWatch, memory_below
 from ..confirmations import Confirmations
 from ..execs import exec_sync
-from .images import HOST, Image, ImageCalls, NodeImages, runs_on_host, stop_signal
+from ..signals import stop_signal
+from .images import HOST, Image, ImageCalls, NodeImages, runs_on_host
 from .launchspec import confine_devices, launch_spec
 from .link import KeeperFailed, Link
 from .networks import Networks
@@ -240,7 +241,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
             user=LinuxUser(spec["uid"], spec["gid"], tuple(spec["groups"])),
             warning=runs_on_host(config.image, spec["argv"]) if image.id == HOST != config.image else "",
             image_key=image.id,
-            stop_signal=image.stop_signal,
+            stop_signal=config.stop_signal or image.stop_signal,
         )
         self._records.save_container(record, spec)
         return record
