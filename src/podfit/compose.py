@@ -98,6 +98,9 @@ def node_user(name: str) -> User:
     return User(f"system:node:{name}", ("system:nodes", "system:authenticated"))
 
 
+RANGE_WAIT_S = 5.0
+"""A node that gets no part of the cluster's range by then starts with one of its own choice."""
+
 # --- everything in one process ------------------------------------------------------------------------------------
 
 
@@ -274,6 +277,7 @@ class Up:
             folder,
             capacity=self.options.node_capacity,
             **self.options.node_settings,
+            range_wait_s=RANGE_WAIT_S if make_blocks(self.options.pod_ranges) else 0.0,
             address=self.server.config.advertised,
             # Fake containers read no files: mounts of theirs would only outlive the process.
             on_disk=self.options.runtime != "fake",

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +51,19 @@ print(host, u.build_opener(u.ProxyHandler({}), tls).open(request, timeout=10).re
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Running]:
+    with started(tmp_path) as running:
+        yield running
+
+
+@contextmanager
+def started(tmp_path: Path, *more: str) -> Iterator[Running]:
     skip_without_networks()
     if missing := check_support():
         pytest.skip("; ".join(missing))
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not installed")
     with network_namespace() as within:
-        running = Running(tmp_path / "data", *flags(tmp_path), log=tmp_path / "log", within=within)
+        running = Running(tmp_path / "data", *flags(tmp_path), *more, log=tmp_path / "log", within=within)
         try:
             yield running.start()
         finally:
@@ -217,6 +225,24 @@ def test_a_pod_waits_while_the_nodes_range_is_exhausted(node: Running) -> None:
     node.kubectl("delete", "pod", "first", "--now")
     ready(node, "second")
     assert address(node, "second") == "10.63.253.2"
+
+
+def test_nodes_of_one_machine_have_parts_of_the_clusters_range_and_their_pods_reach_each_other(tmp_path: Path) -> None:
+    with started(tmp_path, "--nodes", "2", "--cluster-cidr", "10.44.0.0/22", "--node-cidr-mask-size", "25") as nodes:
+        names = ("n1-1", "n1-2")
+        ranges = [range_of(nodes, name) for name in names]
+        assert sorted(ranges) == ["10.44.0.0/25", "10.44.0.128/25"]
+        create(nodes, *(pod(f"on-{name}", *server(), nodeName=name) for name in names))
+        ready(nodes, *(f"on-{name}" for name in names))
+        for name, own in zip(names, ranges, strict=True):
+            assert ip_address(address(nodes, f"on-{name}")) in ip_network(own)
+        there = address(nodes, "on-n1-2")
+        asked = nodes.kubectl("exec", "on-n1-1", "--", sys.executable, "-c", ASK, f"http://{there}:8080/")
+        assert asked.strip() == "on-n1-2"
+
+
+def range_of(node: Running, name: str) -> str:
+    return str(node.json("get", "node", name)["spec"]["podCIDR"])
 
 
 def test_nothing_is_left_in_the_kernel_after_a_crash_and_down(node: Running) -> None:

@@ -296,6 +296,8 @@ class Agent:
         if self.config.register:
             await self.node.registered.wait()
             self._static.registered()
+            if self.config.range_wait_s:
+                await self.node.wait_for_range(self.config.range_wait_s)
         self._use_node()
         await self._cache.ready.wait()
         if self.config.on_disk:

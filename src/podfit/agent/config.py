@@ -74,6 +74,8 @@ class AgentConfig:
     """When images that no container uses are deleted."""
     parallel_pulls: int = 4
     """Images pulled from one registry at a time. A registry that stalls holds up only its own."""
+    range_wait_s: float = 0.0
+    """How long the first pods wait for the Node's podCIDR, where a controller is known to give it one."""
     most_pulls: int = 0
     """Images pulled at a time from all registries together, instead; 0: without such a limit."""
     refresh_s: float = 60.0

@@ -10,6 +10,7 @@ import logging
 import os
 import platform
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from podfit import FULL_VERSION
@@ -91,6 +92,7 @@ class NodeKeeper:
         """Told when somebody gave the Node something that its status does not offer yet."""
         self.pod_range = ""
         """IPv4 addresses for this node's pods, as the Node says; "" if it says nothing."""
+        self._ranged = asyncio.Event()
         self.problem = ""
         """Why this node cannot run pods now."""
         self._node: Object = {}
@@ -130,6 +132,8 @@ class NodeKeeper:
                 if self._config.register and not self.registered.is_set():
                     await self._register()
                     self.registered.set()
+                    # What the watch showed meanwhile, a range for pods say, counts as well.
+                    self._seen(None, self._own.get("", self._config.node_name))
                     next_status = self._clock.monotonic() + self._config.status_s
                 elif self._clock.monotonic() >= next_status:
                     next_status = self._clock.monotonic() + await self._publish_again()
@@ -162,10 +166,18 @@ class NodeKeeper:
         """What others make of the Node is known at once: its labels, and resources that they give it."""
         await self._own.run()
 
+    async def wait_for_range(self, patience_s: float) -> None:
+        """Until the Node has a range for its pods, or will hardly get one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._ranged.wait()
+
     def _seen(self, before: Object | None, after: Object | None) -> None:
         if after is None or not self.known:
             return
         labels, pods = dict(after["metadata"].get("labels") or {}), _pod_range(after)
+        if pods:
+            self._ranged.set()
         if (labels, pods) != (self.labels, self.pod_range):
             self.labels, self.pod_range = labels, pods
             self.changed()
@@ -207,6 +219,8 @@ class NodeKeeper:
             change = {"metadata": {"labels": missing}}
             self._node = await self._client.patch(NODE, "", self._config.node_name, change, content_type=STRATEGIC)
         self.labels, self.pod_range = {**self._labels()}, _pod_range(self._node)
+        if self.pod_range:
+            self._ranged.set()
         await self.publish()
 
     def _labels(self) -> dict[str, str]:
