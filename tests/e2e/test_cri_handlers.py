@@ -51,6 +51,7 @@ async def test_pods_go_to_the_runtime_of_their_handler_and_are_resized_there(
                 await lab.patch(name, patch_of({"c1": exactly("200m/96Mi")}))
                 seen = await lab.settled(name)
                 assert statuses(seen)["c1"]["resources"] == exactly("200m/96Mi")
+                await lab.agent.runtime.confirmations.wait(seen["metadata"]["uid"])
             assert second.count("UpdateContainerResources") > 0
             node = await lab.client.get(kind_named("Node"), "", "n1")
             assert "other" in [one["name"] for one in node["status"]["runtimeHandlers"]]
