@@ -355,3 +355,12 @@ async def test_a_new_pod_that_has_no_room_beside_a_resized_one_is_rejected_by_th
     await node.quiet()
     status = (await ask("GET", f"{PODS}/late"))[1]["status"]
     assert (status["phase"], status["reason"]) == ("Failed", "OutOfcpu")
+
+
+async def test_the_resources_of_init_containers_cannot_be_changed(cluster: Cluster) -> None:
+    ask, body = Asker(cluster.server), manifest()
+    body["spec"]["initContainers"] = [{"name": "i", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}]
+    await ask("POST", PODS, body)
+    patch = {"spec": {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "2"}}}]}}
+    code, answer = await ask("PATCH", f"{PODS}/p", patch, STRATEGIC)
+    assert (code, answer["reason"]) == (422, "Invalid"), answer

@@ -263,3 +263,30 @@ async def test_whoever_reports_a_status_without_the_allocation_does_not_change_i
     code, answer = await ask("PATCH", f"{PODS}/p/status", {"status": {"containerStatuses": [report]}}, MERGE)
     assert code == 200, answer
     assert answer["status"]["containerStatuses"][0]["resourcesAllocated"] == {"cpu": "1"}
+
+
+async def test_the_right_to_resize_does_not_include_the_right_to_write_pods(cluster: Cluster) -> None:
+    ask, autoscaler = Asker(cluster.server), User("autoscaler", ("system:authenticated",))
+    rights = "/apis/rbac.authorization.k8s.io/v1/namespaces/old"
+    rule = {"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["patch"]}
+    await ask("POST", f"{rights}/roles", {"metadata": {"name": "resizer"}, "rules": [rule]})
+    subject = {"kind": "User", "name": autoscaler.name, "apiGroup": "rbac.authorization.k8s.io"}
+    role = {"kind": "Role", "name": "resizer", "apiGroup": "rbac.authorization.k8s.io"}
+    binding = {"metadata": {"name": "resizer"}, "subjects": [subject], "roleRef": role}
+    code, answer = await ask("POST", f"{rights}/rolebindings", binding)
+    assert code == 201, answer
+    await ask("POST", PODS, manifest())
+    while cluster.server.hub.seen < cluster.server.config.store.revision:
+        await asyncio.sleep(0)
+    patch = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}
+    codes = [(await ask("PATCH", f"{PODS}/p{door}", patch, STRATEGIC, user=autoscaler))[0] for door in ("", "/resize")]
+    assert codes == [403, 200]
+
+
+async def test_the_resources_of_init_containers_cannot_be_changed(cluster: Cluster) -> None:
+    ask, body = Asker(cluster.server), manifest()
+    body["spec"]["initContainers"] = [{"name": "i", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}]
+    await ask("POST", PODS, body)
+    patch = {"spec": {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "2"}}}]}}
+    code, answer = await ask("PATCH", f"{PODS}/p", patch, STRATEGIC)
+    assert (code, answer["reason"]) == (422, "Invalid"), answer
