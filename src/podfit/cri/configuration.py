@@ -9,10 +9,10 @@ import msgspec
 from . import api_pb2 as api
 
 
-def configuration(status: api.StatusResponse) -> dict[str, Any]:
-    """{} for runtimes that show none."""
+def configuration(status: api.StatusResponse, part: str = "config") -> dict[str, Any]:
+    """{} for runtimes that show none. `cniconfig` is the part about the network."""
     try:
-        found = msgspec.json.decode(status.info.get("config", "{}"))
+        found = msgspec.json.decode(status.info.get(part, "{}"))
     except msgspec.DecodeError:
         return {}
     return found if isinstance(found, dict) else {}

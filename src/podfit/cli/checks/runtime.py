@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from podfit.cli.checks import Finding, fail, ok, warn
 from podfit.cli.checks.network import INSTALL_PLUGINS, missing_plugin
 from podfit.compose_runtimes import CONTAINERD
@@ -78,7 +76,9 @@ def _conditions(status: Any) -> list[Finding]:
 
 def _network(status: Any, why: str) -> Finding:
     """A runtime is ready with any configuration; that its plugins exist shows only when a pod starts."""
-    shown = _decoded(status.info.get("cniconfig", "{}"))
+    from podfit.cri.configuration import configuration
+
+    shown = configuration(status, "cniconfig")
     if why:
         folder = shown.get("PluginConfDir") or "/etc/cni/net.d"
         advice = f"{INSTALL_PLUGINS} and a configuration in {folder}, such as the one in docs/runtimes.md"
@@ -90,14 +90,6 @@ def _network(status: Any, why: str) -> Finding:
     if lacking := missing_plugin(kinds, [Path(folder) for folder in shown.get("PluginDirs") or ()]):
         return fail("CNI", lacking, f"{INSTALL_PLUGINS}, or set bin_dir of the runtime to where they are, {RESTARTED}")
     return ok("CNI", "ready")
-
-
-def _decoded(text: str) -> dict[str, Any]:
-    try:
-        found = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _oom_scores(configuration: dict[str, Any]) -> list[Finding]:
