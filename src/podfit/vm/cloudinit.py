@@ -13,6 +13,7 @@ from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 
 from podfit.api.machines import SSH_KEYS, USER_DATA, USER_DATA_BASE64
+from podfit.cri import api_pb2 as cri
 from podfit.vm.decide.refusals import Invalid
 from podfit.vm.iso import iso_image
 
@@ -28,6 +29,10 @@ def seed(annotations: Mapping[str, str], uid: str, hostname: str) -> bytes | Non
     meta = {"instance-id": uid, "local-hostname": hostname, "public-keys": keys}
     files = {"meta-data": json.dumps(meta).encode() + b"\n", "user-data": data or b"#cloud-config\n{}\n"}
     return iso_image(LABEL, files)
+
+
+def seed_of(config: cri.PodSandboxConfig) -> bytes | None:
+    return seed(config.annotations, config.metadata.uid, config.hostname)
 
 
 def _keys(annotations: Mapping[str, str]) -> list[str]:

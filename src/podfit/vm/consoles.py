@@ -107,6 +107,11 @@ class Console:
         finally:
             os.close(descriptor)
 
+    def say(self, text: str) -> None:
+        """A line of the runtime's own."""
+        if self._target is not None:
+            self._append(self._target, f"{text}\n".encode())
+
     def reopen(self) -> None:
         """After the log file was renamed: the next entry goes to a new one, which exists at once."""
         if self._out is not None:

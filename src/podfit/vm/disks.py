@@ -21,6 +21,10 @@ class Disks:
     def of(self, id: str) -> Path:
         return self._folder / id
 
+    def beside(self, name: str) -> Path:
+        """Another folder of the runtime."""
+        return self._folder.parent / name
+
     def console(self, id: str) -> Path:
         """In a folder of its own, which is watched: writes to the disks beside it must not wake the watcher."""
         return self._folder / id / "console" / "raw.log"

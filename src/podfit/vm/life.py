@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from podfit.api import machines
@@ -17,13 +17,15 @@ from podfit.vm.consoles import Console
 from podfit.vm.decide.conversions import settings_of, to_xml
 from podfit.vm.decide.sizes import MIB
 from podfit.vm.disks import Disks
-from podfit.vm.machines.definition import Definition, Disk, domain_xml
+from podfit.vm.machines.definition import Definition, Disk, Filesystem, domain_xml
 from podfit.vm.machines.events import CRASHED, SHUTDOWN, STOPPED, Event
+from podfit.vm.machines.guest import GuestAgent
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
 from podfit.vm.machines.machine import Machine
 from podfit.vm.network import Networks
 from podfit.vm.notices import Notice, Notices
 from podfit.vm.records import EXITED, RUNNING, Container, Records, Sandbox
+from podfit.vm.shares import Shares, mount_in_guest, shares_of
 
 log = logging.getLogger(__name__)
 KILLED = 137
@@ -65,6 +67,7 @@ class Lives:
     ) -> None:
         self._records, self._hypervisor, self._cgroups = records, hypervisor, cgroups
         self._disks, self._networks, self._posts = disks, networks, posts
+        self.shares = Shares(disks.beside("shares"))
         self._present: dict[str, Presence] = {}
         self._by_uuid: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -115,14 +118,15 @@ class Lives:
         self.post(container, notices.CREATED)
 
     async def define(self, sandbox: Sandbox, container: Container) -> None:
-        config = sandbox.config
-        seed = cloudinit.seed(config.annotations, config.metadata.uid, config.hostname)
-        disks = await self._disks.create(container.id, container.image, seed)
+        shares = await self.shares.prepare(container.id, shares_of(container.config.mounts))
+        disks = await self._disks.create(container.id, container.image, cloudinit.seed_of(sandbox.config))
         self._cgroups.create(container.group)
         boot = container.layout.boot
         self._cgroups.write(container.group, container.limits, self.limit_bytes(container, boot.memory_mib))
         self._records.save(container)
-        await self._hypervisor.define(domain_xml(self.definition(sandbox, container, disks)))
+        filesystems = tuple(Filesystem(str(one.source), one.tag, one.daemon) for one in shares)
+        definition = replace(self.definition(sandbox, container, disks), filesystems=filesystems)
+        await self._hypervisor.define(domain_xml(definition))
 
     def definition(self, sandbox: Sandbox, container: Container, disks: tuple[Disk, ...]) -> Definition:
         image, network = container.image, self._networks.of(sandbox)
@@ -149,6 +153,7 @@ class Lives:
         self._records.drop(container.id)
         self._cgroups.remove(container.group)
         self._disks.remove(container.id)
+        await self.shares.remove(container.id)
 
     # --- start
     async def start(self, container: Container) -> None:
@@ -192,6 +197,12 @@ class Lives:
         if self._cgroups.v2 or not self._hypervisor.embedded:
             self._cgroups.adopt(container.group, pid)
         return pid
+
+    async def mount_volumes(self, container: Container, agent: GuestAgent) -> None:
+        """In a guest that has booted; what cannot be mounted is said in the container's log."""
+        for problem in await mount_in_guest(agent, shares_of(container.config.mounts)):
+            log.warning("a volume of %s cannot be mounted in the guest: %s", container.domain, problem)
+            self.presence(container).console.say(f"podfit: the volume cannot be mounted in the guest: {problem}")
 
     # --- power
     async def power(self, container: Container) -> str:
@@ -340,6 +351,7 @@ class Lives:
         await self.machine(container).undefine()
         self._cgroups.remove(container.group)
         self._disks.remove(container.id)
+        await self.shares.remove(container.id)
         self._records.drop(container.id)
         self._present.pop(container.id, None)
         self._by_uuid.pop(container.uuid, None)

@@ -81,6 +81,7 @@ class Recovery:
             self._records.drop(container.id)
             self._cgroups.remove(container.group)
             self._disks.remove(container.id)
+            await self._lives.shares.remove(container.id)
         elif state is not None and state.running:
             await self._resume(container, machine)
         elif container.state == RUNNING and not (state is not None and await self._lives.is_off_on_purpose(container)):

@@ -10,6 +10,7 @@ from pathlib import Path
 from podfit.api import machines
 from podfit.cri import api_pb2 as cri
 from podfit.kit.dirlock import DirectoryLock
+from podfit.kit.tasks import Tasks
 from podfit.vm.cgroups import Cgroups
 from podfit.vm.decide.layout import DIMM
 from podfit.vm.decide.sizes import Limits, actual_limits
@@ -42,6 +43,7 @@ class Runtime:
         self._migration_uri = migration_uri
         self._lock = DirectoryLock(folder, LOCK, "podfit vm-runtime", "two runtimes cannot share their VMs")
         self.notices, self.waits = Notices(), Waits()
+        self._tasks = Tasks("vm volumes")
 
     async def open(self) -> None:
         """Raises InUse, CannotOpen, CannotRun or LibvirtFailed."""
@@ -74,6 +76,7 @@ class Runtime:
         """VMs go on running."""
         await self.departures.close()
         await self.arrivals.close()
+        await self._tasks.stop()
         await self.resizer.close()
         await self.lives.close()
         await self.networks.close()
@@ -88,6 +91,8 @@ class Runtime:
         container = self.lives.container_of(event.uuid)
         if event.kind == AGENT_UP and container is not None and container.state == RUNNING:
             self.resizer.agent_is_up(container)
+            if container.config.mounts:
+                self._tasks.start(self.lives.mount_volumes(container, self.resizer.agent(container)), "volumes")
 
     # --- lookups
     def sandbox(self, id: str) -> Sandbox:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.conftest import KUBECTL, Running, eventually
 from tests.vms import GUEST, needs_vms
 
+from podfit.vm.shares import DAEMONS
+
+needs_virtiofs = pytest.mark.skipif(not any(Path(one).exists() for one in DAEMONS), reason="virtiofsd is not installed")
 pytestmark = [needs_vms, pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")]
 SIZE = {"cpu": "1", "memory": "256Mi"}
 
 
-def machine_pod(name: str, restart: str = "Always", **fields: Any) -> str:
-    machine = {"name": "guest", "image": GUEST, "resources": {"requests": SIZE, "limits": SIZE}, **fields}
-    spec = {"virtualMachine": machine, "terminationGracePeriodSeconds": 20, "restartPolicy": restart}
+def machine_pod(name: str, volumes: dict[str, Any] | None = None, **fields: Any) -> str:
+    """`volumes`: their sources, each mounted below /volumes under its name."""
+    mounts = [{"name": one, "mountPath": f"/volumes/{one}"} for one in volumes or ()]
+    machine = {"name": "guest", "image": GUEST, "resources": {"requests": SIZE, "limits": SIZE}, "volumeMounts": mounts}
+    spec: dict[str, Any] = {"virtualMachine": {**machine, **fields}, "terminationGracePeriodSeconds": 20}
+    spec["volumes"] = [{"name": one, **source} for one, source in (volumes or {}).items()]
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 
 
@@ -72,10 +79,15 @@ def test_a_virtual_machine_gets_its_keys_and_data_and_follows_its_power_spec(up:
     up.kubectl("delete", "pod", "keyed", "--grace-period=1")
 
 
-def test_a_guest_that_shuts_down_ends_its_pod_if_it_terminates(up: Running) -> None:
-    body = machine_pod("brief", publicKey="ssh-ed25519 AAAA me", shutdownBehavior="terminate")
+@needs_virtiofs
+def test_a_guest_reads_the_volumes_of_its_pod_and_ends_it_if_it_terminates(up: Running) -> None:
+    up.kubectl("create", "configmap", "settings", "--from-literal=mode=quick")
+    volumes = {"settings": {"configMap": {"name": "settings"}}, "scratch": {"emptyDir": {}}}
+    body = machine_pod("brief", volumes, publicKey="ssh-ed25519 AAAA me", shutdownBehavior="terminate")
     up.kubectl("apply", "-f", "-", stdin=body)
-    eventually(lambda: said(up, "brief", "true") is not None, "the guest's agent answers", 120)
+    read = ("brief", "cat", "/volumes/settings/mode")
+    eventually(lambda: said(up, *read) == "quick", "the guest reads the volume of its pod", 120)
+    assert said(up, "brief", "sh", "-c", "echo x >/volumes/scratch/x && cat /volumes/scratch/x") == "x\n"
     up.try_kubectl("exec", "brief", "--", "poweroff", "-f")
     eventually(lambda: status(up, "brief")["phase"] == "Succeeded", "the pod has ended", 120)
     machine = status(up, "brief")["virtualMachineStatus"]

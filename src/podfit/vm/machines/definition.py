@@ -25,6 +25,15 @@ class Disk:
 
 
 @dataclass(frozen=True)
+class Filesystem:
+    """A folder of the host that the guest mounts by its tag."""
+
+    source: str
+    tag: str
+    daemon: str
+
+
+@dataclass(frozen=True)
 class Network:
     kind: str = NO_NETWORK
     mac: str = ""
@@ -47,6 +56,7 @@ class Definition:
     disks: tuple[Disk, ...] = ()
     network: Network = field(default_factory=Network)
     cpuset: str = ""
+    filesystems: tuple[Filesystem, ...] = ()
 
 
 def domain_xml(vm: Definition) -> str:
@@ -59,6 +69,7 @@ def domain_xml(vm: Definition) -> str:
 <memory unit='MiB'>{layout.boot.memory_mib}</memory>
 <currentMemory unit='MiB'>{layout.boot.memory_mib}</currentMemory>
 <vcpu placement='static'{cpuset} current='{layout.boot.vcpus}'>{layout.max_vcpus}</vcpu>{_vcpus(vm)}
+{_memory_backing(vm)}
 <os{" firmware='efi'" if layout.firmware == UEFI else ""}><type arch='x86_64' machine='q35'>hvm</type>{_boot(vm)}</os>
 <features><acpi/><apic/>{_emulation(vm)}</features>
 {_cpu(vm)}
@@ -66,6 +77,7 @@ def domain_xml(vm: Definition) -> str:
 <devices><emulator>{escape(vm.emulator)}</emulator>
 <controller type='usb' model='none'/>
 {"".join(_disk(disk, number) for number, disk in enumerate(vm.disks))}{_interface(vm.network)}
+{"".join(_filesystem(one) for one in vm.filesystems)}
 <serial type='pty'><log file={quoteattr(vm.console_log)} append='on'/><target port='0'/></serial>
 <console type='pty'><target type='serial' port='0'/></console>
 <channel type='unix'><source mode='bind' path={quoteattr(vm.agent_socket)}/>
@@ -115,6 +127,21 @@ def _disk(disk: Disk, number: int) -> str:
     return (
         f"<disk type='file' device='disk'><driver name='qemu' type='{disk.format}'/>"
         f"<source file={quoteattr(disk.path)}/><target dev='{name}' bus='virtio'/>{readonly}</disk>\n"
+    )
+
+
+def _memory_backing(vm: Definition) -> str:
+    """virtiofsd reads and writes the guest's memory."""
+    if not vm.filesystems:
+        return ""
+    return "<memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking>"
+
+
+def _filesystem(one: Filesystem) -> str:
+    return (
+        f"<filesystem type='mount' accessmode='passthrough'><driver type='virtiofs'/>"
+        f"<binary path={quoteattr(one.daemon)}/><source dir={quoteattr(one.source)}/>"
+        f"<target dir={quoteattr(one.tag)}/></filesystem>\n"
     )
 
 

@@ -11,6 +11,7 @@ from podfit.cri import api_pb2 as cri
 from podfit.kit.tasks import Tasks
 from podfit.vm import notices
 from podfit.vm.cgroups import Cgroups
+from podfit.vm.cloudinit import seed_of
 from podfit.vm.decide.sizes import size_of
 from podfit.vm.disks import Disks
 from podfit.vm.images import Images
@@ -53,7 +54,7 @@ class Arrivals:
             container = self._record(sandbox, config, offer)
         elif not container.arriving:
             raise CannotMove(f"this node has a VM with the ID {offer.id} already")
-        disks = await self._disks.create(container.id, container.image)
+        disks = await self._disks.create(container.id, container.image, seed_of(sandbox.config))
         self._cgroups.create(container.group)
         wanted = self._lives.limit_bytes(container, max(size_of(offer.limits).memory_mib, offer.layout.boot.memory_mib))
         self._cgroups.write(container.group, container.limits, wanted)
