@@ -40,6 +40,8 @@ class ServiceAddresses:
         kind = spec.get("type", "ClusterIP")
         if kind == "ExternalName":
             return
+        if not spec.get("clusterIP") and spec.get("clusterIPs"):
+            _only_several(service, spec["clusterIPs"])
         wanted = spec.get("clusterIP") or (spec.get("clusterIPs") or [""])[0]
         self._choose_families(service, spec, wanted)
         if wanted == "None":
@@ -101,6 +103,13 @@ class ServiceAddresses:
                 return address
         name = service.get("metadata", {}).get("name", "")
         raise unprocessable("Service", name, [invalid("spec.clusterIPs", [], "range is full")])
+
+
+def _only_several(service: Object, several: list[str]) -> None:
+    errors = [invalid("spec.clusterIPs", several, "must be empty when `clusterIP` is not specified")]
+    if len(several) > 1 and "None" in several:
+        errors.append(invalid("spec.clusterIPs", several, "'None' must be the first and only value"))
+    raise unprocessable("Service", service.get("metadata", {}).get("name", ""), errors)
 
 
 def _addresses(service: Object) -> set[str]:

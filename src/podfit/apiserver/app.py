@@ -47,6 +47,7 @@ from podfit.apiserver.flows.conditions import FlowConditions
 from podfit.apiserver.groups import CustomGroups
 from podfit.apiserver.http import HttpFront
 from podfit.apiserver.hub import Hub
+from podfit.apiserver.nodeports import SERVICE, NodePorts
 from podfit.apiserver.nodes import NodeProxy, scrape_targets
 from podfit.apiserver.objects import Objects
 from podfit.apiserver.request import Request, Response
@@ -101,7 +102,10 @@ class ApiServer:
         self.core.paths.documents["/openid/v1/jwks"] = self.tokens.jwks
         self.core.paths.documents["/metrics/nodes"] = partial(scrape_targets, self.objects)
         self.addresses = ServiceAddresses(config.service_cidr)
-        self.core.writer.before_create["", "services"] = self.addresses.allot
+        self.node_ports = NodePorts(self.objects)
+        self.core.writer.after_write[SERVICE.storage_prefix] = self.node_ports.stored
+        self.core.writer.before_create["", "services"] = self._allot
+        self.core.writer.before_update["", "services"] = self.node_ports.reallot
         self.core.writer.after_write[NAMESPACE.storage_prefix] = self.dialects.learn
         self.core.writer.after_write[POLICY.storage_prefix] = PolicyStatuses(self.objects).settle
         self.flow_conditions = FlowConditions(self.objects, self.core.writer)
@@ -132,6 +136,10 @@ class ApiServer:
         self.nodes.add_to(handlers)
         tables, discovery = self.core.tables, self.core.discovery
         return CustomResources(self.objects, tables, discovery, scales, self.converters, self.core.notices)
+
+    def _allot(self, service: Object) -> None:
+        self.addresses.allot(service)
+        self.node_ports.allot(service)
 
     def _token_sources(self) -> list[TokenAuthenticator]:
         sources: list[TokenAuthenticator] = [self.tokens, BootstrapTokens(self.objects, self.config.clock)]

@@ -121,6 +121,8 @@ class Writer:
         self.aside = Aside()
         self.before_create: dict[tuple[str, str], Callable[[Object], None]] = {}
         """By (group, plural): what must be allotted before validation (cluster addresses)."""
+        self.before_update: dict[tuple[str, str], Callable[[Object, Object], None]] = {}
+        """The same for an update, from the new object and the stored one."""
         self.after_write: dict[str, Callable[[Object], Awaitable[None] | None]] = {}
         """By the prefix they are stored under: who must know of objects before the writes of them are answered."""
 
@@ -248,6 +250,8 @@ class Writer:
             new["metadata"].pop("namespace", None)
         _fill_from(new["metadata"], old["metadata"])
         await self.aside.run(size, lambda: _prepare_update(write, strategy, new, old))
+        if not write.subresource and (reallot := self.before_update.get((kind.group, kind.plural))) is not None:
+            reallot(new, old)
         size = LARGE if strategy.heavy(new) else size
         errors = await evaluated(self.aside, size, lambda pace: _update_errors(write, strategy, new, old, pace))
         _check(write, new, errors)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api import names
-from podfit.api.status import duplicate, invalid, not_supported, required
+from podfit.api.status import FieldError, duplicate, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import chosen, cidr, ip, labels, names_valid, parse_ip
+from podfit.apiserver.strategy.checks import chosen, ip, labels, names_valid, parse_ip
 from podfit.apiserver.strategy.checks import port as port_valid
 from podfit.apiserver.strategy.kinds.workloads import set_default
+from podfit.apiserver.strategy.networking.addresses import endpoint_ip, strict_cidr, strict_ip
 from podfit.apiserver.strategy.podspec.containers import PROTOCOLS
 
 Object = dict[str, Any]
@@ -20,7 +21,8 @@ _EXTERNAL = ("NodePort", "LoadBalancer")
 _POLICIES = ("Cluster", "Local")
 FAMILIES = ("IPv4", "IPv6")
 FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
-_NEARNESS = ("PreferClose", "PreferSameNode", "PreferSameZone")
+_NEARNESS = ("PreferClose", "PreferSameZone", "PreferSameNode")
+_MODES = ("Proxy", "VIP")
 _AFFINITY_S = 10_800
 _LONGEST_AFFINITY_S = 86_400
 
@@ -55,10 +57,15 @@ class ServiceStrategy(Strategy):
             set_default(spec, "internalTrafficPolicy", "Cluster")
         if spec["type"] == "LoadBalancer":
             set_default(spec, "allocateLoadBalancerNodePorts", True)
+            for row in _balanced(obj):
+                if row.get("ip"):
+                    set_default(row, "ipMode", "VIP")
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
-        sync_addresses(obj["spec"])
+        one = obj["spec"].get("clusterIP")
+        if one and not obj["spec"].get("clusterIPs"):
+            obj["spec"]["clusterIPs"] = [one]
 
     def reset_status(self, obj: Object) -> None:
         obj["status"] = {"loadBalancer": {}}
@@ -68,11 +75,11 @@ class ServiceStrategy(Strategy):
         if subresource == "status":
             return
         spec, stored = new.setdefault("spec", {}), old.get("spec") or {}
+        if spec.get("clusterIP") != stored.get("clusterIP") and spec.get("clusterIPs") == stored.get("clusterIPs"):
+            spec.pop("clusterIPs", None)  # Only one of the two was changed; the other follows.
         if "ExternalName" not in (spec.get("type"), stored.get("type")):
             _keep_addresses(spec, stored)
             _keep_node_ports(spec, stored)
-        if spec.get("clusterIP") != stored.get("clusterIP") and spec.get("clusterIPs") == stored.get("clusterIPs"):
-            spec.pop("clusterIPs", None)  # Only one of the two was changed; the other follows.
         sync_addresses(spec)
         _drop_unused(spec, stored)
 
@@ -80,6 +87,10 @@ class ServiceStrategy(Strategy):
         return names.dns_label(name, prefix)
 
     def validate(self, obj: Object) -> Errors:
+        return self._validate(obj)
+
+    def _validate(self, obj: Object, known: tuple[str, ...] = ()) -> Errors:
+        """`known`: addresses and ranges that are stored already. They stay valid, however they are written."""
         errors: Errors = []
         spec = obj.get("spec") or {}
         kind, headless, ports = spec.get("type", ""), spec.get("clusterIP") == "None", spec.get("ports") or []
@@ -96,12 +107,45 @@ class ServiceStrategy(Strategy):
         if kind != "ExternalName":
             _addresses(spec, errors)
         for at, text in enumerate(spec.get("externalIPs") or ()):
-            ip(text, f"spec.externalIPs[{at}]", errors)
-            _ordinary(text, f"spec.externalIPs[{at}]", errors)
+            found: Errors = []
+            strict_ip(text, f"spec.externalIPs[{at}]", found, known)
+            errors += found
+            if not found:
+                endpoint_ip(text, f"spec.externalIPs[{at}]", errors)
         chosen(kind, "spec.type", _TYPES, errors)
         _node_ports(kind, ports, errors)
-        _balancer(spec, kind, errors)
+        _balancer(spec, kind, known, errors)
         _traffic(spec, kind, errors)
+        return errors
+
+    def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
+        if subresource == "status":
+            return super().validate_update(new, old, subresource)
+        stored = old.get("spec") or {}
+        known = (*(stored.get("externalIPs") or ()), *(stored.get("loadBalancerSourceRanges") or ()))
+        errors = self.validate_update_meta(new, old, subresource)
+        return errors + self.validate_change(new, old) + self._validate(new, known)
+
+    def validate_status(self, new: Object, old: Object) -> Errors:
+        rows, path = _balanced(new), "status.loadBalancer.ingress"
+        if rows and (new.get("spec") or {}).get("type") != "LoadBalancer":
+            return [forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")]
+        errors: Errors = []
+        known = [row.get("ip", "") for row in _balanced(old)]
+        for at, row in enumerate(rows):
+            here, host, mode = f"{path}[{at}]", row.get("hostname", ""), row.get("ipMode")
+            if row.get("ip"):
+                strict_ip(row["ip"], f"{here}.ip", errors, known)
+            if row.get("ip") and mode is None:
+                errors.append(required(f"{here}.ipMode", "must be specified when `ip` is set"))
+            elif not row.get("ip") and mode is not None:
+                errors.append(forbidden(f"{here}.ipMode", "may not be specified when `ip` is not set"))
+            elif mode is not None and mode not in _MODES:
+                errors.append(not_supported(f"{here}.ipMode", mode, _MODES))
+            if host:
+                names_valid(host, f"{here}.hostname", names.dns_subdomain(host), errors)
+                if parse_ip(host) is not None:
+                    errors.append(invalid(f"{here}.hostname", host, "must be a DNS name, not an IP address"))
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:
@@ -115,6 +159,10 @@ class ServiceStrategy(Strategy):
         elif mine[0] != before[0]:
             errors.append(invalid("spec.clusterIPs[0]", mine, "may not change once set"))
         return errors
+
+
+def _balanced(obj: Object) -> list[Object]:
+    return ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
 
 
 def sync_addresses(spec: Object) -> None:
@@ -142,11 +190,13 @@ def _drop_unused(spec: Object, stored: Object) -> None:
     kind, before = spec.get("type"), stored.get("type")
     unused: list[str] = []
     if kind == "ExternalName" != before:
-        unused += ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]
+        unused += ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]
     if before == "LoadBalancer" != kind:
         unused += ["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"]
     if _accessible(stored) and not _accessible(spec):
         unused.append("externalTrafficPolicy")
+    if _health_checked(stored) and not _health_checked(spec):
+        unused.append("healthCheckNodePort")
     for field in unused:
         if spec.get(field) == stored.get(field):
             spec.pop(field, None)
@@ -155,6 +205,10 @@ def _drop_unused(spec: Object, stored: Object) -> None:
         if known == [port.get("nodePort") for port in spec.get("ports") or ()]:
             for port in spec.get("ports") or ():
                 port.pop("nodePort", None)
+
+
+def _health_checked(spec: Object) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
 def _accessible(spec: Object) -> bool:
@@ -183,12 +237,12 @@ def _addresses(spec: Object, errors: Errors) -> None:
             ip(text, f"spec.clusterIPs[{at}]", errors)
 
 
-def _balancer(spec: Object, kind: str, errors: Errors) -> None:
+def _balancer(spec: Object, kind: str, known: tuple[str, ...], errors: Errors) -> None:
     ranges, path = spec.get("loadBalancerSourceRanges") or [], "spec.LoadBalancerSourceRanges"
     if ranges and kind != "LoadBalancer":
         errors.append(forbidden(path, "may only be used when `type` is 'LoadBalancer'"))
     for at, text in enumerate(ranges):
-        cidr(text.strip(), f"{path}[{at}]", errors)
+        strict_cidr(text.strip(), f"{path}[{at}]", errors, known)
     if kind != "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not None:
         detail = "may only be used when `type` is 'LoadBalancer'"
         errors.append(forbidden("spec.allocateLoadBalancerNodePorts", detail))
@@ -200,6 +254,8 @@ def _balancer(spec: Object, kind: str, errors: Errors) -> None:
 
 
 def _keep_node_ports(spec: Object, stored: Object) -> None:
+    if _health_checked(spec) and _health_checked(stored) and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = stored.get("healthCheckNodePort", 0)
     if spec.get("type") not in _EXTERNAL or stored.get("type") not in _EXTERNAL:
         return
     known = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in stored.get("ports") or ()}
@@ -254,18 +310,6 @@ def _affinity(spec: Object, errors: Errors) -> None:
     elif not 0 < timeout <= _LONGEST_AFFINITY_S:
         detail = f"must be greater than 0 and less than {_LONGEST_AFFINITY_S}"
         errors.append(invalid(f"{path}.clientIP.timeoutSeconds", timeout, detail))
-
-
-def _ordinary(text: str, path: str, errors: Errors) -> None:
-    address = parse_ip(text)
-    if address is None:
-        return
-    if address.is_unspecified:
-        errors.append(invalid(path, text, f"may not be unspecified ({text})"))
-    if address.is_loopback:
-        errors.append(invalid(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
-    if address.is_link_local:
-        errors.append(invalid(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"))
 
 
 def _node_ports(kind: str, ports: list[Object], errors: Errors) -> None:
@@ -340,10 +384,12 @@ class EndpointsStrategy(Strategy):
 
 
 def _endpoint(address: Object, path: str, errors: Errors) -> None:
-    ip(address.get("ip", ""), f"{path}.ip", errors)
+    text, found = address.get("ip", ""), list[FieldError]()
+    strict_ip(text, f"{path}.ip", found)
+    errors += found
     host, node = address.get("hostname"), address.get("nodeName")
     if host:
         names_valid(host, f"{path}.hostname", names.dns_label(host), errors)
     if node is not None:
         names_valid(node, f"{path}.nodeName", names.dns_subdomain(node), errors)
-    _ordinary(address.get("ip", ""), f"{path}.ip", errors)
+    endpoint_ip(text, f"{path}.ip", errors)

@@ -1,0 +1,98 @@
+"""Services get node ports as Kubernetes allocates them, and keep or lose them with their type."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podfit.testing.asking import Asker, serving
+
+SERVICES = "/api/v1/namespaces/default/services"
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture
+async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
+    async with serving(tmp_path) as server:
+        yield Asker(server)
+
+
+async def create(ask: Asker, name: str, **spec: Any) -> tuple[int, Any]:
+    body = {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], **spec}}
+    return await ask("POST", SERVICES, body)
+
+
+async def change(ask: Asker, name: str, **spec: Any) -> Any:
+    code, answer = await ask("PATCH", f"{SERVICES}/{name}", {"spec": spec}, MERGE)
+    assert code == 200, answer
+    return answer["spec"]
+
+
+async def test_a_node_port_is_allocated_kept_and_free_again_with_its_service(ask: Asker) -> None:
+    code, made = await create(ask, "a", type="NodePort")
+    port = made["spec"]["ports"][0]["nodePort"]
+    assert code == 201 and 30000 <= port <= 32767
+    wanted = [{"port": 80, "nodePort": port}]
+    code, refused = await create(ask, "b", type="NodePort", ports=wanted)
+    assert (code, refused["message"]) == (
+        422,
+        f'Service "b" is invalid: spec.ports[0].nodePort: Invalid value: {port}: provided port is already allocated',
+    )
+    assert (await change(ask, "a", sessionAffinity="ClientIP"))["ports"][0]["nodePort"] == port
+    assert "nodePort" not in (await change(ask, "a", type="ClusterIP"))["ports"][0]
+    assert (await create(ask, "b", type="NodePort", ports=wanted))[0] == 201
+    assert (await ask("DELETE", f"{SERVICES}/b"))[0] == 200
+    assert (await create(ask, "c", type="NodePort", ports=wanted))[0] == 201
+
+
+async def test_ports_outside_the_range_are_rejected(ask: Asker) -> None:
+    code, refused = await create(ask, "a", type="NodePort", ports=[{"port": 80, "nodePort": 80}])
+    assert code == 422
+    assert refused["message"].endswith(
+        "provided port is not in the valid range. The range of valid ports is 30000-32767"
+    )
+
+
+async def test_one_port_over_two_protocols_has_one_number(ask: Asker) -> None:
+    ports = [{"port": 53, "name": "t"}, {"port": 53, "name": "u", "protocol": "UDP"}]
+    _, made = await create(ask, "dns", type="NodePort", ports=ports)
+    first, second = made["spec"]["ports"]
+    assert first["nodePort"] == second["nodePort"]
+
+
+async def test_a_balancer_gets_a_port_for_health_checks_only_while_traffic_is_local(ask: Asker) -> None:
+    _, made = await create(ask, "lb", type="LoadBalancer", externalTrafficPolicy="Local")
+    port = made["spec"]["healthCheckNodePort"]
+    assert 30000 <= port <= 32767
+    assert (await change(ask, "lb", sessionAffinity="ClientIP"))["healthCheckNodePort"] == port
+    assert "healthCheckNodePort" not in await change(ask, "lb", externalTrafficPolicy="Cluster")
+    _, made = await create(ask, "plain", type="LoadBalancer", allocateLoadBalancerNodePorts=False)
+    assert "nodePort" not in made["spec"]["ports"][0]
+
+
+async def test_only_balancers_report_addresses_and_the_address_of_a_service_cannot_be_emptied(ask: Asker) -> None:
+    _, made = await create(ask, "a")
+    status = {"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}}
+    assert (await ask("PATCH", f"{SERVICES}/a/status", status, MERGE))[0] == 422
+    assert (await change(ask, "a", clusterIP=""))["clusterIP"] == made["spec"]["clusterIP"]
+    await create(ask, "lb", type="LoadBalancer")
+    code, balanced = await ask("PATCH", f"{SERVICES}/lb/status", status, MERGE)
+    assert code == 200 and balanced["status"]["loadBalancer"]["ingress"] == [{"ip": "1.2.3.4", "ipMode": "VIP"}]
+
+
+async def test_a_server_that_starts_again_knows_which_ports_are_in_use(tmp_path: Path) -> None:
+    from podfit.apiserver.app import ApiServer
+    from podfit.apiserver.config import Config
+    from podfit.store.memory import MemoryStore
+
+    store, wanted = MemoryStore(), [{"port": 80, "nodePort": 30333}]
+    for code, name in ((201, "a"), (422, "b")):
+        server = ApiServer(Config(store, tmp_path))
+        await server.start()
+        try:
+            assert (await create(Asker(server), name, type="NodePort", ports=wanted))[0] == code
+        finally:
+            await server.stop()
