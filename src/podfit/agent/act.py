@@ -79,7 +79,7 @@ class Actuator:
                 return False
         except NotFound:
             return False
-        record.confirmed = before
+        record.before_resize = before
         for step in plan.steps:
             self._note(record, step)
         return True

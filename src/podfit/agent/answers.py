@@ -41,7 +41,7 @@ class Answers:
     def outstanding(self, record: PodRecord) -> bool:
         """Whether a resize that is applied has still to be answered."""
         if not self._runtime.confirmations.outstanding(record.uid):
-            record.confirmed = record.unanswered_since = None
+            record.before_resize = record.unanswered_since = None
             return False
         if record.unanswered_since is None:
             record.unanswered_since = self._clock.monotonic()
@@ -54,7 +54,7 @@ class Answers:
 
     async def _put_back(self, record: PodRecord, snapshot: Snapshot) -> None:
         """Notes as actuated what the kernel has again."""
-        before, record.confirmed, record.unanswered_since, record.doubtful = record.confirmed, None, None, True
+        before, record.before_resize, record.unanswered_since, record.doubtful = record.before_resize, None, None, True
         for name, container in snapshot.running.items():
             try:
                 limits = await self._runtime.container_limits(container.id)

@@ -131,7 +131,7 @@ class PodRecord:
     """The promise whose actuation failed last."""
     doubtful: bool = False
     """The pod's cgroup may be half-way between two plans."""
-    confirmed: Actuated | None = None
+    before_resize: Actuated | None = None
     """What was actuated before the resize that the runtime has not answered yet."""
     unanswered_since: float | None = None
     """Since when (monotonic) the kernel has a resize that the runtime has not answered."""

@@ -75,3 +75,23 @@ class Commands:
         except CriError as error:
             raise failure(error) from error
         return await streaming.forward(answer.url, port)
+
+
+class StreamCalls:
+    """The part of the runtime that runs commands and connects."""
+
+    _commands: Commands
+
+    async def exec(self, container_id: str, command: list[str], tty: bool = False, stdin: bool = False) -> ExecStream:
+        return await self._commands.exec(container_id, command, tty, stdin)
+
+    async def exec_sync(
+        self, container_id: str, command: list[str], timeout_s: float = 0.0
+    ) -> tuple[int, bytes, bytes]:
+        return await self._commands.exec_sync(container_id, command, timeout_s)
+
+    async def attach(self, container_id: str, stdin: bool = False) -> ExecStream:
+        return await self._commands.attach(container_id, stdin)
+
+    async def connect(self, uid: str, port: int) -> ByteStream:
+        return await self._commands.connect(uid, port)

@@ -17,12 +17,10 @@ from podfit.images.credentials import Credentials
 from podfit.podnet.redirects import Redirects
 
 from ..base import (
-    ByteStream,
     Change,
     ContainerConfig,
     ContainerState,
     Event,
-    ExecStream,
     Handler,
     ImageState,
     Limits,
@@ -34,7 +32,7 @@ from ..base import (
 from ..cgroups import Cgroups, detect, remove_everywhere
 from ..confirmations import Confirmations
 from .book import Book
-from .commands import Commands
+from .commands import Commands, StreamCalls
 from .containers import Containers
 from .failures import failure, not_ready
 from .images import Images
@@ -49,7 +47,7 @@ from .sandboxes import Sandboxes
 from .subpaths import SubPaths
 
 
-class CriRuntime:
+class CriRuntime(StreamCalls):
     name = "cri"
     version = ""
     handlers: tuple[Handler, ...] = ()
@@ -79,7 +77,6 @@ class CriRuntime:
         self._containers: Containers
         self._resources: Resources
         self._readings: Readings
-        self._commands: Commands
 
     async def problem(self) -> str:
         try:
@@ -213,21 +210,7 @@ class CriRuntime:
     async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
         await self._readings.memory_below(uid, container_id, bytes)
 
-    # --- streams
-    async def exec(self, container_id: str, command: list[str], tty: bool = False, stdin: bool = False) -> ExecStream:
-        return await self._commands.exec(container_id, command, tty, stdin)
-
-    async def exec_sync(
-        self, container_id: str, command: list[str], timeout_s: float = 0.0
-    ) -> tuple[int, bytes, bytes]:
-        return await self._commands.exec_sync(container_id, command, timeout_s)
-
-    async def attach(self, container_id: str, stdin: bool = False) -> ExecStream:
-        return await self._commands.attach(container_id, stdin)
-
-    async def connect(self, uid: str, port: int) -> ByteStream:
-        return await self._commands.connect(uid, port)
-
+    # --- networks
     async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
         await self._network.redirect(address, port, target, target_port)
 
