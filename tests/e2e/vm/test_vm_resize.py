@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 import grpc
@@ -116,3 +117,37 @@ async def test_the_size_survives_a_reboot_of_the_guest(tmp_path: Path) -> None:
 
         await until(rebooted, 60)
         await sees(vms, id, 2, X + DELTA)
+
+
+def _allowed(pid: int) -> set[str]:
+    """The CPUs that each thread of a process may use."""
+    lists = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/status")]
+    return {line.split()[1] for text in lists for line in text.splitlines() if line.startswith("Cpus_allowed_list")}
+
+
+async def test_cpusets_hold_for_every_thread_of_qemu_and_in_the_domain(tmp_path: Path) -> None:
+    last = (os.cpu_count() or 1) - 1
+    whole = f"0-{last}" if last else "0"
+    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
+        id = await vms.run("pinned")
+        machine = runtime.lives.machine(runtime.container(id))
+        for cpus in ("0", whole):
+            pinned = resources(1, 256)
+            pinned.cpuset_cpus = cpus
+            await vms.runtime["UpdateContainerResources"](
+                cri.UpdateContainerResourcesRequest(container_id=id, linux=pinned)
+            )
+            assert (await vms.status(id)).resources.linux.cpuset_cpus == cpus
+            assert _allowed(machine.pid()) == {cpus}
+            pins = await runtime.hypervisor.on(machine.uuid, lambda domain: domain.vcpuPinInfo())
+            assert pins == [tuple(number <= (last if cpus == whole else 0) for number in range(last + 1))]
+
+
+async def test_a_vm_out_of_slots_says_which_annotation_to_set(tmp_path: Path) -> None:
+    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+        id = await vms.run("full", slots="1", max_memory="4Gi")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await vms.resize(id, 1, 4096)
+        assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
+        assert "podfit.dev/vm-slots" in (refused.value.details() or "")
+        assert await vms.size(id) == (1, 256)
