@@ -77,7 +77,7 @@ def _completed(kind: Kind, found: Object, wanted: Object) -> Object | None:
 def _newer_flow(found: Object, wanted: Object) -> Object | None:
     """A schema or level of an older version. Administrators keep their own by taking the annotation away."""
     meta = found["metadata"]
-    if (meta.get("annotations") or {}).get(_AUTO_UPDATE) != "true" or equal(found["spec"], wanted["spec"]):
+    if (meta.get("annotations") or {}).get(_AUTO_UPDATE) != "true" or equal(found.get("spec"), wanted["spec"]):
         return None
     return {**found, "metadata": {**meta, "generation": meta.get("generation", 1) + 1}, "spec": wanted["spec"]}
 

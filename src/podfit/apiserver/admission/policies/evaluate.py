@@ -36,15 +36,17 @@ class Compiled:
     def __init__(self, spec: Object) -> None:
         compiler = Compiler(spec)
         for row in spec.get("variables") or ():
-            compiler.variable(row["name"], row["expression"])
+            compiler.variable(row.get("name", ""), row.get("expression", ""))
         self.variables = compiler.variables
-        self.conditions = [(row, compiler.compile(row["expression"])) for row in spec.get("matchConditions") or ()]
+        self.conditions = [
+            (row, compiler.compile(row.get("expression", ""))) for row in spec.get("matchConditions") or ()
+        ]
         self.validations = [
-            (row, compiler.compile(row["expression"]), _optional(compiler, row.get("messageExpression")))
+            (row, compiler.compile(row.get("expression", "")), _optional(compiler, row.get("messageExpression")))
             for row in spec.get("validations") or ()
         ]
         self.annotations = [
-            (row, compiler.compile(row["valueExpression"])) for row in spec.get("auditAnnotations") or ()
+            (row, compiler.compile(row.get("valueExpression", ""))) for row in spec.get("auditAnnotations") or ()
         ]
 
 
@@ -162,7 +164,7 @@ def _annotate(row: Object, program: Program, values: _Bound, budget: Budget, out
         _failed(outcome, result.text, fails)
     elif isinstance(result, str):
         if result.strip():
-            outcome.annotations[row["key"]] = result.strip()
+            outcome.annotations[row.get("key", "")] = result.strip()
     elif result is not None:
         why = f"valueExpression '{row['valueExpression']}' resulted in unsupported return type"
         outcome.denied.append(Denied(f"{why}: {type(result).__name__}. Return type must be either string or null."))

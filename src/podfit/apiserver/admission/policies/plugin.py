@@ -67,10 +67,10 @@ class ValidatingAdmissionPolicies(Plugin):
         bindings = self._cluster.list(BINDING)
         if self._stored[0] is not policies or self._stored[1] is not bindings:
             self._stored = (policies, bindings)
-            ordered = sorted(usable(BINDING, bindings), key=_name)
+            ordered = sorted((row for row in usable(BINDING, bindings) if row.get("spec")), key=_name)
             pairs = [
                 (policy, [row for row in ordered if row["spec"].get("policyName") == _name(policy)])
-                for policy in sorted(usable(POLICY, policies), key=_name)
+                for policy in sorted((row for row in usable(POLICY, policies) if row.get("spec")), key=_name)
             ]
             self._bound = [(policy, rows) for policy, rows in pairs if rows]
         return self._bound
