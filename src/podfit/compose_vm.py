@@ -15,6 +15,8 @@ from typing import Any
 
 from podfit.images.store import IMAGES
 from podfit.kit.badsetting import BadSetting
+from podfit.kit.dirlock import holder_of
+from podfit.vm import LOCK
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ def runtime_class() -> dict[str, Any]:
 
 class VmProcess:
     def __init__(self, data_dir: Path, images: Path, accel: str = "tcg") -> None:
-        self.socket = socket_of(data_dir)
+        self.socket, self._lock = socket_of(data_dir), data_dir / FOLDER / LOCK
         self._process: asyncio.subprocess.Process | None = None
         self._command = [sys.executable, "-m", "podfit.cli.main", "vm-runtime", "--data-dir", str(data_dir / FOLDER)]
         self._command += ["--listen", self.endpoint, "--images", str(images), "--accel", accel]
@@ -59,6 +61,7 @@ class VmProcess:
 
     async def start(self) -> None:
         """Returns when it answers. Raises BadSetting with what it said if it ends instead."""
+        await self._wait_for_predecessor()
         self._process = await asyncio.create_subprocess_exec(
             *self._command, stdout=asyncio.subprocess.PIPE, stderr=None, preexec_fn=_end_with_parent
         )
@@ -71,6 +74,13 @@ class VmProcess:
         if not line.startswith(b"ready"):
             await self.stop()
             raise BadSetting("--vm: the VM runtime did not start; it said why above")
+
+    async def _wait_for_predecessor(self) -> None:
+        """The runtime of a podfit that was killed ends by itself, but not in the same moment."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                while holder_of(self._lock) is not None:
+                    await asyncio.sleep(0.05)
 
     async def stop(self) -> None:
         if self._process is None:

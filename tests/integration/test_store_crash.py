@@ -170,7 +170,8 @@ async def test_a_log_without_its_acknowledged_end_is_refused(tmp_path: Path, mis
     if missing == "the file":
         wal_of(path).unlink()
     else:
-        os.truncate(wal_of(path), size - 5000 if missing == "a piece" else size // 4)
+        # The last commits before a kill may have been acknowledged to nobody: more of them are cut off than can be so.
+        os.truncate(wal_of(path), size * 3 // 4 if missing == "a piece" else size // 4)
     message = await refusal(path)
     assert "were acknowledged" in message and "Restore" in message and "s.db.mark" in message
 

@@ -3,3 +3,6 @@
 `decide` holds the pure decisions about sizes, `machines` the libvirt domains, `records` the runtime's own metadata,
 `server` the CRI calls. The node agent reaches it only through its socket.
 """
+
+LOCK = "vm-runtime.lock"
+"""In the folder of a runtime: names the process that holds it."""

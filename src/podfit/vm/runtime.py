@@ -11,6 +11,7 @@ from podfit.api import machines
 from podfit.cri import api_pb2 as cri
 from podfit.kit.dirlock import DirectoryLock
 from podfit.kit.tasks import Tasks
+from podfit.vm import LOCK
 from podfit.vm.cgroups import Cgroups
 from podfit.vm.decide.layout import DIMM
 from podfit.vm.decide.sizes import Limits, actual_limits
@@ -31,7 +32,6 @@ from podfit.vm.resizing.waits import Waits
 from podfit.vm.server.answers import NotFound, container_status
 
 log = logging.getLogger(__name__)
-LOCK = "vm-runtime.lock"
 
 
 class Runtime:

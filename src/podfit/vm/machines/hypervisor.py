@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 THREADS = 16
 RECONNECT_S = 0.5
+LOCKED_S, RETRY_S = 30.0, 0.1
 KEEPALIVE_S, KEEPALIVE_TRIES = 5, 3
 """A daemon that answers none of them is gone, although its socket is open."""
 
@@ -106,7 +107,7 @@ class Hypervisor:
             self._tasks.start(self._keep_connected(), "libvirt connection")
 
     async def _connect(self) -> None:
-        self._connection = await self.call(libvirt.open, self.uri)
+        self._connection = await self._opened()
         try:
             self._events = Events(self._connection, self._deliver)
             if not self.embedded:
@@ -116,6 +117,18 @@ class Hypervisor:
                 self._connection.registerCloseCallback(self._closed, asyncio.get_running_loop())
         except libvirt.libvirtError as error:
             raise LibvirtFailed.by(error) from error
+
+    async def _opened(self) -> Any:
+        """A runtime that is just ending may still hold the lock of the libvirt in its process."""
+        deadline = asyncio.get_running_loop().time() + LOCKED_S
+        while True:
+            try:
+                return await self.call(libvirt.open, self.uri)
+            except LibvirtFailed as error:
+                locked = self.embedded and "pid file" in str(error)
+                if not locked or asyncio.get_running_loop().time() > deadline:
+                    raise
+            await asyncio.sleep(RETRY_S)
 
     def _closed(self, _connection: Any, _reason: int, loop: Any) -> None:
         """In libvirt's thread."""
