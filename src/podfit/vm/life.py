@@ -308,7 +308,7 @@ class Lives:
         """The power button, then the grace period, then the plug."""
         if container.state != RUNNING:
             return
-        if container.moved:
+        if container.moved or (container.leaving and await self.departed(container)):
             await self.finish(container, 0)
             return
         present = self.presence(container)

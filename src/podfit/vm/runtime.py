@@ -122,7 +122,8 @@ class Runtime:
 
     async def _actual(self, container: Container) -> Limits:
         """The limits that hold in the guest; while no guest runs, those that were set."""
-        if container.state != RUNNING:
+        # Questions to a VM that is being moved wait for the end of the move, or forever.
+        if container.state != RUNNING or container.leaving:
             return container.limits
         try:
             return actual_limits(container.limits, await self.resizer.actual(container))
@@ -137,7 +138,8 @@ class Runtime:
     async def info(self, container: Container) -> dict[str, str]:
         """What `crictl inspect` shows besides the status."""
         update, layout = container.update, container.layout
-        power = await self.power.actual(container) if container.state == RUNNING else machines.RUNNING
+        asked = container.state == RUNNING and not container.leaving
+        power = await self.power.actual(container) if asked else machines.RUNNING
         about = {
             "machine": {
                 "power": power,
@@ -153,7 +155,7 @@ class Runtime:
             "offlineVcpus": container.offline_vcpus,
             "update": update.to_json() if update is not None else None,
         }
-        if container.state == RUNNING and power == machines.RUNNING and not container.moved:
+        if asked and power == machines.RUNNING:
             memory = await self.resizer.memory(container).actual()
             about["memory"] = {
                 "bootMiB": memory.boot,

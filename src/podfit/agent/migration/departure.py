@@ -11,7 +11,7 @@ import logging
 from podfit.agent.migration.steps import Steps, machine_of
 from podfit.agent.notices import NORMAL, WARNING, Notices
 from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import RUNNING, RuntimeFailure
+from podfit.agent.runtimes.base import RUNNING, RuntimeFailure, RuntimeSilent
 from podfit.api.migrations import FAILED, OFFERED, PREPARED, REQUESTED, Migration, Step, migration_of
 from podfit.api.status import ApiError
 from podfit.client.transport import Unreachable
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 PREPARE_S = 120.0
 """How long the other node may take to prepare, pulling the image included."""
+SILENCE_S = 120.0
+"""How long this node's runtime may be away in the middle of a move."""
 JOB = "migrate"
 
 
@@ -97,10 +99,18 @@ class Departures:
         container = machine_of(record)
         if container is None or container.state != RUNNING:
             return Step(FAILED, "the VM has ended")
-        try:
-            await self._steps.runtime(record).move(container.id, migration.place)
-        except (RuntimeFailure, OSError) as error:
-            return Step(FAILED, str(error))
+        patience = self._clock.monotonic() + SILENCE_S
+        while True:
+            try:
+                await self._steps.runtime(record).move(container.id, migration.place)
+                break
+            except RuntimeSilent as error:
+                # It may be moving all the same: asked again, the runtime goes on with it.
+                if self._clock.monotonic() > patience:
+                    return Step(FAILED, str(error))
+                await self._clock.sleep(1.0)
+            except (RuntimeFailure, OSError) as error:
+                return Step(FAILED, str(error))
         record.story.tell("left", migration.target)
         return None
 

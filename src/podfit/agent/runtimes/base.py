@@ -31,6 +31,10 @@ class RuntimeFailure(StreamFailure):
     """Root of what a runtime may raise. The message is shown to users as it is."""
 
 
+class RuntimeSilent(RuntimeFailure):
+    """The runtime is away or does not answer: nobody knows whether it did what was asked."""
+
+
 class NotFound(RuntimeFailure):
     """No such pod, container or image."""
 

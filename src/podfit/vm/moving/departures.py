@@ -97,7 +97,13 @@ class Departures:
             self._records.save(container)
         if await self._under_way(container):
             return
-        await self._migrate(container, place)
+        try:
+            await self._migrate(container, place)
+        except LibvirtFailed as error:
+            # The other daemon may be gone; only if this one is, nobody knows what became of the move.
+            if error.gone and not await self._hypervisor.alive():
+                raise
+            raise CannotMove(str(error)) from error
         await self._concluded(container)
 
     async def _under_way(self, container: Container) -> bool:

@@ -58,6 +58,8 @@ class Stats:
         )
 
     async def _guest(self, container: Container) -> dict[str, int]:
+        if container.leaving:
+            return {}
         try:
             return await self._runtime.lives.machine(container).statistics()
         except LibvirtFailed:

@@ -10,7 +10,7 @@ from typing import Any
 
 from podfit.cri import CriError
 
-from ..base import ContainerConfig, RuntimeFailure
+from ..base import ContainerConfig, RuntimeFailure, RuntimeSilent
 from . import configs
 from .book import Book
 from .failures import failure
@@ -33,6 +33,8 @@ class Migrations:
         except CriError as error:
             if error.code == "UNIMPLEMENTED":
                 raise RuntimeFailure(_CANNOT) from error
+            if error.unreached:
+                raise RuntimeSilent(error.words) from error
             raise failure(error) from error
 
     # --- where it runs
@@ -55,9 +57,10 @@ class Migrations:
         mounts = self._subpaths.resolve(uid, config.name, config.attempt, config.mounts)
         message = configs.container(config, pod.config, book.node, mounts, "")
         encoded = base64.b64encode(message.SerializeToString()).decode()
-        place: dict[str, Any] = (await self._ask("Prepare", sandbox=pod.sandbox_id, config=encoded, offer=offer))[
-            "place"
-        ]
+        answer = await self._ask("Prepare", sandbox=pod.sandbox_id, config=encoded, offer=offer)
+        place: dict[str, Any] = answer["place"]
+        # It may have been here before, and left.
+        book.removed.pop(str(offer["id"]), None)
         try:
             await book.refresh(str(offer["id"]))
         except CriError as error:
