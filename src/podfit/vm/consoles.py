@@ -61,6 +61,9 @@ class Console:
 
     def start(self) -> None:
         self._raw.parent.mkdir(parents=True, exist_ok=True)
+        if self._target is not None and self._out is None:
+            # Callers open the log of a container as soon as it runs; the guest's first line may take a while.
+            self._append(self._target, b"")
         self._watch = FolderWatch(self._raw.parent)
         self._tasks.start(self._follow(self._watch))
 
