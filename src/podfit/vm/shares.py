@@ -45,7 +45,9 @@ def shares_of(mounts: Iterable[cri.Mount]) -> tuple[Share, ...]:
                 f"{mount.container_path} is a file or a device of the node: a VM can mount folders only; "
                 "mount the volume as a whole, without subPath"
             )
-        found.append(Share(f"podfit{number}", Path(mount.host_path), mount.container_path, mount.readonly, daemon))
+        found.append(
+            Share(f"podfit{number}", Path(mount.host_path).resolve(), mount.container_path, mount.readonly, daemon)
+        )
     return tuple(found)
 
 
