@@ -58,12 +58,12 @@ class Execs:
     @staticmethod
     async def _run(agent: GuestAgent, words: list[str]) -> Ran:
         """Kills the command if nobody waits for it any more."""
-        pid = await agent.start(words)
+        starting = asyncio.ensure_future(agent.start(words))
         try:
-            return await agent.result(pid)
+            return await agent.result(await asyncio.shield(starting))
         except asyncio.CancelledError:
             with suppress(AgentFailed):
-                await agent.run(["/bin/kill", "-9", str(pid)])
+                await agent.run(["/bin/kill", "-9", str(await starting)])
             raise
 
     @answered
