@@ -16,7 +16,7 @@ from tests.vms import GUEST, Vms, guest_archive, needs_vms, resources, serving, 
 
 from podfit.cri import api_pb2 as cri
 
-pytestmark = [needs_vms, needs_libvirtd, pytest.mark.slow]
+pytestmark = [needs_vms, needs_libvirtd]
 X, DELTA = 256, 128
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 CELLS = "sed -n 's/.*MemTotal: *\\([0-9]*\\).*/\\1/p' /sys/devices/system/node/node[0-3]/meminfo"

@@ -87,23 +87,32 @@ class Orphans:
                 self._calls -= 1
 
     def _run(self) -> None:
-        suspect = 0
+        suspects: set[int] = set()
         while self._calls:
             time.sleep(_LOOK_S)
-            suspect = self._look(suspect)
+            suspects = self._look(suspects)
 
-    def _look(self, suspect: int) -> int:
+    def _look(self, suspects: set[int]) -> set[int]:
         """A child that libvirt itself waits for is gone at once; one that is still a zombie later is nobody's."""
-        try:
-            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            if found is None or found.si_pid in self._known or not _is_qemu(found.si_pid):
-                return 0
-            if found.si_pid == suspect:
-                os.waitid(os.P_PID, suspect, os.WEXITED | os.WNOHANG)
-                return 0
-            return found.si_pid
-        except ChildProcessError:
-            return 0
+        found = {pid for pid in _children() if pid not in self._known and _is_qemu(pid) and _is_zombie(pid)}
+        for pid in found & suspects:
+            with suppress(ChildProcessError):
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
+        return found - suspects
+
+
+def _children() -> set[int]:
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
+
+
+def _is_zombie(pid: int) -> bool:
+    with suppress(ChildProcessError):
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+    return False
 
 
 def _is_qemu(pid: int) -> bool:
