@@ -256,7 +256,7 @@ async def test_a_policy_that_the_design_does_not_allow_is_refused(
     assert (code, answer["message"]) == (422, f'Pod "p" is invalid: spec.containers[0].resizePolicy: {message}')
 
 
-async def test_whoever_reports_a_status_without_the_allocation_does_not_change_it(cluster: Cluster) -> None:
+async def test_a_status_report_without_the_allocation_does_not_change_it(cluster: Cluster) -> None:
     ask = Asker(cluster.server)
     await ask("POST", PODS, manifest())
     report = {"name": "c", "image": "busybox", "imageID": "", "ready": True, "restartCount": 0}

@@ -90,7 +90,7 @@ class PodRecord:
     left: bool = False
     """It was being migrated away when it ceased to be this node's."""
     stayed: str = ""
-    """The migration (by its time) after whose failure the runtime was told that the VM stays."""
+    """The migration (by its time) after whose failure the runtime was asked to keep the VM."""
     moving_since: tuple[str, float] | None = None
     """The migration (by its time) that is under way, and since when (monotonic) this agent knows of it."""
     adopted: bool = False

@@ -34,7 +34,7 @@ def container_resources(allocated: Resources, actuated: Resources | None, actual
     return shown
 
 
-def _cpu_limit(limits: Object, told: int | None, actual: Limits) -> None:
+def _cpu_limit(limits: Object, actuated: int | None, actual: Limits) -> None:
     """The kernel's quota; where systemd's rounding is all that differs, the limit asked for is the true one."""
     if CPU not in limits or actual.cpu_quota_us is None:
         return
@@ -42,7 +42,7 @@ def _cpu_limit(limits: Object, told: int | None, actual: Limits) -> None:
         kernel.milli_of_quota(actual.cpu_quota_us, actual.cpu_period_us),
         Quantity.parse(limits[CPU]).milli,
     )
-    for known in (allocated, told or 0):
+    for known in (allocated, actuated or 0):
         if kernel.rounded_by_systemd(known, actual):
             shown = known
             break

@@ -1,7 +1,7 @@
 """VM pods that come to this node. They hold what they were promised from the moment they are expected.
 
 Everything is made before the VM is moved: promise, image, volumes, sandbox, and its place in the runtime. Once it runs
-here, the API is told, and from then on it is a pod of this node like any other.
+here, the switch is reported to the API, and from then on it is a pod of this node like any other.
 """
 
 from __future__ import annotations

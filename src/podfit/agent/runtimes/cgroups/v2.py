@@ -164,7 +164,7 @@ class CgroupsV2:
             return ""
 
     def _formula(self, path: str) -> Callable[[int], int]:
-        """That of whoever made the group: containers of one pod are weighed against each other."""
+        """The formula of the program that created the group: containers of one pod are weighed against each other."""
         try:
             configured, weight = int(os.getxattr(path, SHARES_ATTRIBUTE)), int(read(f"{path}/cpu.weight"))
         except (OSError, ValueError):

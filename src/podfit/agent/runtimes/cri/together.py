@@ -3,7 +3,7 @@
 The runtime starts a program for every update, which takes longer than everything else of a resize. So the containers of
 a pod are updated side by side, each once for CPU and memory, and nobody waits: the kernel has the values, and the
 answers are kept in `confirmations`. If the runtime refuses one of them, all are put back in reverse order, each step of
-which is as legal as it was forwards; whoever asked makes the changes one by one then, and learns what was refused.
+which is as legal as it was forwards; the caller then makes the changes one by one, and learns what was refused.
 """
 
 from __future__ import annotations
