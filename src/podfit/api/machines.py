@@ -1,6 +1,6 @@
 """Virtual machines as pods: the annotations that describe one, the power states, and the bounds of its size.
 
-Nodes pass a pod's annotations to the runtime, so these are what a VM runtime is told besides CRI's own fields.
+Nodes pass a pod's annotations to the runtime, so a VM runtime gets these besides CRI's own fields.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ for server in $(parameter dns | tr , ' '); do echo "nameserver $server"; done >>
 mkdir -p /seed
 for disk in /dev/vd?; do mount -t iso9660 -o ro "$disk" /seed 2>/dev/null && break; done
 if [ -e /seed/user-data ]; then
-  mkdir -p -m 700 /root/.ssh
-  sed -n 's/.*"public-keys": \["\(.*\)"\].*/\1/p' /seed/meta-data | sed 's/", "/\n/g' >/root/.ssh/authorized_keys
+  mkdir -p -m 700 "$HOME/.ssh"
+  sed -n 's/.*"public-keys": \["\(.*\)"\].*/\1/p' /seed/meta-data | sed 's/", "/\n/g' >"$HOME/.ssh/authorized_keys"
   if [ "$(head -c 2 /seed/user-data)" = '#!' ]; then
     cat /seed/user-data >/run/user-data && chmod 700 /run/user-data && /run/user-data >/run/user-data.log 2>&1
   fi

@@ -60,7 +60,7 @@ def test_a_virtual_machine_gets_its_keys_and_data_and_follows_its_power_spec(up:
     up.kubectl("apply", "-f", "-", stdin=body)
     eventually(lambda: powered(up, "keyed", "active", "running", True), "the VM runs", 120)
     eventually(lambda: said(up, "keyed", "cat", "/run/told") == "told\n", "the user data has run", 120)
-    keys = up.kubectl("exec", "keyed", "--", "cat", "/root/.ssh/authorized_keys")
+    keys = up.kubectl("exec", "keyed", "--", "sh", "-c", "cat ~root/.ssh/authorized_keys")
     assert keys == "ssh-ed25519 AAAA me\nssh-rsa BBBB pair\n"
     turn(up, "keyed", "Paused")
     eventually(lambda: powered(up, "keyed", "paused", "paused", False), "the VM is paused", 120)

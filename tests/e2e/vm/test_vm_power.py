@@ -139,4 +139,4 @@ async def test_cloud_init_data_and_keys_reach_the_guest(tmp_path: Path) -> None:
             return await vms.exec(id, "cat /run/told 2>/dev/null || true") == "done\n"
 
         await until(told, 60)
-        assert await vms.exec(id, "cat /root/.ssh/authorized_keys") == keys
+        assert await vms.exec(id, "cat ~root/.ssh/authorized_keys") == keys

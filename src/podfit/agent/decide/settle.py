@@ -72,18 +72,18 @@ def pod_allocated(sized: Sized) -> Object:
     return dict(sized.totals["requests"])
 
 
-def pod_resources(sized: Sized, told: Sized, actual: Limits | None) -> Object:
-    """`status.resources`. `told` is the pod with actuated resources; `actual` its cgroup, None unless it runs."""
+def pod_resources(sized: Sized, actuated: Sized, actual: Limits | None) -> Object:
+    """`status.resources`. `actuated` is the pod with actuated resources; `actual` its cgroup, None unless it runs."""
     shown: Object = {key: dict(amounts) for key, amounts in sized.totals.items() if amounts}
     if actual is None:
         return shown
     if limits := shown.get("limits"):
-        _cpu_limit(limits, told.limits[CPU].milli if CPU in told.limits else None, actual)
+        _cpu_limit(limits, actuated.limits[CPU].milli if CPU in actuated.limits else None, actual)
         if MEMORY in limits and actual.memory_bytes is not None:
-            limits[MEMORY] = _memory(units(sized.limits, MEMORY), units(told.limits, MEMORY), actual)
+            limits[MEMORY] = _memory(units(sized.limits, MEMORY), units(actuated.limits, MEMORY), actual)
     if requests := shown.get("requests"):
         _cpu_request(requests, actual)
-        if MEMORY in requests and (held := told.requests.get(MEMORY)):
+        if MEMORY in requests and (held := actuated.requests.get(MEMORY)):
             requests[MEMORY] = kernel.memory_text(held.value)
     return shown
 

@@ -116,7 +116,7 @@ LAYOUTS: dict[tuple[str, str], Layout] = {
             NAME,
             Column("PriorityLevel", description="The priority level of matching requests."),
             Column("MatchingPrecedence", description="Lower numbers are matched first."),
-            Column("DistinguisherMethod", description="What tells flows of the schema apart."),
+            Column("DistinguisherMethod", description="How requests of the schema are divided into flows."),
             AGE,
             Column("MissingPL", description="Whether the priority level does not exist."),
         ),

@@ -215,8 +215,8 @@ class Hypervisor:
 
     def pid_file(self, name: str) -> Path:
         """A daemon's is where the daemon sees it, which may be in a mount namespace of its own."""
-        base = self.root / "run/qemu" if self.embedded else Path(f"/proc/{self._daemon}/root/run/libvirt/qemu")
-        return base / f"{name}.pid"
+        base = self.root if self.embedded else Path(f"/proc/{self._daemon}/root") / "run/libvirt"
+        return base / ("run/qemu" if self.embedded else "qemu") / f"{name}.pid"
 
 
 def _peer(path: str) -> int:

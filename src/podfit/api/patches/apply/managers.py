@@ -37,7 +37,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
 class Owner(msgspec.Struct):
     fields: FieldSet
-    """In order: whoever adds fields sorts them, and taking some away keeps the order."""
+    """Sorted: adding fields sorts them, and removing some keeps the order."""
     version: str
     time: str | None = None
 

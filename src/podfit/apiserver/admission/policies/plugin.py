@@ -1,6 +1,6 @@
 """The admission plugin ValidatingAdmissionPolicy: evaluates the policies whose bindings match a write.
 
-Policies are evaluated by name, their bindings too. The first refusal is what the client is told.
+Policies are evaluated by name, their bindings too. The client gets the first refusal.
 """
 
 from __future__ import annotations
